@@ -1,0 +1,79 @@
+"""Unknowns with names and bounds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import qmc
+
+from igpe.arrays import BoolArray, FloatArray
+
+AT_BOUND = 1e-6  # a value this close to a bound, relative to their distance, lies on it
+
+
+@dataclass(frozen=True)
+class Box:
+    """The unknowns of a problem and where they may lie.
+
+    names         (n,)
+    lower, upper  (n,), in the units of the unknowns; may be infinite
+    """
+
+    names: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all bounds are finite, as a global search needs them."""
+        return bool(np.isfinite(self.lower).all() and np.isfinite(self.upper).all())
+
+    def clip(self, values: FloatArray) -> FloatArray:
+        """The nearest point inside."""
+        return np.clip(values, self.lower, self.upper)
+
+    def at_bound(self, values: FloatArray) -> BoolArray:
+        """(n,) which values lie on one of their bounds."""
+        width = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, 1.0)
+        near = np.minimum(values - self.lower, self.upper - values)
+        return np.asarray(near <= AT_BOUND * np.minimum(width, np.maximum(abs(values), 1e-3 * width)))
+
+    def select(self, names: Iterable[str]) -> "Box":
+        """The box of some of the unknowns, in the order asked for."""
+        chosen = tuple(names)
+        index = [self.names.index(n) for n in chosen]
+        return Box(chosen, self.lower[index], self.upper[index])
+
+    def without(self, names: Iterable[str]) -> "Box":
+        """The box of all unknowns but these."""
+        gone = set(names)
+        return self.select([n for n in self.names if n not in gone])
+
+    def vector(self, values: Mapping[str, float]) -> FloatArray:
+        """(n,) the values in the order of the names."""
+        return np.array([values[n] for n in self.names], dtype=float)
+
+    def mapping(self, values: FloatArray) -> dict[str, float]:
+        """The values by name."""
+        return {n: float(v) for n, v in zip(self.names, values, strict=True)}
+
+    def sobol(self, count: int, seed: int) -> FloatArray:
+        """(count, n) well-spread points, the same for the same seed.
+
+        Where the lower bound is zero or above and the upper far away, half of the points are spread
+        evenly over orders of magnitude: rate constants live there.
+        """
+        if len(self) == 0:
+            return np.zeros((count, 0))
+        sampler = qmc.Sobol(len(self), rng=np.random.default_rng(seed))
+        unit = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count]
+        straight = self.lower + unit * (self.upper - self.lower)
+        positive = (self.lower >= 0) & (self.upper > 0)
+        floor = np.where(positive, np.maximum(self.lower, 1e-4 * self.upper), 1.0)
+        ratio = np.where(positive, self.upper / floor, 1.0)
+        logarithmic = np.where(positive, floor * ratio**unit, straight)
+        every_other = (np.arange(count) % 2 == 1)[:, None]
+        return np.asarray(self.clip(np.where(every_other, logarithmic, straight)))

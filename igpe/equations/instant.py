@@ -1,0 +1,54 @@
+"""A time that equations may be asked about without naming a number.
+
+A rule written `m.dx[t] == -m.k * m.x[t] * pyo.exp(-t)` bakes the number of each time into its
+constraint. Calling the rule again with an `Instant` keeps the symbol: it indexes the variables and
+compares like the number it is, but arithmetic with it gives a Pyomo expression.
+"""
+
+from typing import Any
+
+from pyomo.core.expr.numvalue import NumericValue
+
+
+class Instant(NumericValue, float):  # type: ignore[misc]
+    """A time that is a number to sets and comparisons, and a symbol to arithmetic."""
+
+    __slots__ = ()
+    __hash__ = float.__hash__
+    __eq__ = float.__eq__
+    __ne__ = float.__ne__
+    __lt__ = float.__lt__
+    __le__ = float.__le__
+    __gt__ = float.__gt__
+    __ge__ = float.__ge__
+
+    def __call__(self, exception: bool = True) -> float:
+        return float.__pos__(self)
+
+    def __float__(self) -> float:
+        raise TypeError(
+            "the equation computes with the time outside Pyomo (math, numpy); use Pyomo's functions"
+        )
+
+    def __str__(self) -> str:
+        return "t"
+
+    def is_fixed(self) -> bool:
+        """To Pyomo a fixed value ..."""
+        return True
+
+    def is_constant(self) -> bool:
+        """... but no constant, so that expressions keep it."""
+        return False
+
+    def is_potentially_variable(self) -> bool:
+        """Nothing to solve for."""
+        return False
+
+    def is_expression_type(self, expression_system: Any = None) -> bool:
+        """A leaf."""
+        return False
+
+    def to_string(self, *arguments: Any, **options: Any) -> str:
+        """Its name in printed expressions."""
+        return "t"

@@ -1,0 +1,252 @@
+"""One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.arrays import FloatArray, IntArray
+from igpe.errors import DataError
+from igpe.inputs import Input, InputValue, read_inputs
+from igpe.tables import Data, read_table, select_columns, time_column
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A start value that is to be estimated.
+
+    lower, upper  bounds, in the unit of the state
+    guess         where a search may begin; by default the smoothed data or the middle
+    raises        DataError if the bounds are crossed or not finite
+    """
+
+    lower: float
+    upper: float
+    guess: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.lower, self.upper]).all() and self.lower < self.upper):
+            raise DataError(
+                f"An unknown start value has bounds [{self.lower:g}, {self.upper:g}]; give finite "
+                "bounds with lower < upper, or a number if the value is known."
+            )
+
+
+Start: TypeAlias = float | str | Unknown
+"""A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
+
+Sigma: TypeAlias = float | Mapping[str, float | str | npt.ArrayLike] | None
+"""Standard deviations: one for all, per column (number, array, or the name of a column), or unknown."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The numbers measured in one experiment, one row each (missing ones left out).
+
+    times   (n_times,), distinct and increasing
+    names   (n_columns,), what was measured
+    row     (n,), index into times;  column  (n,), index into names
+    value   (n,), unit of the column
+    sigma   (n,), standard deviation in the same unit; 1 where unknown
+    """
+
+    times: FloatArray
+    names: tuple[str, ...]
+    row: IntArray
+    column: IntArray
+    value: FloatArray
+    sigma: FloatArray
+
+    def of(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, values and standard deviations of one measured quantity, replicates in a row."""
+        mine = self.column == self.names.index(name)
+        return self.times[self.row[mine]], self.value[mine], self.sigma[mine]
+
+
+class Experiment:
+    """Measurements of one run, and the conditions it was run under.
+
+    data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
+                path of a CSV, Excel or Parquet file with such a table
+    start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
+                states left out start where the model says (a fixed value or an equation)
+    start_time  when the states have their start values; by default 0 if the first measurement
+                comes later and not later than the experiment is long, else the first time
+    inputs      name -> number, `igpe.linear`, `igpe.steps`, pandas Series over time, or a function
+                of time written with Pyomo's functions
+    sigma       standard deviations: a number, or per column a number, an array of one for each
+                row, or the name of the column that holds them; None if unknown
+    units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
+    only        measured columns to use; by default all but `time`, `experiment` and those of sigma
+    replicates  whether several rows may have the same time
+    raises      DataError, naming the columns and rows it is about
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        *,
+        name: str = "",
+        start: Mapping[str, Start] = MappingProxyType({}),
+        start_time: float | None = None,
+        inputs: Mapping[str, InputValue] = MappingProxyType({}),
+        sigma: Sigma = None,
+        units: Mapping[str, str] = MappingProxyType({}),
+        only: Iterable[str] | None = None,
+        replicates: bool = False,
+    ) -> None:
+        table = read_table(data)
+        self.name = name
+        self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs))
+        self.units: Mapping[str, str] = MappingProxyType(dict(units))
+        self.sigma_known = sigma is not None
+        times = time_column(table, replicates=replicates)
+        columns = select_columns(table, only, leave=_sigma_columns(sigma))
+        self.measurements = _measurements(table, times, columns, sigma)
+        self.start_time = _start_time(times, start_time)
+
+    @property
+    def times(self) -> FloatArray:
+        """(n_times,) distinct times of the table, increasing."""
+        return self.measurements.times
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the measured columns."""
+        return self.measurements.names
+
+    def table(self) -> pd.DataFrame:
+        """The measurements, one column per name, indexed by time; replicates are averaged."""
+        m = self.measurements
+        long = pd.DataFrame({"time": m.times[m.row], "name": np.array(m.names)[m.column], "v": m.value})
+        wide = long.pivot_table(index="time", columns="name", values="v", aggfunc="mean")
+        return wide.reindex(columns=list(m.names))
+
+    def __repr__(self) -> str:
+        return (
+            f"Experiment({self.name or 'unnamed'}: {len(self.measurements.value)} measurements of "
+            f"{', '.join(self.measured)} at {len(self.times)} times from {self.times[0]:g} "
+            f"to {self.times[-1]:g})"
+        )
+
+
+def read_experiments(data: Data, **conditions: Any) -> list[Experiment]:
+    """One `Experiment` for each value of the table's column `experiment`.
+
+    data        DataFrame or path, as for `Experiment`, with a column `experiment`
+    conditions  as for `Experiment`; a mapping keyed by every experiment's name (start={"run1":
+                {...}, "run2": {...}}) gives each its own
+    raises      DataError if there is no such column
+    """
+    table = read_table(data)
+    if "experiment" not in table.columns:
+        raise DataError(
+            f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
+            "Add one, or use igpe.Experiment for a single run."
+        )
+    names = [str(name) for name in table["experiment"].unique()]
+    found = []
+    for name in names:
+        rows = table[table["experiment"].astype(str) == name].drop(columns="experiment")
+        own = {key: _own(value, names, name) for key, value in conditions.items()}
+        found.append(Experiment(rows.dropna(axis="columns", how="all"), name=name, **own))
+    return found
+
+
+def _own(value: Any, names: list[str], name: str) -> Any:
+    is_keyed = isinstance(value, Mapping) and set(value) == set(names)
+    return value[name] if is_keyed else value
+
+
+def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
+    for name, value in start.items():
+        if isinstance(value, (str, Unknown)):
+            continue
+        if not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+            raise DataError(
+                f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
+                "parameter, or igpe.Unknown(lower, upper)."
+            )
+    return {n: v if isinstance(v, (str, Unknown)) else float(v) for n, v in start.items()}
+
+
+def _start_time(times: FloatArray, given: float | None) -> float:
+    first, last = float(times[0]), float(times[-1])
+    if given is not None:
+        if not np.isfinite(given) or given > first:
+            raise DataError(
+                f"start_time is {given:g}, but the first measurement is at {first:g}; "
+                "an experiment starts no later than its first measurement."
+            )
+        return float(given)
+    if first <= 0:
+        return first
+    if first <= last - first:
+        return 0.0
+    raise DataError(
+        f"The measurements run from {first:g} to {last:g}; it is not clear when the experiment "
+        f"started. Say it: start_time=0.0, or start_time={first:g}."
+    )
+
+
+def _sigma_columns(sigma: Sigma) -> set[str]:
+    if not isinstance(sigma, Mapping):
+        return set()
+    return {value for value in sigma.values() if isinstance(value, str)}
+
+
+def _measurements(
+    table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
+) -> Measurements:
+    values = table[columns].to_numpy(dtype=float)
+    sigmas = np.column_stack([_sigma_of(table, c, sigma) for c in columns])
+    distinct, row_of = np.unique(times, return_inverse=True)
+    row, column = np.nonzero(np.isfinite(values))
+    _check_sigma(columns, sigmas[row, column], column)
+    return Measurements(
+        distinct, tuple(columns), row_of[row], column, values[row, column], sigmas[row, column]
+    )
+
+
+def _sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
+    n = len(table)
+    if sigma is None:
+        return np.ones(n)
+    if not isinstance(sigma, Mapping):
+        return np.full(n, float(sigma))
+    if column not in sigma:
+        raise DataError(
+            f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
+            "standard deviation, or none."
+        )
+    value = sigma[column]
+    if isinstance(value, str):
+        if value not in table.columns:
+            raise DataError(
+                f"sigma of '{column}' names the column '{value}', which is not in the table "
+                f"{list(table.columns)}."
+            )
+        return table[value].to_numpy(dtype=float)
+    spread = np.asarray(value, dtype=float)
+    if spread.ndim > 0 and spread.shape != (n,):
+        raise DataError(
+            f"sigma of '{column}' has shape {spread.shape}; give one number, or one for each of "
+            f"the {n} rows."
+        )
+    return np.broadcast_to(spread, (n,)).astype(float)
+
+
+def _check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None:
+    bad = ~(np.isfinite(sigma) & (sigma > 0))
+    if bad.any():
+        name = columns[int(column[bad][0])]
+        raise DataError(
+            f"sigma of '{name}' is {sigma[bad][0]:g}; standard deviations must be positive "
+            "numbers. Leave sigma out if they are unknown."
+        )

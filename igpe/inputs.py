@@ -1,0 +1,120 @@
+"""Known inputs of an experiment: constants, tables and expressions of time.
+
+A table is split at its breaks into segments on which the input is a + b t, so that an integrator
+never steps across a jump and every derivative stays exact.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.arrays import FloatArray
+from igpe.errors import DataError
+
+
+@dataclass(frozen=True)
+class Table:
+    """An input known at some times.
+
+    times   (n,), strictly increasing, in the unit of the model's time
+    values  (n,), in the unit of the model's variable
+    hold    False: linear between the times; True: each value is held until the next time
+    """
+
+    times: FloatArray
+    values: FloatArray
+    hold: bool = False
+
+    def segment(self, time: float) -> tuple[float, float]:
+        """Coefficients (a, b) of a + b t on the segment that begins at or before `time`.
+
+        Before the first and after the last time of the table the end value is held.
+        """
+        k = int(np.searchsorted(self.times, time, side="right")) - 1
+        if k < 0:
+            return float(self.values[0]), 0.0
+        if self.hold or k >= len(self.times) - 1:
+            return float(self.values[k]), 0.0
+        slope = (self.values[k + 1] - self.values[k]) / (self.times[k + 1] - self.times[k])
+        return float(self.values[k] - slope * self.times[k]), float(slope)
+
+    def at(self, time: float, *, before: bool = False) -> float:
+        """Value at `time`; `before` takes the limit from the left where the input jumps."""
+        a, b = self.segment(np.nextafter(time, -np.inf) if before else time)
+        return a + b * time
+
+
+def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+    """An input that runs linearly between the given points.
+
+    raises DataError if the points are not finite or the times do not increase.
+    """
+    return _table(times, values, hold=False)
+
+
+def steps(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+    """An input that jumps at the given times and is constant between them.
+
+    raises DataError if the points are not finite or the times do not increase.
+    """
+    return _table(times, values, hold=True)
+
+
+TimeExpression: TypeAlias = Callable[[Any], Any]
+Input: TypeAlias = float | Table | TimeExpression
+"""A number, a table, or a function of time written with Pyomo's functions (`pyo.exp(-t)`)."""
+
+InputValue: TypeAlias = "float | Table | TimeExpression | pd.Series[float]"
+"""What a user may give: an `Input`, or a pandas Series over time (linear between its points)."""
+
+
+def read_inputs(inputs: Mapping[str, InputValue]) -> dict[str, Input]:
+    """The user's inputs in one of the three forms. Raises DataError for anything else."""
+    return {name: _read(name, value) for name, value in inputs.items()}
+
+
+def evaluate(value: Input, time: float, *, before: bool = False) -> float:
+    """The input's number at `time` (`before`: its limit from the left)."""
+    if isinstance(value, Table):
+        return value.at(time, before=before)
+    if callable(value):
+        return float(value(time))
+    return value
+
+
+def _read(name: str, value: Any) -> Input:
+    if isinstance(value, pd.Series):
+        return linear(value.index.to_numpy(dtype=float), value.to_numpy(dtype=float))
+    if isinstance(value, Table) or callable(value):
+        return value  # type: ignore[no-any-return]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear(times, "
+            "values), igpe.steps(times, values), a pandas Series over time, or a function of time."
+        ) from None
+    if not np.isfinite(number):
+        raise DataError(f"Input '{name}' is {number}; give it a finite value.")
+    return number
+
+
+def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
+    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
+        raise DataError(
+            f"An input table has {t.size} times and {v.size} values; give one value for each time."
+        )
+    if not (np.isfinite(t).all() and np.isfinite(v).all()):
+        raise DataError("An input table has NaN or infinite entries; inputs must be known: fill them.")
+    if (np.diff(t) <= 0).any():
+        where = float(t[1:][np.diff(t) <= 0][0])
+        raise DataError(
+            f"The times of an input table do not increase at {where:g}; sort them and keep each "
+            "once (use igpe.steps for jumps)."
+        )
+    return Table(t, v, hold)

@@ -1,0 +1,82 @@
+"""What is minimised: how residuals count."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from igpe.errors import ProblemError
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Sum of squared residuals divided by their standard deviations: maximum likelihood for normal
+    errors (Michalik et al. 2009, IGPE, eq. 3)."""
+
+
+@dataclass(frozen=True)
+class L1:
+    """Sum of absolute residuals divided by their standard deviations: ignores outliers."""
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Squares up to `delta` standard deviations, linear beyond.
+
+    raises ProblemError unless delta is a positive number
+    """
+
+    delta: float = 1.345
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.delta) and self.delta > 0):
+            raise ProblemError(f"Huber's delta is {self.delta:g}; give a positive number.")
+
+
+Loss: TypeAlias = LeastSquares | L1 | Huber
+
+
+@dataclass(frozen=True)
+class Normal:
+    """What is known of a parameter beforehand: a mean and a standard deviation.
+
+    raises ProblemError unless both are finite and the deviation is positive
+    """
+
+    mean: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.mean) and np.isfinite(self.deviation) and self.deviation > 0):
+            raise ProblemError(
+                f"A prior has mean {self.mean:g} and deviation {self.deviation:g}; give a finite "
+                "mean and a positive deviation."
+            )
+
+
+@dataclass(frozen=True)
+class PiecewiseConstant:
+    """An unknown function of time, constant between breaks.
+
+    breaks        (n,), increasing times at which it may jump
+    lower, upper  bounds of its values
+    penalty       weight of the squared jumps in the objective; 0 leaves them free
+    raises        ProblemError if breaks do not increase, bounds are crossed or the penalty negative
+    """
+
+    breaks: tuple[float, ...]
+    lower: float
+    upper: float
+    penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.breaks) == 0 or (np.diff(self.breaks) <= 0).any():
+            raise ProblemError(
+                f"The breaks {list(self.breaks)} of a time-varying unknown do not increase; give "
+                "each time once, in order."
+            )
+        if not self.lower < self.upper or self.penalty < 0:
+            raise ProblemError(
+                f"A time-varying unknown has bounds [{self.lower:g}, {self.upper:g}] and penalty "
+                f"{self.penalty:g}; give lower < upper and a penalty of 0 or more."
+            )

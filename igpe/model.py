@@ -1,0 +1,246 @@
+"""Reading a user's pyomo.dae model: what varies with time, what does not, and what is what.
+
+The builder is the user's function `model(times)` (or `model(times, experiment)`): it returns an
+ordinary Pyomo model with one ContinuousSet made of `times`. It is called afresh for every use, so
+the user's own objects are never changed. Components are spoken of by their name without the time
+index: `c[0.5,A]` belongs to `c[A]`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyomo.environ as pyo
+from pyomo.core.base.component import ActiveComponent
+from pyomo.dae import ContinuousSet, DerivativeVar
+from pyomo.dae.flatten import flatten_dae_components
+
+from igpe.errors import ModelError
+
+Builder: TypeAlias = Callable[..., Any]
+Series: TypeAlias = Mapping[float, Any]
+"""Pyomo component data of one quantity, by time."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A built model, its components sorted by what they are. Names carry no time index.
+
+    model         the Pyomo model
+    time          its ContinuousSet
+    states        name -> Vars over time that have a derivative
+    slopes        state's name -> the derivative's Vars over time (same keys as `states`)
+    series        name -> all other Vars and mutable Params over time (algebraic variables, inputs)
+    scalars       name -> Vars and mutable Params without time (parameters, constants)
+    expressions   name -> Expressions over time
+    equations     name -> equality Constraints over time (without pyomo.dae's own)
+    inequalities  name -> inequality Constraints over time
+    conditions    name -> Constraints without time (start, boundary, on parameters)
+    """
+
+    model: Any
+    time: Any
+    states: Mapping[str, Series]
+    slopes: Mapping[str, Series]
+    series: Mapping[str, Series]
+    scalars: Mapping[str, Any]
+    expressions: Mapping[str, Series]
+    equations: Mapping[str, Series]
+    inequalities: Mapping[str, Series]
+    conditions: Mapping[str, Any]
+
+    def over_time(self, name: str) -> Series | None:
+        """The time series of that name, whatever it is; None if there is none."""
+        for family in (self.states, self.series, self.expressions):
+            if name in family:
+                return family[name]
+        return None
+
+    @property
+    def first(self) -> float:
+        """The first time."""
+        return float(self.time.first())
+
+
+def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> Instance:
+    """Call the user's builder and read what it returns.
+
+    raises ModelError if the builder fails or the model is not of a form igpe reads
+    """
+    arguments = [sorted({float(t) for t in times})]
+    try:
+        wants_experiment = _positional(builder) > 1
+        model = builder(*arguments, experiment) if wants_experiment else builder(*arguments)
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        raise ModelError(
+            f"The model's builder {_name(builder)} failed for times {_short(arguments[0])}: "
+            f"{type(error).__name__}: {error}. It must build the model for any list of times; "
+            "tabulated data belong in Experiment(inputs=...)."
+        ) from error
+    return read(model)
+
+
+def read(model: Any) -> Instance:
+    """Sort the components of a Pyomo model (discretised by pyomo.dae or not).
+
+    raises ModelError if it is no model, has no time or several, or higher derivatives
+    """
+    if not hasattr(model, "component_objects"):
+        raise ModelError(
+            f"The builder returned a {type(model).__name__}; wanted a Pyomo model "
+            "(did it forget `return m`?)."
+        )
+    derivatives = [v for v in model.component_objects(descend_into=True) if _is_derivative(v)]
+    time = _time(model, derivatives)
+    derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
+    slopes, states = _slopes(model, time, derivatives)
+    scalars, variables = flatten_dae_components(model, time, pyo.Var, active=True)
+    numbers, parameters = _parameters(model, time)
+    return Instance(
+        model=model,
+        time=time,
+        states=states,
+        slopes=slopes,
+        series=_others(variables, states, derivatives) | parameters,
+        scalars={v.name: v for v in scalars} | numbers,
+        expressions=_by_name(flatten_dae_components(model, time, pyo.Expression, active=True)[1]),
+        **_constraints(model, time, derivatives),
+    )
+
+
+def short_name(slice_or_reference: Any) -> str:
+    """Name of a quantity over time without its time index: `c[*,A]` -> `c[A]`, `b[*].z` -> `b.z`."""
+    text = str(pyo.ComponentUID(slice_or_reference.referent))
+    for old, new in (("[*,", "["), (",*]", "]"), (",*,", ","), ("[*]", "")):
+        text = text.replace(old, new)
+    return text
+
+
+def is_equality(constraint: Any) -> bool:
+    """Whether a Pyomo constraint says `==`."""
+    return bool(constraint.equality)
+
+
+def _positional(builder: Builder) -> int:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [
+        p
+        for p in inspect.signature(builder).parameters.values()
+        if p.kind in kinds and p.default is inspect.Parameter.empty
+    ]
+    return len(required)
+
+
+def _name(builder: Builder) -> str:
+    return f"`{getattr(builder, '__name__', type(builder).__name__)}`"
+
+
+def _short(times: list[float]) -> str:
+    shown = ", ".join(f"{t:g}" for t in times[:4])
+    return f"[{shown}{', ...' if len(times) > 4 else ''}]"  # noqa: PLR2004
+
+
+def _is_derivative(component: Any) -> bool:
+    # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
+    return isinstance(component, DerivativeVar)
+
+
+def _time(model: Any, derivatives: list[Any]) -> Any:
+    sets = list(model.component_objects(ContinuousSet, descend_into=True))
+    if not sets:
+        raise ModelError(
+            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Make one of the times: "
+            "m.t = ContinuousSet(initialize=times)."
+        )
+    if not derivatives:
+        raise ModelError(
+            "The model has no pyomo.dae DerivativeVar: nothing in it changes by a differential "
+            "equation. Declare one for each state: m.dA = DerivativeVar(m.A)."
+        )
+    undiscretised = [s for s in sets if not s.get_changed()]
+    candidates = undiscretised if len(undiscretised) == 1 else sets
+    if len(candidates) != 1:
+        raise ModelError(
+            f"The model has several ContinuousSets: {[s.name for s in sets]}. igpe reads one time; "
+            "discretise the others in the builder (pyomo.dae.finite_difference)."
+        )
+    return candidates[0]
+
+
+def _slopes(
+    model: Any, time: Any, derivatives: list[Any]
+) -> tuple[dict[str, Series], dict[str, Series]]:
+    _, references = flatten_dae_components(model, time, pyo.Var, active=True)
+    variables = _by_name(references)
+    home = {id(data): (name, t) for name, series in variables.items() for t, data in series.items()}
+    slopes: dict[str, dict[float, Any]] = {}
+    for derivative in derivatives:
+        if len(derivative.get_continuousset_list()) > 1:
+            raise ModelError(
+                f"'{derivative.name}' is a higher or mixed derivative; make the first derivative a "
+                "state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx == m.v."
+            )
+        state = derivative.get_state_var()
+        for index, data in derivative.items():
+            name, t = home[id(state[index])]
+            if t in slopes.setdefault(name, {}):
+                raise ModelError(f"State '{name}' has two DerivativeVars; keep one of them.")
+            slopes[name][t] = data
+    return dict(slopes), {name: variables[name] for name in slopes}
+
+
+def _by_name(references: Iterable[Any]) -> dict[str, Series]:
+    return {short_name(r): r for r in references}
+
+
+def _others(
+    references: Iterable[Any], states: Mapping[str, Series], derivatives: list[Any]
+) -> dict[str, Series]:
+    # A discretised DerivativeVar is listed among the Vars: it is a slope, not a variable of its own.
+    slopes = {id(data) for d in derivatives for data in d.values()}
+    return {
+        name: series
+        for name, series in _by_name(references).items()
+        if name not in states and id(next(iter(series.values()))) not in slopes
+    }
+
+
+def _parameters(model: Any, time: Any) -> tuple[dict[str, Any], dict[str, Series]]:
+    """Mutable Params without and with time (immutable ones are plain numbers to Pyomo)."""
+    constants: dict[str, Any] = {}
+    over_time: dict[str, dict[float, Any]] = {}
+    for parameter in model.component_objects(pyo.Param, active=True, descend_into=True):
+        if not parameter.mutable:
+            continue
+        position = [s is time for s in parameter.index_set().subsets()]
+        for index in parameter.index_set():
+            if not any(position):
+                constants[parameter[index].name] = parameter[index]
+                continue
+            key = index if isinstance(index, tuple) else (index,)
+            rest = ",".join(str(i) for i, is_time in zip(key, position, strict=True) if not is_time)
+            name = parameter.name + (f"[{rest}]" if rest else "")
+            over_time.setdefault(name, {})[key[position.index(True)]] = parameter[index]
+    return constants, dict(over_time)
+
+
+def _constraints(model: Any, time: Any, derivatives: list[Any]) -> dict[str, Any]:
+    discretised = {id(data) for d in derivatives for data in _discretisation(d)}
+    scalar, over_time = flatten_dae_components(model, time, pyo.Constraint, active=True)
+    equations, inequalities = {}, {}
+    for reference in over_time:
+        kept = {t: data for t, data in reference.items() if id(data) not in discretised}
+        if not kept:
+            continue
+        family = equations if is_equality(next(iter(kept.values()))) else inequalities
+        family[short_name(reference)] = kept
+    conditions = {c.name: c for c in scalar if id(c) not in discretised}
+    return {"equations": equations, "inequalities": inequalities, "conditions": conditions}
+
+
+def _discretisation(derivative: Any) -> Iterable[Any]:
+    """The equations pyomo.dae added for a derivative when it discretised the model."""
+    block = derivative.parent_block()
+    added = block.component(f"{derivative.local_name}_disc_eq")
+    return added.values() if isinstance(added, ActiveComponent) else ()

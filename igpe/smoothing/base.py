@@ -1,0 +1,66 @@
+"""What a smoother is given, and what it gives back: a curve with slopes and honest errors."""
+
+from typing import Protocol
+
+from igpe.arrays import BoolArray, FloatArray
+
+
+class Smooth(Protocol):
+    """One measured quantity as a smooth function of time.
+
+    Beyond the first and the last time the curve goes on as its tangent.
+    """
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Trace of the smoother: how many numbers the curve was free to choose, -."""
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of one measurement of weight 1, by which the errors are scaled.
+
+        Without given standard deviations every measurement has weight 1: the estimated noise, in
+        the unit of the values, or inf if nothing tells it. With them the weights are their inverse
+        squares, they are taken at their word, and this is 1.
+        """
+
+    @property
+    def penalty(self) -> float:
+        """lambda of  sum w (y - f)^2 + lambda integral f''^2 dt,  unit of time cubed x weight."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences worth telling the user; empty if there is nothing to worry about."""
+
+    def value(self, t: FloatArray) -> FloatArray:
+        """The curve at times t, shape (n,)."""
+
+    def slope(self, t: FloatArray) -> FloatArray:
+        """Its derivative by time at t, shape (n,), unit of values / unit of time."""
+
+    def value_error(self, t: FloatArray) -> FloatArray:
+        """Standard errors of `value`, shape (n,); inf where the data do not tell."""
+
+    def slope_error(self, t: FloatArray) -> FloatArray:
+        """Standard errors of `slope`, shape (n,); inf where the data do not tell."""
+
+
+class Smoother(Protocol):
+    """Turns the measurements of one quantity into a curve; knows no model."""
+
+    def smooth(
+        self,
+        times: FloatArray,
+        values: FloatArray,
+        *,
+        sigma: FloatArray | None = None,
+        exact: BoolArray | None = None,
+    ) -> Smooth:
+        """The curve behind the measurements.
+
+        times   (n,), ascending; repeated times are replicates
+        values  (n,), NaN where missing
+        sigma   (n,), standard deviations in the unit of the values; None: equal and unknown
+        exact   (n,), True where a value is known without error; None: nowhere
+        raises  DataError if no value is left, or a number is not usable
+        """

@@ -1,0 +1,34 @@
+"""How a computation ended, as a sentence."""
+
+import enum
+
+
+class Status(enum.Enum):
+    """How a computation ended. The value is what the user reads."""
+
+    OPTIMAL_WITHIN_GAP = "The gap is closed: within the bounds no better parameters exist."
+    GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is the global one."
+    CONVERGED = "A local optimum was reached; another, better one may exist."
+    BEST_OF_SEVERAL = "The best of several local optima; a better one may exist, none was found."
+    TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
+    ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
+    NOTHING_TO_DO = "There was nothing left to estimate."
+    UNDETERMINED = "The measurements do not determine these parameters."
+    INTEGRATION_BROKE = "The model could not be integrated to the last measurement."
+    INFEASIBLE = "No parameters inside the bounds satisfy the model equations."
+    NO_SOLVER = "The solver this needs is not installed."
+    FAILED = "The solver stopped without an answer."
+
+    @property
+    def usable(self) -> bool:
+        """Whether the parameters that come with this status may be used."""
+        return self not in _UNUSABLE
+
+
+_UNUSABLE = {
+    Status.UNDETERMINED,
+    Status.INTEGRATION_BROKE,
+    Status.INFEASIBLE,
+    Status.NO_SOLVER,
+    Status.FAILED,
+}

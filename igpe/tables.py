@@ -1,0 +1,119 @@
+"""Reading tables of measurements: DataFrames, CSV, Excel, Parquet; and refusing the unusable ones."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from igpe.arrays import FloatArray
+from igpe.errors import DataError
+
+Data: TypeAlias = pd.DataFrame | str | Path
+
+READERS = {
+    ".csv": pd.read_csv,
+    ".xls": pd.read_excel,
+    ".xlsx": pd.read_excel,
+    ".parquet": pd.read_parquet,
+}
+
+
+def read_table(data: Data) -> pd.DataFrame:
+    """A table from a DataFrame or from a file named *.csv, *.xlsx, *.xls or *.parquet.
+
+    raises DataError if the file is missing, of another kind, or needs a package not installed
+    """
+    if isinstance(data, pd.DataFrame):
+        return data
+    path = Path(data)
+    if path.suffix.lower() not in READERS:
+        raise DataError(
+            f"'{path}' is not a table igpe reads; wanted a DataFrame or a file that ends in "
+            f"{', '.join(READERS)}."
+        )
+    if not path.is_file():
+        raise DataError(f"There is no file '{path}' (looked from {Path.cwd()}).")
+    try:
+        return pd.DataFrame(READERS[path.suffix.lower()](path))
+    except ImportError as error:
+        extra = "parquet" if path.suffix == ".parquet" else "excel"
+        raise DataError(
+            f"Reading '{path}' needs a package that is missing ({error}); "
+            f"install it with: pip install 'igpe[{extra}]'"
+        ) from error
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DataError(f"'{path}' could not be read as a table: {error}") from error
+
+
+def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
+    """(n_rows,) the times, checked to be there, finite, increasing, and each once."""
+    if "time" not in table.columns:
+        raise DataError(
+            f"The table has no column 'time'; its columns are {list(table.columns)}. "
+            "Rename the one that holds the times."
+        )
+    if len(table) == 0:
+        raise DataError("The table has no rows; at least one measurement is needed.")
+    times = _numbers(table, "time")
+    if not np.isfinite(times).all():
+        row = int(np.flatnonzero(~np.isfinite(times))[0])
+        raise DataError(f"The time in row {row} is {times[row]}; every row needs a finite time.")
+    step = np.diff(times)
+    if (step < 0).any():
+        row = int(np.flatnonzero(step < 0)[0]) + 1
+        raise DataError(
+            f"The times are not sorted: row {row} has {times[row]:g} after {times[row - 1]:g}. "
+            "Sort the table by time; give several runs as several experiments."
+        )
+    if (step == 0).any() and not replicates:
+        twice = float(times[1:][step == 0][0])
+        raise DataError(
+            f"Time {twice:g} occurs more than once. If these are replicates say replicates=True; "
+            "if they are several runs use igpe.read_experiments with a column 'experiment'."
+        )
+    return times
+
+
+def select_columns(
+    table: pd.DataFrame, only: Iterable[str] | None, *, leave: set[str]
+) -> list[str]:
+    """The measured columns: those asked for, or all but time, experiment and `leave`."""
+    columns = [str(c) for c in table.columns]
+    twice = sorted({c for c in columns if columns.count(c) > 1})
+    if twice:
+        raise DataError(f"Columns {twice} occur more than once; give each its own name.")
+    if only is None:
+        chosen = [c for c in columns if c not in {"time", "experiment", *leave}]
+    else:
+        chosen = list(only)
+        strangers = [c for c in chosen if c not in columns]
+        if strangers:
+            raise DataError(f"Columns {strangers} are not in the table, which has {columns}.")
+    if "experiment" in columns and table["experiment"].nunique() > 1:
+        raise DataError(
+            "The table holds several experiments; read it with igpe.read_experiments(table, ...)."
+        )
+    if not chosen:
+        raise DataError(f"The table has no measured column beside {columns}; add one.")
+    for name in chosen:
+        _check_values(name, _numbers(table, name))
+    return chosen
+
+
+def _numbers(table: pd.DataFrame, name: str) -> FloatArray:
+    try:
+        return table[name].to_numpy(dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"Column '{name}' has entries that are not numbers ({error}); clean it, or leave it "
+            "out with only=[...]."
+        ) from None
+
+
+def _check_values(name: str, values: FloatArray) -> None:
+    if np.isinf(values).any():
+        raise DataError(f"Column '{name}' has infinite entries; leave missing values empty (NaN).")
+    if np.isnan(values).all():
+        raise DataError(f"Column '{name}' has no numbers at all; leave it out with only=[...].")
