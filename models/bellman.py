@@ -7,7 +7,7 @@ Equation and bounds: Michalik, Chachuat, Marquardt, "Incremental Global Paramete
 Dynamical Systems", Ind. Eng. Chem. Res. (2009), after Floudas et al., "Handbook of Test Problems
 in Local and Global Optimization" (1999). Published optimum: p = (4.5704e-6, 2.7845e-4).
 
-The optimum lies three and four orders of magnitude below the upper bounds: scale. The sources
+The optimum lies a factor of 20 000 (p1) and 360 (p2) below the upper bounds: scale. The sources
 seen give no units. Table 4 of the paper counts one parameter, its equation has two.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -36,9 +36,7 @@ def model(times: Iterable[float]) -> Any:
     m.dx1, m.dx2 = dae.DerivativeVar(m.x1), dae.DerivativeVar(m.x2)
     m.p1, m.p2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
     m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dx1[t] == -m.p1 * m.x1[t])
-    m.rate_B = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx2[t] == m.p1 * m.x1[t] - m.p2 * m.x2[t]
-    )
+    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dx2[t] == m.p1 * m.x1[t] - m.p2 * m.x2[t])
     return m
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -50,16 +50,12 @@ def model(times: Iterable[float]) -> Any:
     m.theta1, m.theta2, m.theta3, m.theta4, m.theta5 = (
         pyo.Var(bounds=(0, 100), initialize=1.0) for _ in range(5)
     )
-    m.denominator = pyo.Expression(
-        m.t, rule=lambda m, t: (m.theta2 + m.theta5) * m.y1[t] + m.y2[t]
-    )
+    m.denominator = pyo.Expression(m.t, rule=lambda m, t: (m.theta2 + m.theta5) * m.y1[t] + m.y2[t])
     m.rate_1 = pyo.Constraint(
         m.t,
         rule=lambda m, t: (
             m.dy1[t]
-            == -(
-                2 * m.theta2 - m.theta1 * m.y2[t] / m.denominator[t] + m.theta3 + m.theta4
-            )
+            == -(2 * m.theta2 - m.theta1 * m.y2[t] / m.denominator[t] + m.theta3 + m.theta4)
             * m.y1[t]
         ),
     )

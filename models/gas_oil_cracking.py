@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -41,9 +41,7 @@ def model(times: Iterable[float]) -> Any:
     m.x1, m.x2 = pyo.Var(m.t), pyo.Var(m.t)
     m.dx1, m.dx2 = dae.DerivativeVar(m.x1), dae.DerivativeVar(m.x2)
     m.p1, m.p2, m.p3 = (pyo.Var(bounds=(0, 20)) for _ in range(3))
-    m.gas_oil = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx1[t] == -(m.p1 + m.p3) * m.x1[t] ** 2
-    )
+    m.gas_oil = pyo.Constraint(m.t, rule=lambda m, t: m.dx1[t] == -(m.p1 + m.p3) * m.x1[t] ** 2)
     m.gasoline = pyo.Constraint(
         m.t, rule=lambda m, t: m.dx2[t] == m.p1 * m.x1[t] ** 2 - m.p2 * m.x2[t]
     )

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -37,12 +37,8 @@ def model(times: Iterable[float]) -> Any:
     m.x1, m.x2 = pyo.Var(m.t), pyo.Var(m.t)
     m.dx1, m.dx2 = dae.DerivativeVar(m.x1), dae.DerivativeVar(m.x2)
     m.p1, m.p2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
-    m.prey = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx1[t] == m.p1 * m.x1[t] * (1 - m.x2[t])
-    )
-    m.predator = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx2[t] == m.p2 * m.x2[t] * (m.x1[t] - 1)
-    )
+    m.prey = pyo.Constraint(m.t, rule=lambda m, t: m.dx1[t] == m.p1 * m.x1[t] * (1 - m.x2[t]))
+    m.predator = pyo.Constraint(m.t, rule=lambda m, t: m.dx2[t] == m.p2 * m.x2[t] * (m.x1[t] - 1))
     return m
 
 

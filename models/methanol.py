@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -50,17 +50,12 @@ def model(times: Iterable[float]) -> Any:
     m.x2, m.x3 = pyo.Var(m.t, initialize=0.0), pyo.Var(m.t, initialize=0.0)
     m.dx1, m.dx2 = dae.DerivativeVar(m.x1), dae.DerivativeVar(m.x2)
     m.dx3 = dae.DerivativeVar(m.x3)
-    m.p1, m.p2, m.p3, m.p4, m.p5 = (
-        pyo.Var(bounds=(0, 100), initialize=1.0) for _ in range(5)
-    )
-    m.denominator = pyo.Expression(
-        m.t, rule=lambda m, t: (m.p2 + m.p5) * m.x1[t] + m.x2[t]
-    )
+    m.p1, m.p2, m.p3, m.p4, m.p5 = (pyo.Var(bounds=(0, 100), initialize=1.0) for _ in range(5))
+    m.denominator = pyo.Expression(m.t, rule=lambda m, t: (m.p2 + m.p5) * m.x1[t] + m.x2[t])
     m.rate_1 = pyo.Constraint(
         m.t,
         rule=lambda m, t: (
-            m.dx1[t]
-            == m.x1[t] * (-2 * m.p1 + m.p1 * m.x2[t] / m.denominator[t] - m.p3 - m.p4)
+            m.dx1[t] == m.x1[t] * (-2 * m.p1 + m.p1 * m.x2[t] / m.denominator[t] - m.p3 - m.p4)
         ),
     )
     m.rate_2 = pyo.Constraint(

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyomo.dae as dae
 import pyomo.environ as pyo
+from pyomo import dae
 
 import igpe
 
@@ -45,18 +45,12 @@ def model(times: Iterable[float]) -> Any:
     m.dx3 = dae.DerivativeVar(m.x3)
     m.p1, m.p2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
     m.p3, m.p4 = pyo.Var(bounds=(10, 50)), pyo.Var(bounds=(10, 50))
-    m.rate_A = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx1[t] == -m.p1 * m.x1[t] + m.p2 * m.x2[t]
-    )
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dx1[t] == -m.p1 * m.x1[t] + m.p2 * m.x2[t])
     m.rate_B = pyo.Constraint(
         m.t,
-        rule=lambda m, t: (
-            m.dx2[t] == m.p1 * m.x1[t] - (m.p2 + m.p3) * m.x2[t] + m.p4 * m.x3[t]
-        ),
+        rule=lambda m, t: m.dx2[t] == m.p1 * m.x1[t] - (m.p2 + m.p3) * m.x2[t] + m.p4 * m.x3[t],
     )
-    m.rate_C = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx3[t] == m.p3 * m.x2[t] - m.p4 * m.x3[t]
-    )
+    m.rate_C = pyo.Constraint(m.t, rule=lambda m, t: m.dx3[t] == m.p3 * m.x2[t] - m.p4 * m.x3[t])
     return m
 
 

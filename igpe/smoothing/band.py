@@ -9,6 +9,7 @@ It is sequential in i, so many matrices (penalties, or pieces of one long matrix
 """
 
 import numpy as np
+from scipy.linalg import cholesky_banded
 
 from igpe.arrays import FloatArray
 
@@ -45,4 +46,29 @@ def inverse_bands(factors: FloatArray) -> FloatArray:
         window[:, 1:, 1:] = window[:, :-1, :-1]
         window[:, 0] = row[:, :-1]
         window[:, :, 0] = row[:, :-1]
-    return np.moveaxis(bands, 0, 2)
+    moved: FloatArray = np.moveaxis(bands, 0, 2)
+    return moved
+
+
+def inverse_band(band: FloatArray) -> FloatArray:
+    """Band of the inverse of one matrix whose inverse decays away from the diagonal.
+
+    band     (4, n), lower form
+    returns  (4, n)
+    raises   np.linalg.LinAlgError if the matrix is not positive definite
+
+    A long matrix is cut into pieces that are treated together. Each starts below its end, from
+    an empty window: the recursion forgets its start as fast as the inverse decays.
+    """
+    factor = cholesky_banded(band, lower=True)
+    n = factor.shape[1]
+    if n <= PIECE:
+        return inverse_bands(factor[None])[0]
+    pieces = -(-n // PIECE)
+    long = np.zeros((len(factor), pieces * PIECE + OVERLAP))
+    long[0] = 1.0
+    long[:, :n] = factor
+    cut = np.stack([long[:, i * PIECE : (i + 1) * PIECE + OVERLAP] for i in range(pieces)])
+    found = inverse_bands(cut)[:, :, :PIECE]
+    whole: FloatArray = np.concatenate(list(found), axis=1)[:, :n]
+    return whole

@@ -11,9 +11,9 @@ import numpy as np
 from igpe.arrays import BoolArray, FloatArray
 from igpe.errors import DataError
 
-# An exact datum weighs this many times all others together: it is then missed by some 1e-8 of
-# the range of the data, and the band matrices keep eight digits for the rest.
-EXACT_WEIGHT = 1e8
+# An exact datum weighs this many times all others together: it is then missed by less than 1e-6
+# of the range of the data, and the band matrices keep seven digits for the rest.
+EXACT_WEIGHT = 1e9
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class PolynomialCurve:
         unknown = not np.isfinite(self.sigma) or not rows.any()
         if unknown:
             return np.full(len(rows), np.inf)
-        return self.sigma * np.sqrt(((rows @ self.root) ** 2).sum(axis=1))
+        errors: FloatArray = self.sigma * np.sqrt(((rows @ self.root) ** 2).sum(axis=1))
+        return errors
 
 
 def polynomial(data: Measurements, degree: int) -> PolynomialCurve:

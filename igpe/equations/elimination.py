@@ -1,0 +1,89 @@
+"""Solving the equations for slopes and algebraic variables, explicitly where that is possible.
+
+The block triangular form says in which order; a block that is linear in its few unknowns is solved
+with symbols, any other block stays implicit and its unknowns become algebraic variables y of
+
+    dx = f(t, x, y, u, p),    0 = g(t, x, y, u, p).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+
+from igpe.equations.incidence import Block, blocks, incidence, matching
+from igpe.equations.stack import stack
+
+LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Unknowns as expressions of known symbols and of those unknowns that stayed implicit.
+
+    expressions  one for each unknown asked for, in their order; an implicit one stands for itself
+    implicit     indices of the unknowns that stayed implicit
+    remaining    SX vector, zero at the solution, as long as `implicit`
+    """
+
+    expressions: tuple[Any, ...]
+    implicit: tuple[int, ...]
+    remaining: Any
+
+
+def solve_for(
+    residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequence[int]
+) -> Solved:
+    """Solve the equations `rows` for the unknowns `columns` (a square part, perfectly matchable)."""
+    pattern = incidence(residual, unknowns)
+    adjacent = pattern.tocsr()
+    solved: dict[int, Any] = {}
+    implicit: list[int] = []
+    remaining: list[Any] = []
+    for block in _ordered(pattern, rows, columns):
+        needed = {int(j) for r in block.rows for j in adjacent[r].indices} & solved.keys()
+        equations = _insert(residual, unknowns, block, solved, sorted(needed))
+        answer = _solve_block(equations, stack(unknowns[j] for j in block.columns))
+        if answer is None:
+            implicit += block.columns
+            remaining.append(equations)
+        else:
+            solved |= {j: answer[k] for k, j in enumerate(block.columns)}
+    return Solved(
+        expressions=tuple(solved.get(j, unknowns[j]) for j in columns),
+        implicit=tuple(implicit),
+        remaining=stack(remaining),
+    )
+
+
+def solve_all(residual: Any, unknowns: Any) -> Solved:
+    """Solve a whole square system, in the order of its unknowns."""
+    n = unknowns.numel()
+    pairs = matching(incidence(residual, unknowns))
+    rows = {c: r for r, c in pairs.items()}
+    return solve_for(residual, unknowns, [rows[j] for j in range(n)], list(range(n)))
+
+
+def _ordered(pattern: Any, rows: Sequence[int], columns: Sequence[int]) -> list[Block]:
+    return blocks(pattern, list(rows), list(columns))
+
+
+def _insert(
+    residual: Any, unknowns: Any, block: Block, solved: dict[int, Any], needed: list[int]
+) -> Any:
+    equations = stack(residual[r] for r in block.rows)
+    if not needed:
+        return equations
+    old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
+    return ca.substitute(equations, old, new)
+
+
+def _solve_block(equations: Any, unknowns: Any) -> Any | None:
+    if unknowns.numel() > LARGEST_SYMBOLIC or any(ca.which_depends(equations, unknowns, 2)):
+        return None
+    matrix = ca.jacobian(equations, unknowns)
+    constant = ca.substitute(equations, unknowns, ca.SX.zeros(unknowns.numel()))
+    if unknowns.numel() == 1:
+        return -constant / matrix
+    return ca.solve(matrix, -constant)

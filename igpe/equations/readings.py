@@ -1,0 +1,113 @@
+"""Reading a model's equations at several times and making sure that they agree.
+
+Explicit dependence on time hides in the numbers of a Pyomo constraint. Two readings at different
+times that differ show it; then the constraint's rule is asked again with an `Instant`, and the
+answer is believed only if it explains all readings.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+
+from igpe.arrays import FloatArray
+from igpe.equations.instant import Instant
+from igpe.equations.symbols import Symbols
+from igpe.equations.translate import Translator
+from igpe.errors import ModelError
+from igpe.model import Instance
+
+SAME = 1e-10  # largest relative difference of two readings that say the same
+
+
+class Reading(NamedTuple):
+    """What the model says: name -> expression."""
+
+    equations: dict[str, Any]
+    measured: dict[str, Any]
+
+
+def read_equations(
+    instance: Instance, symbols: Symbols, measured: Sequence[str], times: Sequence[float]
+) -> Reading:
+    """The equations (as expressions that must be zero) and measured quantities.
+
+    times   generic times of the instance at which they are read and compared
+    raises  ModelError if they differ between times and no symbol for the time explains it
+    """
+    readings = [_read_at(instance, symbols, measured, time) for time in times]
+    first = readings[0]
+    for family, components in enumerate((instance.equations, instance.expressions)):
+        for name in first[family]:
+            numbers = [_sample(r[family][name], symbols, t) for r, t in zip(readings, times, strict=True)]
+            if all(_same(n, numbers[0]) for n in numbers):
+                continue
+            first[family][name] = _ask_again(components[name], name, symbols, instance, times)
+            told = [_sample(first[family][name], symbols, t) for t in times]
+            if not all(_same(a, b) for a, b in zip(told, numbers, strict=True)):
+                raise _unexplained(name, "its rule computes with numbers that depend on the time")
+    return first
+
+
+def _read_at(
+    instance: Instance, symbols: Symbols, measured: Sequence[str], time: float
+) -> Reading:
+    translate = Translator(symbols.by_identity(instance, time), symbols.t)
+    equations = {n: _difference(c[time], translate) for n, c in instance.equations.items()}
+    series = {n: instance.over_time(n) for n in measured}
+    return Reading(equations, {n: translate(s[time]) for n, s in series.items() if s is not None})
+
+
+def _difference(constraint: Any, translate: Translator) -> Any:
+    _, body, upper = constraint.to_bounded_expression()
+    return translate(body) - translate(upper)
+
+
+def _sample(expression: Any, symbols: Symbols, time: float) -> FloatArray:
+    """The expression at one generic point, and at the given time."""
+    generator = np.random.default_rng(0)
+    point = [generator.uniform(0.5, 1.5, v.shape) for v in symbols.vectors[1:]]
+    function = ca.Function("sample", list(symbols.vectors), [ca.SX(expression)])
+    return np.asarray(function(time, *point), dtype=float)
+
+
+def _same(a: FloatArray, b: FloatArray) -> bool:
+    return np.allclose(a, b, rtol=SAME, atol=1e-300, equal_nan=True)
+
+
+def _ask_again(
+    series: Any, name: str, symbols: Symbols, instance: Instance, times: Sequence[float]
+) -> Any:
+    """Call the rule of an equation or expression with a symbol for the time."""
+    data, time = series[times[0]], times[0]
+    component, block = data.parent_component(), data.parent_block()
+    index = data.index()
+    is_indexed_by_time = index == time or (isinstance(index, tuple) and time in index)
+    rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
+    if not is_indexed_by_time or rule is None:
+        raise _unexplained(name, "it is not written as a rule over the time")
+    key = (
+        tuple(Instant(time) if i == time else i for i in index)
+        if isinstance(index, tuple)
+        else Instant(time)
+    )
+    translate = Translator(symbols.by_identity(instance, time), symbols.t)
+    try:
+        said = rule(block, key)
+        if component.ctype is not pyo.Constraint:
+            return translate(said)
+        constraint = pyo.Constraint(expr=said)
+        constraint.construct()
+        return _difference(constraint, translate)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise _unexplained(name, str(error)) from error
+
+
+def _unexplained(name: str, why: str) -> ModelError:
+    return ModelError(
+        f"'{name}' changes with time in a way igpe cannot follow ({why}). Write it with Pyomo's "
+        "functions of t (pyo.exp(-t)) and without `if`, or make the changing quantity a mutable "
+        "Param over time and give it in Experiment(inputs=...)."
+    )

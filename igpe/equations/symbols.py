@@ -1,0 +1,106 @@
+"""CasADi symbols for everything a model's equations speak of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+from pyomo.core.expr.visitor import identify_variables
+
+from igpe.equations.stack import stack
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.model import Instance
+from igpe.problem import Problem
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Names and symbols (SX column vectors), in the same order.
+
+    x and dx and s (start values) belong to `states`, z to `algebraics`, u to `inputs`, p to
+    `parameters`; t is the time.
+    """
+
+    states: tuple[str, ...]
+    algebraics: tuple[str, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    t: Any
+    dx: Any
+    x: Any
+    z: Any
+    u: Any
+    p: Any
+    s: Any
+
+    @property
+    def vectors(self) -> tuple[Any, ...]:
+        """All symbols, in the order t, dx, x, z, u, p, s."""
+        return self.t, self.dx, self.x, self.z, self.u, self.p, self.s
+
+    def by_identity(self, instance: Instance, time: float) -> dict[int, Any]:
+        """id(Pyomo data at `time`) -> symbol."""
+        found: dict[int, Any] = {}
+        for i, name in enumerate(self.states):
+            found[id(instance.states[name][instance.first])] = self.s[i]
+            found[id(instance.states[name][time])] = self.x[i]
+            found[id(instance.slopes[name][time])] = self.dx[i]
+        for i, name in enumerate(self.algebraics):
+            found[id(instance.series[name][time])] = self.z[i]
+        for i, name in enumerate(self.inputs):
+            is_scalar = name in instance.scalars
+            found[id(instance.scalars[name] if is_scalar else instance.series[name][time])] = self.u[i]
+        for i, name in enumerate(self.parameters):
+            found[id(instance.scalars[name])] = self.p[i]
+        return found
+
+
+def make_symbols(
+    problem: Problem, experiment: Experiment, instance: Instance, time: float
+) -> Symbols:
+    """Sort the model's variables at `time` into roles and give each a symbol."""
+    inputs = (*experiment.inputs, *problem.time_varying)
+    names = {
+        "states": tuple(instance.states),
+        "algebraics": _algebraics(experiment, instance, inputs, time),
+        "inputs": tuple(inputs),
+        "parameters": problem.parameters,
+    }
+    return Symbols(
+        **names,
+        t=ca.SX.sym("t"),
+        dx=_vector("d", names["states"]),
+        x=_vector("", names["states"]),
+        z=_vector("", names["algebraics"]),
+        u=_vector("", names["inputs"]),
+        p=_vector("", names["parameters"]),
+        s=_vector("start ", names["states"]),
+    )
+
+
+def _vector(prefix: str, names: tuple[str, ...]) -> Any:
+    return stack(ca.SX.sym(prefix + name) for name in names)
+
+
+def _algebraics(
+    experiment: Experiment, instance: Instance, inputs: tuple[str, ...], time: float
+) -> tuple[str, ...]:
+    """Variables over time that are used, free, no inputs and no states."""
+    used = set()
+    measured = [instance.expressions[n] for n in experiment.measured if n in instance.expressions]
+    for series in (*instance.equations.values(), *measured):
+        if time not in series:
+            raise ModelError(
+                f"The equation '{_label(series)}' does not exist at time {time:g}; an equation must "
+                "hold at all times (it may be skipped at the first)."
+            )
+        used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
+    return tuple(
+        name
+        for name, series in instance.series.items()
+        if name not in inputs and id(series[time]) in used
+    )
+
+
+def _label(series: Any) -> str:
+    return str(next(iter(series.values())).name)

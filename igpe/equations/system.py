@@ -1,0 +1,132 @@
+"""The model's equations at one instant, as CasADi expressions.
+
+    F(t, dx, x, z, u, p, s) = 0          (Michalik et al. 2009, IGPE, eq. 1)
+
+with slopes dx, states x, algebraic variables z, inputs u, parameters p, and start values s of the
+states (a balance may speak of them later). A higher index is refused by structure: there the
+equations cannot be matched with the slopes and algebraic variables they are to be solved for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+
+from igpe.equations.incidence import incidence, parts
+from igpe.equations.readings import read_equations
+from igpe.equations.stack import stack
+from igpe.equations.symbols import Symbols, make_symbols
+from igpe.equations.translate import Translator
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.model import Instance, build
+from igpe.problem import Problem
+from igpe.starts import model_starts
+
+INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270)  # generic places to read equations at
+
+
+@dataclass(frozen=True)
+class System:
+    """A model's equations at one instant, as one experiment uses them.
+
+    symbols    names and symbols of everything they speak of
+    equations  names of the model's constraints, in the order of `residual`
+    residual   (n_equations,) SX, F above; n_equations = n_states + n_algebraics
+    measured   name -> expression of what the experiment measures
+    starts     state -> start value where the model gives it: a number or an expression in p
+    """
+
+    symbols: Symbols
+    equations: tuple[str, ...]
+    residual: Any
+    measured: Mapping[str, Any]
+    starts: Mapping[str, Any]
+
+    @property
+    def unknowns(self) -> Any:
+        """What the equations are solved for: slopes and algebraic variables, one SX vector."""
+        return ca.vertcat(self.symbols.dx, self.symbols.z)
+
+    @property
+    def unknown_names(self) -> tuple[str, ...]:
+        """Names of `unknowns`; a slope is written d(state)."""
+        return (*(f"d({n})" for n in self.symbols.states), *self.symbols.algebraics)
+
+
+def read_system(problem: Problem, experiment: Experiment) -> System:
+    """Translate the model as one experiment uses it.
+
+    raises ModelError if an equation cannot be translated or depends on time in a way that cannot
+    be followed, or if the equations do not determine slopes and algebraic variables (higher index)
+    """
+    first, last = experiment.start_time, float(experiment.times[-1])
+    span = last - first or 1.0
+    places = [first + share * span for share in INTERIOR]
+    instance = build(problem.model, [first, *places, first + span], experiment)
+    instants = _nearest(instance, places)
+    symbols = make_symbols(problem, experiment, instance, instants[0])
+    reading = read_equations(instance, symbols, experiment.measured, instants)
+    system = System(
+        symbols=symbols,
+        equations=tuple(reading.equations),
+        residual=stack(reading.equations.values()),
+        measured=reading.measured,
+        starts=_model_starts(instance, symbols),
+    )
+    _refuse_unsolvable(system)
+    return system
+
+
+def read_systems(problem: Problem) -> tuple[System, ...]:
+    """The system of every experiment, in their order."""
+    return tuple(read_system(problem, e) for e in problem.experiments)
+
+
+def _nearest(instance: Instance, places: list[float]) -> list[float]:
+    """Times of the model (which may have its own) next to the places, without the ends."""
+    interior = list(instance.time)[1:-1]
+    if not interior:
+        raise ModelError(
+            f"The model's time has only the points {list(instance.time)}; the builder must put the "
+            "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
+        )
+    return list(dict.fromkeys(min(interior, key=lambda t, p=p: abs(t - p)) for p in places))
+
+
+def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
+    found = model_starts(instance)
+    known = {id(instance.scalars[n]): symbols.p[i] for i, n in enumerate(symbols.parameters)}
+    starts: dict[str, Any] = dict(found.fixed)
+    for state, constraint in found.conditions.items():
+        unknown = ca.SX.sym(state)
+        translate = Translator(
+            {**known, id(instance.states[state][instance.first]): unknown}, symbols.t
+        )
+        lower, body, _ = constraint.to_bounded_expression()
+        residual = ca.SX(translate(body) - translate(lower))
+        if ca.which_depends(residual, unknown, 2)[0]:
+            raise ModelError(
+                f"The start condition '{constraint.name}' is not linear in '{state}'; write it as "
+                f"{state} == expression of parameters."
+            )
+        slope = ca.jacobian(residual, unknown)
+        starts[state] = -ca.substitute(residual, unknown, 0) / slope
+    return starts
+
+
+def _refuse_unsolvable(system: System) -> None:
+    found = parts(incidence(system.residual, system.unknowns))
+    if not found.spare_rows and not found.spare_columns:
+        return
+    spare = [system.equations[i] for i in found.over_rows]
+    free = [system.unknown_names[j] for j in found.under_columns]
+    raise ModelError(
+        "The equations do not determine the slopes and algebraic variables at each time"
+        + (f"; too many equations: {spare} hold only known quantities or share unknowns" * bool(spare))
+        + (f"; undetermined: {free}" * bool(free))
+        + ". If an equation constrains states alone the model has a higher index: differentiate it "
+        "and use the result in its place. If a variable is an input, give it in "
+        "Experiment(inputs=...)."
+    )

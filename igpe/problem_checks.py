@@ -1,0 +1,174 @@
+"""Do model, experiments and parameters fit together? Every refusal of `Problem` is here."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyomo.core.expr.visitor import identify_variables
+
+from igpe.errors import DataError, ModelError, ProblemError
+from igpe.experiment import Experiment
+from igpe.model import Instance
+from igpe.starts import ModelStarts
+from igpe.units import conversion, converted, model_unit
+
+if TYPE_CHECKING:
+    from igpe.problem import Problem
+
+
+def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:
+    """The experiments as a list, each with a name of its own (`1`, `2`, ... where none is given)."""
+    runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    strangers = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
+    if strangers or not runs:
+        raise ProblemError(
+            f"experiments holds {strangers or 'nothing'}; wanted one or several igpe.Experiment, "
+            "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
+        )
+    named = []
+    for number, e in enumerate(runs, start=1):
+        own = copy.copy(e)
+        own.name = e.name or str(number)
+        named.append(own)
+    names = [e.name for e in named]
+    if len(set(names)) < len(names):
+        raise ProblemError(f"The experiments are named {names}; give each its own name.")
+    return named
+
+
+def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
+    """The experiment with its measurements in the model's units."""
+    measurements = experiment.measurements
+    result = copy.copy(experiment)
+    for name, given in experiment.units.items():
+        if name == "time":
+            factor, offset = conversion(name, given, model_unit({0: instance.time}))
+            result.start_time = factor * experiment.start_time + offset
+        elif name not in experiment.measured:
+            raise DataError(f"units are given for '{name}', which is not among {experiment.measured}.")
+        else:
+            series = instance.over_time(name)
+            if series is None:
+                continue
+            factor, offset = conversion(name, given, model_unit(series))
+        measurements = converted(measurements, name, factor, offset)
+    result.measurements = measurements
+    return result
+
+
+def check_model(problem: "Problem") -> None:
+    """The parameters exist and are scalar, and nothing else is left free."""
+    instance = problem.instance
+    if not problem.parameters and not any(e.start for e in problem.experiments):
+        raise ProblemError("No parameters are named; list the model's Vars that are to be estimated.")
+    for name in problem.parameters:
+        if name in instance.scalars:
+            continue
+        if instance.over_time(name) is not None:
+            raise ProblemError(
+                f"'{name}' varies with time, so it is no parameter; declare it in time_varying=, or "
+                "make it a scalar Var."
+            )
+        raise ProblemError(
+            f"The model has no scalar Var '{name}'; it has {sorted(instance.scalars)}. "
+            "Parameters must be Var or mutable Param, without time."
+        )
+    strangers = sorted(problem.local - set(problem.parameters))
+    if strangers:
+        raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
+    unknown = [n for n in problem.time_varying if n not in instance.series]
+    if unknown:
+        raise ProblemError(
+            f"time_varying names {unknown}; the model's variables over time that are no states are "
+            f"{sorted(instance.series)}."
+        )
+
+
+def check_experiment(
+    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+) -> None:
+    """What the experiment names exists in the model, and everything it must know is given."""
+    _check_measured(experiment, instance)
+    _check_inputs(problem, experiment, instance)
+    _check_starts(problem, experiment, instance, starts)
+    _check_free(problem, experiment, instance)
+
+
+def _where(problem: "Problem", experiment: Experiment) -> str:
+    return "" if len(problem.experiments) == 1 else f"Experiment '{experiment.name}': "
+
+
+def _check_measured(experiment: Experiment, instance: Instance) -> None:
+    strangers = [n for n in experiment.measured if instance.over_time(n) is None]
+    if strangers:
+        known = [*instance.states, *instance.series, *instance.expressions]
+        raise DataError(
+            f"Columns {strangers} are nothing that varies with time in the model, which has "
+            f"{known}. Rename the columns, add an Expression over time for what is measured, or "
+            "leave them out with only=[...]."
+        )
+
+
+def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
+    place = _where(problem, experiment)
+    for name in experiment.inputs:
+        if name in problem.parameters:
+            raise ProblemError(f"{place}'{name}' is given as an input and named as a parameter.")
+        if name in instance.states or name in experiment.measured:
+            raise ProblemError(
+                f"{place}'{name}' is given as an input, but the model computes it or the data "
+                "measure it; take one of them away."
+            )
+        if name not in instance.series and name not in instance.scalars:
+            raise ProblemError(
+                f"{place}the model has no input '{name}'. Inputs are Vars or mutable Params: "
+                f"{sorted([*instance.series, *instance.scalars])}."
+            )
+
+
+def _check_starts(
+    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+) -> None:
+    place = _where(problem, experiment)
+    strangers = [n for n in experiment.start if n not in instance.states]
+    if strangers:
+        raise ProblemError(
+            f"{place}start values are given for {strangers}; the states are {list(instance.states)}."
+        )
+    missing = [n for n in instance.states if n not in experiment.start and n not in starts.states]
+    if missing:
+        raise ProblemError(
+            f"{place}the states {missing} have no start value. Give it in "
+            f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
+            "igpe.Unknown(lower, upper) to estimate it."
+        )
+    named = [v for v in experiment.start.values() if isinstance(v, str)]
+    unknown = [n for n in named if n not in problem.parameters]
+    if unknown:
+        raise ProblemError(
+            f"{place}start values name {unknown}, which are not among the parameters "
+            f"{list(problem.parameters)}."
+        )
+
+
+def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
+    """No scalar variable in the equations is left without a value."""
+    known = {*problem.parameters, *experiment.inputs}
+    scalars = {id(v): n for n, v in instance.scalars.items() if n not in known}
+    for variable in _used(instance):
+        name = scalars.get(id(variable))
+        if name is not None and not variable.fixed:
+            raise ModelError(
+                f"The equations use '{name}', which is not fixed, not a parameter and not an input. "
+                "Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
+            )
+    for name, series in instance.series.items():
+        data = next(iter(series.values()))
+        if not data.is_variable_type() and data.value is None and name not in experiment.inputs:
+            raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")
+
+
+def _used(instance: Instance) -> Iterable[Any]:
+    for equation in instance.equations.values():
+        constraint = equation[max(equation)]
+        yield from identify_variables(constraint.expr, include_fixed=False)

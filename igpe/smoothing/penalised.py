@@ -1,0 +1,153 @@
+"""The penalised least squares problem in B-splines, for any number of penalties at once.
+
+With u in [0, 1], weights of sum 1 (without exact values) and the line through the data taken off,
+
+    minimise  sum w (y - b(u)'c)^2 + lambda c' Omega c,      (N + lambda Omega) c = g.
+
+If there is a break at each distinct time, the minimiser over all these splines is the smoothing
+spline itself, which is natural without being told. For more times than MOST_BREAKS the breaks are
+an even choice of them: a penalised regression spline, whose cost is one pass over the data and
+then independent of their number (as smooth.spline of R does).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded
+
+from igpe.arrays import FloatArray
+from igpe.smoothing.band import inverse_bands, multiply
+from igpe.smoothing.basis import CubicBasis, Local
+from igpe.smoothing.boundary import end_functions, inverse_root
+from igpe.smoothing.measurements import Measurements
+
+MOST_BREAKS = 3000  # full accuracy up to here; detail finer than 1/3000 of the range is noise
+NARROWEST = 1e-5  # of the range: times nearer than this share a break, for the sake of rounding
+STRAIGHT = 1e-12  # of the largest value: what a line leaves is rounding
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The minimiser for one penalty.
+
+    penalty       lambda, scaled
+    coefficients  (k,), scaled values
+    factor        (4, k), Cholesky factor of A = N + lambda Omega
+    root          (k, q), R: Cov(c) / sigma^2 = A^-1 + R R'
+    added_trace   trace that the boundary correction adds
+    """
+
+    penalty: float
+    coefficients: FloatArray
+    factor: FloatArray
+    root: FloatArray
+    added_trace: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Scaled data of one quantity.
+
+    u, y, w   (m,), as in the module's text; y is in units of `scale`
+    line      intercept and slope in u that were taken off, unit of the values
+    """
+
+    u: FloatArray
+    y: FloatArray
+    w: FloatArray
+    basis: CubicBasis
+    line: tuple[float, float]
+    scale: float
+    corrected: bool
+
+    @cached_property
+    def local(self) -> Local:
+        """Basis functions at the data."""
+        return self.basis.local(self.u)
+
+    @cached_property
+    def normal(self) -> FloatArray:
+        """Band of N, (4, k)."""
+        return self.basis.gram(self.local, self.w)
+
+    @cached_property
+    def bending(self) -> FloatArray:
+        """Band of Omega, (4, k)."""
+        return self.basis.bending()
+
+    @cached_property
+    def target(self) -> FloatArray:
+        """g, (k,)."""
+        return self.basis.project(self.local, self.w * self.y)
+
+    def fit(self, penalty: float) -> Fit | None:
+        """The minimiser, or None if this penalty is too small to be told from none."""
+        try:
+            factor = cholesky_banded(self.normal + penalty * self.bending, lower=True)
+        except np.linalg.LinAlgError:
+            return None
+        c = cho_solve_banded((factor, True), self.target)
+        if not self.corrected:
+            return Fit(penalty, c, factor, np.zeros((c.size, 0)), 0.0)
+        C = end_functions(self.basis, penalty)
+        Z = cho_solve_banded((factor, True), penalty * multiply(self.bending, C))
+        NZ = multiply(self.normal, Z)
+        E = Z.T @ NZ + penalty * (Z - C).T @ multiply(self.bending, Z - C)
+        T = inverse_root(E)
+        c = c + Z @ (T @ (T.T @ (C.T @ (self.target - multiply(self.normal, c)))))
+        return Fit(penalty, c, factor, Z @ T, float(np.sum(T * (Z.T @ NZ @ T))))
+
+    def traces(self, fits: list[Fit]) -> tuple[FloatArray, FloatArray]:
+        """Trace of each fit's smoother, (len(fits),), and bands of A^-1, (len(fits), 4, k)."""
+        bands = inverse_bands(np.stack([fit.factor for fit in fits]))
+        products = np.einsum("mij,ij->mi", bands, self.normal)
+        added = np.array([fit.added_trace for fit in fits])
+        traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1) + added
+        return traces, bands
+
+    def residuals(self, fit: Fit) -> FloatArray:
+        """y - f at the data, (m,), scaled."""
+        return self.y - self.local.combine(fit.coefficients)
+
+    def squares(self, fits: list[Fit]) -> FloatArray:
+        """Weighted residual sums of squares, (len(fits),), without a pass over the data each.
+
+        From the first fit c0 with residuals r0:  r0'W r0 - 2 d'B'W r0 + d'N d,  d = c - c0.
+        """
+        r0 = self.residuals(fits[0])
+        g0 = self.basis.project(self.local, self.w * r0)
+        d = np.stack([fit.coefficients - fits[0].coefficients for fit in fits], axis=1)
+        changes = (d * multiply(self.normal, d)).sum(axis=0) - 2.0 * g0 @ d
+        sums: FloatArray = np.maximum(np.sum(self.w * r0**2) + changes, 0.0)
+        return sums
+
+
+def scaled_problem(data: Measurements, corrected: bool) -> Problem:
+    """The problem of m >= 2 distinct times in units that make every smoother blind to units."""
+    u = (data.times - data.times[0]) / np.ptp(data.times)
+    w = data.weights / data.total_weight
+    slope, intercept = _line(u, data.values, w)
+    y = data.values - (intercept + slope * u)
+    scale = float(np.abs(y).max())
+    if scale <= STRAIGHT * float(np.abs(data.values).max()):
+        y, scale = np.zeros_like(y), 1.0
+    return Problem(u, y / scale, w, CubicBasis(_breaks(u)), (intercept, slope), scale, corrected)
+
+
+def _line(u: FloatArray, y: FloatArray, w: FloatArray) -> tuple[float, float]:
+    mean_u, mean_y = np.average(u, weights=w), np.average(y, weights=w)
+    du = u - mean_u
+    slope = np.sum(w * du * (y - mean_y)) / np.sum(w * du**2)
+    return float(slope), float(mean_y - slope * mean_u)
+
+
+def _breaks(u: FloatArray) -> FloatArray:
+    """An even choice of at most MOST_BREAKS times, none nearer to another than NARROWEST."""
+    if u.size > MOST_BREAKS:
+        u = u[np.round(np.linspace(0, u.size - 1, MOST_BREAKS)).astype(int)]
+    chosen = [0.0]
+    for time in u[1:-1].tolist():
+        if time - chosen[-1] >= NARROWEST and 1.0 - time >= NARROWEST:
+            chosen.append(time)
+    return np.array([*chosen, 1.0])

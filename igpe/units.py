@@ -1,0 +1,49 @@
+"""Units: measurements converted to the units of the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import pint
+from pyomo.environ import units as pyomo_units
+
+from igpe.errors import DataError
+from igpe.experiment import Measurements
+
+
+def unit_name(component: Any) -> str:
+    """The unit of a Pyomo component as text; empty if it has none."""
+    unit = str(pyomo_units.get_units(component))
+    return "" if unit in ("None", "dimensionless") else unit
+
+
+def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
+    """Factor and offset that turn numbers in the unit `given` into the unit `wanted`.
+
+    raises DataError if a unit is unknown or the two do not fit
+    """
+    registry = pyomo_units.pint_registry
+    try:
+        offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude
+        one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
+    except (pint.PintError, ValueError, AssertionError) as error:
+        raise DataError(
+            f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
+            "Give a unit that can be converted, or give the model's variable its unit."
+        ) from None
+    return float(one - offset), float(offset)
+
+
+def converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
+    """The measurements with one column (or "time") in another unit."""
+    if name == "time":
+        return replace(measurements, times=factor * measurements.times + offset)
+    mine = measurements.column == measurements.names.index(name)
+    value, sigma = measurements.value.copy(), measurements.sigma.copy()
+    value[mine] = factor * value[mine] + offset
+    sigma[mine] = abs(factor) * sigma[mine]
+    return replace(measurements, value=value, sigma=sigma)
+
+
+def model_unit(component: Any) -> str:
+    """Unit of a quantity over time, read from its first entry."""
+    return unit_name(next(iter(component.values())))
