@@ -1,0 +1,54 @@
+"""Initial value problems with sensitivities: what every integrator gives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from igpe.arrays import FloatArray
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.status import Status
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States and measured quantities over time with their sensitivities, as far as they came.
+
+    times                (n_times,), those asked for
+    states               (n_times, n_states)
+    implicit             (n_times, n_implicit) algebraic variables solved numerically
+    measured             (n_times, n_measured)
+    by_unknown           (n_times, n_states, n_unknowns)    d state / d unknown; empty if not asked
+    measured_by_unknown  (n_times, n_measured, n_unknowns)  d measured / d unknown
+    status               CONVERGED, or INTEGRATION_BROKE: then all rows after `reached` are NaN
+    reached              the last time of `times` (or the start) that was reached
+    """
+
+    times: FloatArray
+    states: FloatArray
+    implicit: FloatArray
+    measured: FloatArray
+    by_unknown: FloatArray
+    measured_by_unknown: FloatArray
+    status: Status
+    reached: float
+
+
+class Simulation(Protocol):
+    """An initial value problem made ready for many values of its unknowns."""
+
+    def run(self, q: FloatArray) -> Trajectory:
+        """Integrate for unknowns q (n_unknowns,), in the order of the problem's names."""
+        ...
+
+
+class Integrator(Protocol):
+    """Solves initial value problems together with their variational equations.
+
+    A break-down is a status, never an exception, and says how far it came.
+    """
+
+    def prepare(
+        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
+    ) -> Simulation:
+        """Make ready to integrate from ivp.t0 to each of `times` (increasing, none before t0)."""
+        ...
