@@ -55,7 +55,8 @@ class Row(NamedTuple):
 
 def substrate(t: FloatArray) -> FloatArray:
     """Michaelis-Menten progress s' = -s / (1 + s), s(0) = 2."""
-    found: FloatArray = lambertw(2.0 * np.exp(2.0 - t)).real
+    argument: FloatArray = 2.0 * np.exp(2.0 - t)
+    found: FloatArray = np.real(lambertw(argument.astype(complex)))
     return found
 
 

@@ -63,7 +63,8 @@ def inverse_band(band: FloatArray) -> FloatArray:
     factor = cholesky_banded(band, lower=True)
     n = factor.shape[1]
     if n <= PIECE:
-        return inverse_bands(factor[None])[0]
+        alone: FloatArray = inverse_bands(factor[None])[0]
+        return alone
     pieces = -(-n // PIECE)
     long = np.zeros((len(factor), pieces * PIECE + OVERLAP))
     long[0] = 1.0

@@ -14,10 +14,13 @@ S y + (I - S) Q a. In coefficients, Q = B C and A = B'WB + lambda Omega:
     c = A^-1 g + Z E^-1 C'(g - N A^-1 g),                      g = B'W y
     Cov(c) / sigma^2 = A^-1 + Z E^-1 Z',   trace = tr(A^-1 N) + tr(E^-1 Z'NZ)
 
-Q is one cubic at each end that dies out inside, (tau - u)^3 for u < tau, so f'' is free to start
-anywhere. Its width tau follows the smoother's own reach, the fourth root of lambda / sum w; as the
-penalty grows both become global, and the curve tends to a cubic instead of a line. Measured in
-`benchmarks/smoothing.py`, this beats the global x^2, x^3 and functions of fixed width.
+Q is one cubic at each end that dies out inside, (tau - u)^3 for u < tau, so that f'' is free to
+start anywhere. Its width tau follows the smoother's own reach, the fourth root of lambda / sum w;
+as the penalty grows both become global, and the curve tends to a cubic instead of a line. In
+measurements as in `benchmarks/smoothing.py` this beats the global x^2, x^3 (and up to x^7) and
+functions of fixed width. Its price: where f'' happens to vanish at an end and f''' does not, as for
+a sine, the correction takes the one for the other and the slope there is worse than without. Two
+functions at each end, which free f''' too, halve that, but cost coverage of the intervals.
 """
 
 import numpy as np
@@ -26,7 +29,7 @@ from igpe.arrays import FloatArray
 from igpe.smoothing.basis import CubicBasis
 
 FEWEST = 8  # distinct times below which two more free functions cost more than they mend
-REACH = 5.0  # tau / (lambda / sum w)^(1/4); 3 ... 9 do about as well
+REACH = 5.0  # tau / (lambda / sum w)^(1/4); 4 ... 9 do about as well
 NARROWEST = 3  # intervals between knots that a function spans at least
 DEPENDENT = 1e-10  # eigenvalues of the scaled E below this share of the largest are rounding
 
@@ -36,10 +39,9 @@ def end_functions(basis: CubicBasis, penalty: float) -> FloatArray:
 
     returns  (basis.size, 2)
     """
-    breaks, tau = basis.breaks, REACH * penalty**0.25
+    breaks, t, tau = basis.breaks, basis.knots, REACH * penalty**0.25
     i = int(np.clip(np.searchsorted(breaks, tau), NARROWEST, breaks.size - 1))
     j = int(np.clip(np.searchsorted(breaks, 1.0 - tau), 1, breaks.size - NARROWEST) - 1)
-    t = basis.knots
     columns = []
     for distance in ((breaks[i] - t) / breaks[i], (t - breaks[j]) / (1.0 - breaks[j])):
         d = np.maximum(distance, 0.0)

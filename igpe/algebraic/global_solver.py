@@ -1,0 +1,105 @@
+"""Subsystems that are nonlinear in their parameters, by a deterministic global solver.
+
+The solver gets a scaled copy: parameters of order one, residuals of order one at the best point a
+local search knows, and that point's sum of squares as a cut-off. What it reports is not believed:
+the residuals are evaluated again, exactly, at the point it returns, and its bound is taken with its
+feasibility tolerance.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+
+from igpe.algebraic.base import Found
+from igpe.algebraic.local import Local, found
+from igpe.algebraic.regression import Regression
+from igpe.arrays import FloatArray
+from igpe.equations.to_pyomo import to_pyomo
+from igpe.estimate import Estimate
+from igpe.least_squares.base import Fit
+from igpe.solvers.base import Answer, Solver
+from igpe.solvers.scip import Scip
+from igpe.status import Status
+
+SLACK = 1e-3  # the cut-off lies this much above the incumbent, so that rounding never cuts it off
+BOUND_TOLERANCE = 1e-6  # by how much (relative) a bound may be too high at tight feasibility
+
+
+@dataclass(frozen=True)
+class GlobalSolver:
+    """A global solver behind igpe's wall, started from the best local optimum.
+
+    solver      gives incumbent and bound, e.g. Scip()
+    time_limit  s; when it is reached the best point and the bound so far are returned
+    """
+
+    solver: Solver = field(default_factory=Scip)
+    time_limit: float = 20.0
+    local: Local = Local()
+
+    def estimate(self, regression: Regression) -> Found:
+        """The best point known and the bound that is proved."""
+        began = time.perf_counter()
+        fit = self.local.best(regression)
+        if fit is None or fit.at is None or not regression.box.bounded:
+            return self.local.estimate(regression)
+        scaled = _Scaled(regression, fit)
+        answer = self.solver.solve(scaled.model, time_limit=self.time_limit)
+        if answer.status in (Status.FAILED, Status.NO_SOLVER):
+            return self.local.estimate(regression)
+        fit = self._better(regression, fit, scaled.point(answer))
+        bound = min(scaled.bound(answer), fit.cost)
+        name = type(self.solver).__name__
+        said = Estimate({}, fit.cost, answer.status, f"global search by {name}", bound)
+        return found(regression, fit, said, began)
+
+    def _better(self, regression: Regression, fit: Fit, point: FloatArray | None) -> Fit:
+        if point is None:
+            return fit
+        polished = self.local.search.fit(regression.linearised, point, regression.box)
+        return polished if polished.cost < fit.cost else fit
+
+
+class _Scaled:
+    """The regression as a Pyomo model of order one."""
+
+    def __init__(self, regression: Regression, fit: Fit) -> None:
+        box = regression.box
+        self.size = np.maximum(np.abs(fit.x), 1e-3 * (box.upper - box.lower))
+        self.cost = max(fit.cost, 1e-12)
+        self.model: Any = pyo.ConcreteModel()
+        bounds = np.column_stack([box.lower, box.upper]) / self.size[:, None]
+        self.model.v = pyo.Var(
+            range(len(box)),
+            bounds=lambda _, i: (float(bounds[i, 0]), float(bounds[i, 1])),
+            initialize=lambda _, i: float(fit.x[i] / self.size[i]),
+        )
+        p, residual = regression.symbolic()
+        v = ca.SX.sym("v", len(box))
+        scaled = ca.substitute(residual, p, v * self.size) / np.sqrt(self.cost)
+        rows = to_pyomo(scaled, v, list(self.model.v.values()))
+        self.model.r = pyo.Var(range(len(rows)))
+        self.model.residual = pyo.Constraint(
+            range(len(rows)), rule=lambda m, i: m.r[i] == rows[i]
+        )
+        squares = sum(r**2 for r in self.model.r.values())
+        self.model.cut_off = pyo.Constraint(expr=squares <= 1 + SLACK)
+        self.model.objective = pyo.Objective(expr=squares)
+
+    def point(self, answer: Answer) -> FloatArray | None:
+        """Parameters in their own units at the solver's incumbent; None if it has none."""
+        if not np.isfinite(answer.objective):
+            return None
+        return self.size * np.array([pyo.value(x) for x in self.model.v.values()])
+
+    def bound(self, answer: Answer) -> float:
+        """The proven lower bound on the regression's sum of squares."""
+        if answer.status is Status.INFEASIBLE:  # nothing below the cut-off: the incumbent is optimal
+            return self.cost
+        if not np.isfinite(answer.lower_bound):
+            return -np.inf
+        return max(answer.lower_bound - BOUND_TOLERANCE, 0.0) * self.cost

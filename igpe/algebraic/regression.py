@@ -1,0 +1,95 @@
+"""The algebraic estimation problem of step 3.
+
+Measured states and inputs are known at all times (step 1), so the equations of a suitable subsystem
+predict the slopes of its states from the parameters p alone, and
+
+    min over p of  sum_i [ w_i (d_i - sum_j C_ij f_j(p)) ]^2         lower <= p <= upper
+
+where f_j is a predicted slope at one place in time. With C the identity and d the smoothed slopes
+this is eq. 5 of Michalik et al. (2009, IGPE). With d the increments of the smoothed states between
+measurements and C the weights of a quadrature it is the same equation integrated,
+x(t) - x(s) = integral of f, which does without slopes.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.least_squares.base import Linearised
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one state of one experiment contributes.
+
+    predict   CasADi function (known (n_known,), p) -> slope
+    known     (n_known, n_places): everything but p at each place
+    combine   (n_residuals, n_places) quadrature weights C, or None for the identity
+    target    (n_residuals,) d
+    weight    (n_residuals,) w
+    """
+
+    predict: Any
+    known: FloatArray
+    combine: FloatArray | None
+    target: FloatArray
+    weight: FloatArray
+
+    def linearised(self, p: FloatArray) -> Linearised:
+        """Weighted residuals (n_residuals,) and their derivative by p."""
+        places = self.known.shape[1]
+        slope, by_p = self._mapped(self.known, np.repeat(p[:, None], places, axis=1))
+        f = np.asarray(slope).ravel()
+        jacobian = np.asarray(by_p).reshape(len(p), places, order="F").T
+        if self.combine is not None:
+            f, jacobian = self.combine @ f, self.combine @ jacobian
+        return Linearised(self.weight * (self.target - f), -self.weight[:, None] * jacobian)
+
+    def symbolic(self, p: Any) -> Any:
+        """Weighted residuals as SX expressions of the symbols p."""
+        slopes = [self.predict(self.known[:, j], p) for j in range(self.known.shape[1])]
+        f = ca.vertcat(*slopes)
+        if self.combine is not None:
+            f = ca.mtimes(ca.DM(self.combine), f)
+        return ca.DM(self.weight) * (ca.DM(self.target) - f)
+
+    @cached_property
+    def _mapped(self) -> Any:
+        known, p = self.predict.sx_in(0), self.predict.sx_in(1)
+        slope = self.predict(known, p)
+        both = ca.Function("slope", [known, p], [slope, ca.jacobian(slope, p).T])
+        return both.map(self.known.shape[1])
+
+
+@dataclass(frozen=True)
+class Regression:
+    """An algebraic estimation problem; see the top of the file.
+
+    box      the parameters and their bounds
+    pieces   one per state and experiment
+    origin   how it was posed, in words
+    linear   whether every prediction is linear in all parameters together
+    """
+
+    box: Box
+    pieces: tuple[Piece, ...]
+    origin: str
+    linear: bool
+
+    def linearised(self, p: FloatArray) -> Linearised | None:
+        """Weighted residuals and derivative at p; None where they are not finite."""
+        found = [piece.linearised(p) for piece in self.pieces]
+        residual = np.concatenate([f.residual for f in found])
+        jacobian = np.vstack([f.jacobian for f in found])
+        finite = np.isfinite(residual).all() and np.isfinite(jacobian).all()
+        return Linearised(residual, jacobian) if finite else None
+
+    def symbolic(self) -> tuple[Any, Any]:
+        """Symbols p and weighted residuals as SX columns."""
+        p = ca.SX.sym("p", len(self.box))
+        return p, ca.vertcat(*[piece.symbolic(p) for piece in self.pieces])

@@ -1,0 +1,127 @@
+"""Pyomo's own convention for estimation: parmest's labelled models.
+
+A `pyomo.contrib.parmest.experiment.Experiment` returns from `get_labeled_model()` a model with the
+suffixes `experiment_outputs` (measured variable -> value), `unknown_parameters`,
+`measurement_error` (variable -> standard deviation) and `experiment_inputs`. Such a model brings
+its own times, and often its own discretisation, which is kept.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.inputs import Table, linear, steps
+from igpe.model import Builder, Instance, read
+
+FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
+
+
+class Labelled(NamedTuple):
+    """What parmest experiments say, in igpe's words."""
+
+    builder: Builder
+    parameters: list[str]
+    experiments: list[Experiment]
+
+
+def read_labelled(experiments: Sequence[Any]) -> Labelled:
+    """Model, unknown parameters and measurements of parmest experiments.
+
+    raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
+    """
+    found = []
+    parameters: list[str] = []
+    sources = {}
+    for number, source in enumerate(experiments, start=1):
+        model = _labelled_model(source)
+        inputs = _varying_inputs(model)
+        instance = read(model)
+        names = [v.name for v in model.unknown_parameters]
+        if parameters and names != parameters:
+            raise ModelError(
+                f"Experiment {number} has the unknown parameters {names}, the first has "
+                f"{parameters}; all must have the same."
+            )
+        parameters = names
+        found.append(_experiment(str(number), instance, inputs))
+        sources[str(number)] = source
+    return Labelled(_builder(sources), parameters, found)
+
+
+def _builder(sources: dict[str, Any]) -> Builder:
+    def labelled_model(times: Sequence[float], experiment: Experiment) -> Any:
+        model = _labelled_model(sources[experiment.name])
+        _varying_inputs(model)
+        return model
+
+    return labelled_model
+
+
+def _labelled_model(source: Any) -> Any:
+    model = source.get_labeled_model().clone()
+    missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]
+    if missing:
+        raise ModelError(
+            f"The labelled model lacks the suffixes {missing}; parmest's convention wants "
+            "experiment_outputs and unknown_parameters."
+        )
+    for objective in model.component_objects(pyo.Objective, active=True):
+        objective.deactivate()
+    return model
+
+
+def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Experiment:
+    place = _places(instance)
+    outputs = list(instance.model.experiment_outputs.items())
+    strangers = [v.name for v, _ in outputs if id(v) not in place]
+    if strangers:
+        raise ModelError(f"The experiment_outputs {strangers[:5]} do not vary with time.")
+    rows = [(*place[id(v)], float(value), _error(instance, v)) for v, value in outputs]
+    long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"])
+    table = long.pivot_table(index="time", columns="name", values="value", sort=True).reset_index()
+    spread = long.pivot_table(index="time", columns="name", values="sigma", dropna=False)
+    sigma = None
+    if long["sigma"].notna().all():
+        sigma = {n: spread[n].fillna(1.0).to_numpy() for n in table.columns if n != "time"}
+    return Experiment(table, name=name, start_time=instance.first, inputs=inputs, sigma=sigma)
+
+
+def _places(instance: Instance) -> dict[int, tuple[str, float]]:
+    families = (instance.states, instance.series, instance.expressions)
+    return {
+        id(data): (name, float(t))
+        for family in families
+        for name, series in family.items()
+        for t, data in series.items()
+    }
+
+
+def _error(instance: Instance, variable: Any) -> float:
+    errors = getattr(instance.model, "measurement_error", None)
+    value = None if errors is None else errors.get(variable)
+    return np.nan if value is None else float(value)
+
+
+def _varying_inputs(model: Any) -> dict[str, Table]:
+    """Make immutable Params over time mutable, so that the equations show them, and tabulate them.
+
+    Their rules baked numbers into the constraints; these are written again by their own rules.
+    """
+    times = list(model.component_objects(pyo.ContinuousSet if hasattr(pyo, "ContinuousSet") else _set()))
+    found = {}
+    for parameter in list(model.component_objects(pyo.Param, active=True)):
+        if parameter.mutable or not any(parameter.index_set() is t for t in times):
+            continue
+        values = {float(t): float(parameter[t]) for t in parameter.index_set()}
+        found[parameter.name] = _table(values)
+        block, name, index = parameter.parent_block(), parameter.local_name, parameter.index_set()
+        block.del_component(parameter)
+        block.add_component(name, pyo.Param(index, initialize=values, mutable=True))
+    if found:
+        _write_again(model, times)
+    return found

@@ -1,0 +1,272 @@
+"""What an estimation found: plain numbers, tables and sentences, without the model."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.arrays import FloatArray
+from igpe.plots import plot_fit
+from igpe.result_text import html, text
+from igpe.statistics.covariance import correlation
+from igpe.status import Status
+
+FORMAT = 1  # of the JSON form
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One estimated unknown, in the model's unit.
+
+    standard_error, lower, upper   linearised; NaN on a bound, infinite where undetermined
+    bounds      where it was sought
+    found_by    how its value was first found, in words
+    remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    lower: float
+    upper: float
+    unit: str
+    bounds: tuple[float, float]
+    found_by: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way through steps 3 to 5.
+
+    origin       which smoothing and which residuals it came from
+    incremental  unknowns after step 4
+    corrected    unknowns after step 5
+    objective    weighted sum of squares after step 5; infinite if it failed
+    status       how step 5 ended
+    """
+
+    origin: str
+    incremental: Mapping[str, float]
+    corrected: Mapping[str, float]
+    objective: float
+    status: Status
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What step 3 proved about one algebraic problem.
+
+    unknowns     it estimated;  origin: smoothing and residuals it was posed with
+    objective    weighted sum of squared slope residuals;  lower_bound: proven, -inf if nothing is
+    """
+
+    unknowns: tuple[str, ...]
+    origin: str
+    method: str
+    objective: float
+    lower_bound: float
+    gap: float
+    status: Status
+
+    @property
+    def sentence(self) -> str:
+        """The certificate in words."""
+        names = ", ".join(self.unknowns)
+        if self.status is Status.GLOBAL_BY_CONVEXITY:
+            return f"{names}: linear least squares, so globally optimal for step 3 ({self.origin})."
+        if math.isinf(self.lower_bound):
+            return f"{names}: {self.method}; nothing is proved ({self.origin})."
+        return (
+            f"{names}: {self.method}; no parameters in the bounds make step 3 better than "
+            f"{self.lower_bound:.6g}, found {self.objective:.6g}, gap {self.gap:.2g} ({self.origin})."
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """Estimates with their uncertainty and how they came about.
+
+    estimates     one `Parameter` per unknown
+    objective     weighted sum of squared residuals (+ priors), by accurate integration
+    status        how step 5 ended
+    covariance    (n, n), in the order of `estimates`
+    measurements  number of them;  degrees: measurements - unknowns not on a bound
+    variance      estimated variance of a residual of weight 1; 1 if sigma was given
+    probability   of a larger chi squared; NaN if sigma was not given
+    confidence    of the intervals
+    certificates  what step 3 proved;  candidates: all ways that were tried, best first
+    structure     the report of step 2, as text
+    points        experiment, name, time, measured, fitted, residual, sigma, unit
+    curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
+    seconds       wall time of each step;  versions: of the packages;  seed: of the search
+    notes         sentences worth reading
+    """
+
+    estimates: tuple[Parameter, ...]
+    objective: float
+    status: Status
+    covariance: FloatArray
+    measurements: int
+    degrees: int
+    variance: float
+    probability: float
+    confidence: float
+    certificates: tuple[Certificate, ...]
+    candidates: tuple[Candidate, ...]
+    structure: str
+    points: pd.DataFrame = field(repr=False)
+    curves: pd.DataFrame = field(repr=False)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Unknown -> estimate."""
+        return {p.name: p.value for p in self.estimates}
+
+    @property
+    def chi_squared(self) -> float:
+        """Weighted sum of squares over degrees of freedom; near 1 if sigma is right."""
+        return self.objective / self.degrees if self.degrees > 0 else math.nan
+
+    @property
+    def correlation(self) -> pd.DataFrame:
+        """Correlation of the estimates; NaN where an error is not defined."""
+        names = [p.name for p in self.estimates]
+        return pd.DataFrame(correlation(self.covariance), index=names, columns=names)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The estimates as a table, indexed by name."""
+        rows = [
+            {
+                "estimate": p.value,
+                "standard_error": p.standard_error,
+                "lower": p.lower,
+                "upper": p.upper,
+                "unit": p.unit,
+                "found_by": p.found_by,
+                "remark": p.remark,
+            }
+            for p in self.estimates
+        ]
+        return pd.DataFrame(rows, index=pd.Index([p.name for p in self.estimates], name="name"))
+
+    def fit(self) -> pd.DataFrame:
+        """How well each quantity of each experiment is met: count, sum of squares, RMS residual."""
+        weighted = self.points.assign(square=(self.points["residual"] / _weights(self.points)) ** 2)
+        table = weighted.groupby(["experiment", "name"], sort=False).agg(
+            measurements=("measured", "size"),
+            sum_of_squares=("square", "sum"),
+            rms_residual=("residual", lambda r: float(np.sqrt(np.mean(np.square(r))))),
+        )
+        return pd.DataFrame(table)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Data, smoothed band and fitted model, one panel per measured quantity; returns axes."""
+        return plot_fit(self.points, self.curves, axes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in types that JSON knows (NaN and infinities as None and strings)."""
+        plain = asdict(self) | {
+            "format": FORMAT,
+            "parameters": self.parameters,
+            "status": self.status.name,
+            "message": self.status.value,
+            "covariance": self.covariance.tolist(),
+            "points": self.points.to_dict("list"),
+            "curves": self.curves.to_dict("list"),
+        }
+        return _plain(plain)  # type: ignore[no-any-return]
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON text; also written to `path` if given."""
+        written = json.dumps(self.to_dict(), indent=2, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(written, encoding="utf-8")
+        return written
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
+        """The result that `to_dict` stored."""
+        kept = {k: _restored(stored[k]) for k in cls.__dataclass_fields__}
+        return cls(
+            **kept
+            | {
+                "status": Status[stored["status"]],
+                "covariance": np.array(kept["covariance"], dtype=float).reshape(
+                    len(stored["estimates"]), -1
+                ),
+                "estimates": tuple(
+                    Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in kept["estimates"]
+                ),
+                "candidates": tuple(_with_status(Candidate, c) for c in kept["candidates"]),
+                "certificates": tuple(
+                    _with_status(Certificate, c | {"unknowns": tuple(c["unknowns"])})
+                    for c in kept["certificates"]
+                ),
+                "points": pd.DataFrame(kept["points"]),
+                "curves": pd.DataFrame(kept["curves"]),
+                "notes": tuple(kept["notes"]),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "Result":
+        """The result that `to_json` wrote, from its text or from the path of its file."""
+        is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
+        return cls.from_dict(
+            json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
+        )
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+
+def _weights(points: pd.DataFrame) -> FloatArray:
+    return points["sigma"].fillna(1.0).to_numpy(dtype=float)
+
+
+def _with_status(kind: Any, stored: dict[str, Any]) -> Any:
+    return kind(**stored | {"status": Status[stored["status"]]})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, Status):
+        return value.name
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else _NAMES.get(float(value))
+    if isinstance(value, (np.integer, np.bool_)):
+        return value.item()
+    return value
+
+
+_NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+
+
+def _restored(value: Any) -> Any:
+    """Undo `_plain`: None is NaN, "Infinity" infinite."""
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        return _NUMBERS.get(value, value)
+    if isinstance(value, list):
+        return [_restored(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _restored(v) for k, v in value.items()}
+    return value

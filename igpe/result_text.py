@@ -1,0 +1,96 @@
+"""A result in words: for the terminal and for notebooks."""
+
+import html as escape
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from igpe.result import Parameter, Result
+
+HEADS = ("", "estimate", "± standard error", "interval", "unit", "found by")
+
+
+def text(result: "Result") -> str:
+    """The answer first, then how sure it is, then how it came about."""
+    rows = [HEADS, *(_cells(p) for p in result.estimates)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
+    kept = [i for i, w in enumerate(widths) if w > len(HEADS[i]) or any(r[i] for r in rows[1:])]
+    lines = ["  ".join(row[i].ljust(widths[i]) for i in kept).rstrip() for row in rows]
+    return "\n".join([*lines, "", *_sentences(result)])
+
+
+def html(result: "Result") -> str:
+    """The same as a table and a list."""
+    head = "".join(f"<th>{escape.escape(h)}</th>" for h in HEADS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape.escape(c)}</td>" for c in _cells(p)) + "</tr>"
+        for p in result.estimates
+    )
+    said = "".join(f"<li>{escape.escape(s)}</li>" for s in _sentences(result))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{said}</ul>"
+
+
+def number(value: float, error: float = math.nan) -> str:
+    """A value with as many digits as its error allows (six significant ones without an error)."""
+    if not math.isfinite(value):
+        return "" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if value == 0 or not math.isfinite(error) or error <= 0:
+        return f"{value:.6g}"
+    digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
+    return f"{value:.{min(max(digits, 2), 10)}g}"
+
+
+def _cells(p: "Parameter") -> tuple[str, ...]:
+    if p.remark:
+        return p.name, number(p.value), p.remark, "", p.unit, p.found_by
+    interval = f"[{number(p.lower, p.standard_error)}, {number(p.upper, p.standard_error)}]"
+    error = f"± {p.standard_error:.2g}" if math.isfinite(p.standard_error) else "unknown"
+    known = interval if math.isfinite(p.lower) else ""
+    return p.name, number(p.value, p.standard_error), error, known, p.unit, p.found_by
+
+
+def _sentences(result: "Result") -> Sequence[str]:
+    fit = (
+        f"Weighted sum of squares {result.objective:.6g} over {result.measurements} measurements, "
+        f"{result.degrees} degrees of freedom."
+    )
+    percent = f"{100 * result.confidence:g} %"
+    return [
+        result.status.value,
+        fit,
+        *_spread(result),
+        f"Intervals: {percent}, linearised.",
+        *(f"Step 3: {c.sentence}" for c in result.certificates),
+        *_candidates(result),
+        *result.notes,
+        "Time: " + ", ".join(f"{k} {v:.2f} s" for k, v in result.seconds.items()) + ".",
+    ]
+
+
+def _spread(result: "Result") -> list[str]:
+    if math.isfinite(result.probability):
+        return [
+            f"Chi squared per degree of freedom {result.chi_squared:.3g}; if model and standard "
+            f"deviations are right a larger one has probability {result.probability:.2g}."
+        ]
+    if not math.isfinite(result.variance):
+        return ["There are not more measurements than unknowns, so errors cannot be told."]
+    return [f"Standard deviation of a residual {math.sqrt(result.variance):.3g} (from the residuals)."]
+
+
+def _candidates(result: "Result") -> list[str]:
+    tried = len(result.candidates)
+    if tried <= 1:
+        return []
+    best = result.candidates[0].objective
+    same = sum(1 for c in result.candidates if _close(c.objective, best))
+    others = [c.objective for c in result.candidates if not _close(c.objective, best)]
+    said = f"{same} of {tried} candidates of step 3 ended in this optimum"
+    return [said + (f"; the next best has {min(others):.6g}." if others else ".")]
+
+
+def _close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-15)
+
+

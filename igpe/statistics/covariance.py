@@ -1,0 +1,103 @@
+"""How sure the estimates are: linearised covariance, and what the data do not determine.
+
+    V = s^2 (J' J)^-1        J = d residual / d unknown at the optimum
+                             (Michalik et al. 2009, ISS, eq. 9; Peifer & Timmer 2007, eq. 22)
+
+with residuals already divided by their standard deviations; s^2 = 1 where those were given, else
+s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
+they are held, and their errors are not defined.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from igpe.arrays import BoolArray, FloatArray
+
+RANK = 1e-8  # a direction whose scaled singular value is below this fraction is not determined
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Errors of n unknowns.
+
+    covariance       (n, n), NaN in rows of unknowns on a bound, infinite where undetermined
+    standard_error   (n,)
+    lower, upper     (n,) confidence limits (not cut at the bounds)
+    confidence       e.g. 0.95
+    held             (n,) which unknowns lie on a bound
+    undetermined     (n,) which unknowns the measurements do not determine
+    degrees          degrees of freedom: measurements - unknowns not held
+    variance         s^2 above
+    """
+
+    covariance: FloatArray
+    standard_error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    confidence: float
+    held: BoolArray
+    undetermined: BoolArray
+    degrees: int
+    variance: float
+
+
+def uncertainty(
+    x: FloatArray,
+    residual: FloatArray,
+    jacobian: FloatArray,
+    *,
+    held: BoolArray,
+    sigma_known: bool,
+    confidence: float = 0.95,
+) -> Uncertainty:
+    """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n)."""
+    n, degrees = len(x), len(residual) - int(np.sum(~held))
+    variance = 1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
+    free = np.flatnonzero(~held)
+    inverse, lost = _inverse_normal_matrix(jacobian[:, free])
+    covariance = np.full((n, n), np.nan)
+    covariance[np.ix_(free, free)] = variance * inverse
+    undetermined = np.zeros(n, dtype=bool)
+    undetermined[free] = lost
+    covariance[undetermined, undetermined] = np.inf
+    error = np.sqrt(np.diag(covariance))
+    quantile = _quantile(confidence, degrees, sigma_known=sigma_known)
+    half = quantile * error
+    return Uncertainty(
+        covariance, error, x - half, x + half, confidence, held, undetermined, degrees, variance
+    )
+
+
+def correlation(covariance: FloatArray) -> FloatArray:
+    """(n, n) correlation matrix; NaN where an error is not defined."""
+    error = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(covariance / np.outer(error, error))
+
+
+def chi_squared_probability(chi2: float, degrees: int) -> float:
+    """Probability of a larger chi squared if model and standard deviations are right."""
+    return float(stats.chi2.sf(chi2, degrees)) if degrees > 0 else float("nan")
+
+
+def _inverse_normal_matrix(jacobian: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """(J'J)^-1 on the determined directions, and which columns reach into the others."""
+    n = jacobian.shape[1]
+    if n == 0:
+        return np.zeros((0, 0)), np.zeros(0, dtype=bool)
+    norm = np.linalg.norm(jacobian, axis=0)
+    norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
+    _, singular, directions = np.linalg.svd(jacobian / norm, full_matrices=True)
+    singular = np.pad(singular, (0, n - len(singular)))
+    known = singular > RANK * max(singular[0], 1e-300)
+    root = directions[known].T / singular[known]
+    lost = np.sum(directions[~known] ** 2, axis=0) > RANK
+    return (root @ root.T) / np.outer(norm, norm), lost
+
+
+def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
+    if sigma_known:
+        return float(stats.norm.ppf(0.5 + confidence / 2))
+    return float(stats.t.ppf(0.5 + confidence / 2, degrees)) if degrees > 0 else float("nan")

@@ -1,0 +1,150 @@
+"""The findings of structure analysis in words, as a table, and as HTML."""
+
+from collections.abc import Sequence
+from html import escape
+
+import pandas as pd
+
+from igpe.structure.findings import Finding, Reach
+from igpe.structure.groups import Group
+from igpe.structure.subsystems import Surplus
+
+MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
+
+
+def text(
+    findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]
+) -> str:
+    """One line per unknown, then what remains to be said."""
+    width = max((len(f.unknown) for f in findings), default=0)
+    lines = [f"{f.unknown:<{width}}  {sentence(f)}" for f in findings]
+    return "\n".join([*(lines or ["No unknowns are free."]), *remarks(groups, surplus)])
+
+
+def sentence(finding: Finding) -> str:
+    """What an engineer must know about one unknown."""
+    words = _WORDS[finding.reach](finding)
+    if finding.prior and finding.reach is Reach.UNREACHABLE:
+        words += " All that is known of it is its prior."
+    return words
+
+
+def remarks(groups: Sequence[Group], surplus: Sequence[Surplus]) -> list[str]:
+    """Decoupling and superfluous equations; empty if there is nothing to say."""
+    return [*_decoupling(groups), *_superfluous(surplus)]
+
+
+def frame(findings: Sequence[Finding]) -> pd.DataFrame:
+    """One row per unknown, indexed by its name."""
+    table = pd.DataFrame(
+        {
+            "reach": [f.reach.name.lower() for f in findings],
+            "states": [", ".join(f.states) for f in findings],
+            "equations": [", ".join(f.equations) for f in findings],
+            "form": [f.form.value if f.form else "" for f in findings],
+            "measure": [" or ".join(", ".join(one) for one in f.measure) for f in findings],
+        },
+        index=pd.Index([f.unknown for f in findings], name="unknown"),
+    )
+    return table.astype(object)
+
+
+def html(
+    findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]
+) -> str:
+    """A table for notebooks."""
+    rows = "".join(
+        f"<tr><th>{escape(f.unknown)}</th><td>{escape(f.reach.name.lower())}</td>"
+        f"<td>{escape(sentence(f))}</td></tr>"
+        for f in findings
+    )
+    below = "".join(f"<p>{escape(line)}</p>" for line in remarks(groups, surplus))
+    head = "<tr><th>unknown</th><th>reach</th><th>how</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>{below}"
+
+
+def _algebraic(finding: Finding) -> str:
+    form = f" ({finding.form.value})" if finding.form else ""
+    slopes = _count("the slope", finding.states)
+    return f"from {slopes} of {_cut(finding.states)}: {_named('equation', finding.equations)}{form}"
+
+
+def _smoothing(finding: Finding) -> str:
+    return f"from the smoothed measurements of {_cut(finding.states)}, as a start value"
+
+
+def _dynamic(finding: Finding) -> str:
+    if finding.implicit:
+        return (
+            f"only on the dynamics: {_named('equation', finding.equations)} would give it, but "
+            f"{_cut(finding.implicit)} cannot be written in closed form"
+        )
+    why = "only on the dynamics: no equations that stand alone contain it"
+    if not finding.measure:
+        return why
+    together = " together" if len(finding.measure[0]) > 1 else ""
+    return f"{why}; measuring {_either(finding.measure)} too{together} would make it algebraic"
+
+
+def _unreachable(finding: Finding) -> str:
+    if not finding.measure:
+        return "cannot be estimated: no equation contains it."
+    return (
+        "cannot be estimated: nothing measured depends on it. "
+        f"Measuring {_either(finding.measure)} would free it."
+    )
+
+
+_WORDS = {
+    Reach.ALGEBRAIC: _algebraic,
+    Reach.SMOOTHING: _smoothing,
+    Reach.DYNAMIC: _dynamic,
+    Reach.UNREACHABLE: _unreachable,
+}
+
+
+def _decoupling(groups: Sequence[Group]) -> list[str]:
+    if len(groups) < 2:  # noqa: PLR2004 - one alone is not decoupled
+        return []
+    parts = [", ".join(g.parameters[:MOST_NAMED]) for g in groups[:MOST_NAMED]]
+    more = ["..."] if len(groups) > MOST_NAMED else []
+    return [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
+
+
+def _superfluous(surplus: Sequence[Surplus]) -> list[str]:
+    """The same in several experiments is said once."""
+    lines = [
+        f"{_named('equation', one.equations)} not needed: it holds only measured and known quantities"
+        if len(one.equations) == 1
+        else f"{one.count} of the equations {_cut(one.equations)} not needed: they overlap"
+        for one in surplus
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def _named(noun: str, names: Sequence[str]) -> str:
+    return f"{_count(noun, names)} {_cut(names)}"
+
+
+def _count(noun: str, names: Sequence[str]) -> str:
+    return noun if len(names) == 1 else f"{noun}s"
+
+
+def _cut(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _either(options: Sequence[tuple[str, ...]]) -> str:
+    """x1, x2 or x3; with pairs: x1 and x2, or x3 and x4."""
+    words = [_both(option) for option in options[:MOST_NAMED]]
+    if len(options) > MOST_NAMED:
+        words.append(f"one of {len(options) - MOST_NAMED} more")
+    if len(words) == 1:
+        return words[0]
+    last = ", or " if any(len(option) > 1 for option in options) else " or "
+    return ", ".join(words[:-1]) + last + words[-1]
+
+
+def _both(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{_cut(names[:-1])} and {names[-1]}"

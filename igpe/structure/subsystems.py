@@ -1,0 +1,232 @@
+"""The parts of an experiment's equations from which slopes follow by algebra alone.
+
+Suitable rows. Call a set S of equations suitable if all unknowns N(S) that occur in it can be
+matched with equations of S. The largest suitable set is the well- and the over-constrained part of
+Dulmage and Mendelsohn, and every suitable set lies in it:
+
+    - In the underconstrained part every equation is matched, and every non-empty subset B of it
+      has more unknowns than equations. Otherwise the unknowns of B inside the part were exactly
+      those matched with B, and no alternating path from an unmatched unknown could enter B; but
+      such paths reach all of the part, by its definition.
+    - Equations of the other two parts contain no unknown of the underconstrained part, and their
+      unknowns are all matched among them: together they are suitable.
+    - Let S be suitable, B its equations in the underconstrained part. The unknowns of B inside the
+      part are matched with equations of S that contain them, which lie in B. So they are at most
+      as many as B, and B is empty.
+
+(Counting alone, |N(S)| <= |S|, would not do: one superfluous equation pays for a missing one that
+it has nothing to do with.)
+
+Block triangular form. Of the suitable rows a square part is matched; a block of it needs the
+blocks that compute the other unknowns it contains. A block together with all it needs is the
+smallest suitable subsystem that contains it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.equations.elimination import Solved, solve_for
+from igpe.equations.incidence import Block, Parts, blocks, parts
+from igpe.structure.posed import Posed
+from igpe.structure.selection import select
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """The reduced system of one experiment (Michalik et al. 2009, IGPE, eq. 4).
+
+    posed            all symbols: q, data, time, inputs
+    residual         (n_rows,) SX, zero where the model holds
+    row_names        constraints of the model, and "measured h" for a measured expression h
+    unknowns         (n_unknowns,) SX: slopes of measured states, unmeasured states and variables
+    unknown_names    their names; a slope is written d(state)
+    pattern          (n_rows, n_unknowns), COO
+    q_pattern        (n_rows, n_q), CSR
+    """
+
+    posed: Posed
+    residual: Any
+    row_names: tuple[str, ...]
+    unknowns: Any
+    unknown_names: tuple[str, ...]
+    pattern: Any
+    q_pattern: Any
+
+    def slopes(self, columns: Iterable[int]) -> dict[int, str]:
+        """Which of the columns are slopes, and of which state."""
+        state_of = {f"d({n})": n for n in self.posed.states}
+        names = {j: self.unknown_names[j] for j in columns}
+        return {j: state_of[n] for j, n in names.items() if n in state_of}
+
+
+@dataclass(frozen=True)
+class Subsystem:
+    """Equations that stand alone: they predict slopes of measured states from data and parameters.
+
+    experiment  index of the experiment
+    equations   names of the rows;  rows: indices into `Reduced.residual`, in order of solution
+    unknowns    names of the columns;  columns: indices into `Reduced.unknowns`
+    parameters  free unknowns of the problem that occur in the equations
+    slopes      states whose slope is predicted
+    implicit    unknowns that cannot be written explicitly; if there are any, the slopes are no
+                closed expressions, and the subsystem is left to the dynamics
+    """
+
+    experiment: int
+    equations: tuple[str, ...]
+    rows: tuple[int, ...]
+    unknowns: tuple[str, ...]
+    columns: tuple[int, ...]
+    parameters: tuple[str, ...]
+    slopes: tuple[str, ...]
+    implicit: tuple[str, ...]
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the slopes are closed expressions of what is known."""
+        return not self.implicit
+
+
+class Surplus(NamedTuple):
+    """Equations that hold more than is needed: consistency checks of data, or contradictions.
+
+    equations  names of equations that overlap
+    count      how many of them are superfluous
+    """
+
+    experiment: int
+    equations: tuple[str, ...]
+    count: int
+
+
+class Suitable(NamedTuple):
+    """What can be computed algebraically in one experiment.
+
+    subsystems  smallest ones that predict a slope and contain a parameter; the smallest first
+    equations   names of all suitable equations
+    slopes      state -> predicted slope, SX of q, data, time and inputs; explicit ones only
+    surplus     superfluous equations
+    """
+
+    subsystems: tuple[Subsystem, ...]
+    equations: tuple[str, ...]
+    slopes: Mapping[str, Any]
+    surplus: tuple[Surplus, ...]
+
+
+def reduce(posed: Posed) -> Reduced:
+    """The reduced system for what the experiment measures."""
+    rows, columns = select(posed, posed.data_names)
+    return Reduced(
+        posed=posed,
+        residual=posed.residual[rows.tolist()],
+        row_names=tuple(posed.row_names[i] for i in rows),
+        unknowns=posed.variables[columns.tolist()],
+        unknown_names=tuple(posed.variable_names[j] for j in columns),
+        pattern=posed.pattern[rows][:, columns].tocoo(),
+        q_pattern=posed.q_pattern[rows],
+    )
+
+
+def suitable(reduced: Reduced) -> Suitable:
+    """The suitable part of a reduced system, and its smallest suitable subsystems."""
+    found = parts(reduced.pattern)
+    spare = set(found.spare_rows)
+    rows = [*found.well_rows, *(i for i in found.over_rows if i not in spare)]
+    columns = [*found.well_columns, *found.over_columns]
+    order = blocks(reduced.pattern, rows, columns)
+    solved = _solve(reduced, rows, columns)
+    implicit = set(solved.implicit)
+    subsystems = _subsystems(reduced, order, implicit)
+    expressions = dict(zip(columns, solved.expressions, strict=True))
+    closed = {s for one in subsystems if one.explicit for s in one.slopes}
+    slopes = reduced.slopes(columns)
+    return Suitable(
+        subsystems=subsystems,
+        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *spare})),
+        slopes={s: expressions[j] for j, s in sorted(slopes.items()) if s in closed},
+        surplus=_surplus(reduced, found),
+    )
+
+
+def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
+    """State -> its slope as SX of q, data, time and inputs (and of the implicit unknowns)."""
+    solved = _solve(reduced, subsystem.rows, subsystem.columns)
+    slopes = reduced.slopes(subsystem.columns)
+    by_column = dict(zip(subsystem.columns, solved.expressions, strict=True))
+    return {state: by_column[j] for j, state in slopes.items()}
+
+
+def _solve(reduced: Reduced, rows: Iterable[int], columns: Iterable[int]) -> Solved:
+    """`solve_for` on a part alone, so that its cost is that of the part; indices are the whole's."""
+    rows, columns = list(rows), list(columns)
+    n = range(len(rows))
+    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n)
+    return Solved(solved.expressions, tuple(columns[j] for j in solved.implicit), solved.remaining)
+
+
+def _subsystems(
+    reduced: Reduced, order: list[Block], implicit: set[int]
+) -> tuple[Subsystem, ...]:
+    needs = _needs(reduced, order)
+    found = []
+    for number, block in enumerate(order):
+        if not reduced.slopes(block.columns):
+            continue  # whatever it adds predicts no further slope
+        members = sorted(_closure(number, needs))
+        subsystem = _subsystem(reduced, [order[k] for k in members], implicit)
+        if subsystem.parameters:
+            found.append(subsystem)
+    return tuple(sorted(found, key=lambda s: (len(s.rows), s.rows)))
+
+
+def _subsystem(reduced: Reduced, members: list[Block], implicit: set[int]) -> Subsystem:
+    rows = [i for block in members for i in block.rows]
+    columns = [j for block in members for j in block.columns]
+    names = reduced.unknown_names
+    q = np.unique(reduced.q_pattern[rows].indices)
+    return Subsystem(
+        experiment=reduced.posed.experiment,
+        equations=tuple(reduced.row_names[i] for i in rows),
+        rows=tuple(rows),
+        unknowns=tuple(names[j] for j in columns),
+        columns=tuple(columns),
+        parameters=tuple(reduced.posed.q_names[i] for i in q),
+        slopes=tuple(reduced.slopes(columns).values()),
+        implicit=tuple(names[j] for j in columns if j in implicit),
+    )
+
+
+def _needs(reduced: Reduced, order: list[Block]) -> list[set[int]]:
+    """For each block, the other blocks that compute unknowns it contains."""
+    adjacent = reduced.pattern.tocsr()
+    block_of = {j: k for k, block in enumerate(order) for j in block.columns}
+    return [
+        {block_of[int(j)] for j in adjacent[block.rows].indices} - {k}
+        for k, block in enumerate(order)
+    ]
+
+
+def _closure(start: int, needs: list[set[int]]) -> set[int]:
+    seen, waiting = {start}, [start]
+    while waiting:
+        new = needs[waiting.pop()] - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def _surplus(reduced: Reduced, found: Parts) -> tuple[Surplus, ...]:
+    """Rows without an unknown are superfluous each by itself, the others together."""
+    counts = np.diff(reduced.pattern.tocsr().indptr)
+    index, names = reduced.posed.experiment, reduced.row_names
+    alone = [i for i in sorted(found.over_rows) if counts[i] == 0]
+    shared = tuple(names[i] for i in sorted(found.over_rows) if counts[i] > 0)
+    left = len(found.spare_rows) - len(alone)
+    return (
+        *(Surplus(index, (names[i],), 1) for i in alone),
+        *([Surplus(index, shared, left)] if shared else []),
+    )
