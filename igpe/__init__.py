@@ -1,0 +1,99 @@
+"""igpe: globally right parameters of dynamic models, from measurements.
+
+problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=[igpe.Experiment(data, ...)])
+print(igpe.check(problem))        # what can be estimated from these measurements
+result = igpe.estimate(problem)   # the five steps
+print(result)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from igpe.algebraic.global_solver import GlobalSolver as GlobalSolver
+    from igpe.algebraic.step import Routes as Routes
+    from igpe.dynamic.collocation import Collocation as Collocation
+    from igpe.dynamic.multistart import MultiStart as MultiStart
+    from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
+    from igpe.errors import DataError as DataError
+    from igpe.errors import EstimationFailed as EstimationFailed
+    from igpe.errors import IgpeError as IgpeError
+    from igpe.errors import ModelError as ModelError
+    from igpe.errors import ProblemError as ProblemError
+    from igpe.errors import SolverMissing as SolverMissing
+    from igpe.errors import Unsupported as Unsupported
+    from igpe.estimate import Estimate as Estimate
+    from igpe.experiment import Experiment as Experiment
+    from igpe.experiment import Unknown as Unknown
+    from igpe.experiment import read_experiments as read_experiments
+    from igpe.inputs import linear as linear
+    from igpe.inputs import steps as steps
+    from igpe.integrators.sundials import Sundials as Sundials
+    from igpe.loss import L1 as L1
+    from igpe.loss import Huber as Huber
+    from igpe.loss import LeastSquares as LeastSquares
+    from igpe.loss import Normal as Normal
+    from igpe.loss import PiecewiseConstant as PiecewiseConstant
+    from igpe.pipeline import check as check
+    from igpe.pipeline import estimate as estimate
+    from igpe.problem import Problem as Problem
+    from igpe.result import Result as Result
+    from igpe.settings import Settings as Settings
+    from igpe.simulation import simulate as simulate
+    from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
+    from igpe.smoothing.interpolation import Interpolation as Interpolation
+    from igpe.solvers.ipopt import Ipopt as Ipopt
+    from igpe.solvers.scip import Scip as Scip
+    from igpe.status import Status as Status
+
+_HOME = {
+    "Collocation": "igpe.dynamic.collocation",
+    "DataError": "igpe.errors",
+    "Estimate": "igpe.estimate",
+    "EstimationFailed": "igpe.errors",
+    "Experiment": "igpe.experiment",
+    "GcvSpline": "igpe.smoothing.gcv_spline",
+    "GlobalSolver": "igpe.algebraic.global_solver",
+    "Huber": "igpe.loss",
+    "IgpeError": "igpe.errors",
+    "Interpolation": "igpe.smoothing.interpolation",
+    "Ipopt": "igpe.solvers.ipopt",
+    "L1": "igpe.loss",
+    "LeastSquares": "igpe.loss",
+    "ModelError": "igpe.errors",
+    "MultiStart": "igpe.dynamic.multistart",
+    "Normal": "igpe.loss",
+    "PiecewiseConstant": "igpe.loss",
+    "Problem": "igpe.problem",
+    "ProblemError": "igpe.errors",
+    "Result": "igpe.result",
+    "Routes": "igpe.algebraic.step",
+    "Scip": "igpe.solvers.scip",
+    "Settings": "igpe.settings",
+    "SingleShooting": "igpe.dynamic.single_shooting",
+    "SolverMissing": "igpe.errors",
+    "Status": "igpe.status",
+    "Sundials": "igpe.integrators.sundials",
+    "Unknown": "igpe.experiment",
+    "Unsupported": "igpe.errors",
+    "check": "igpe.pipeline",
+    "estimate": "igpe.pipeline",
+    "linear": "igpe.inputs",
+    "read_experiments": "igpe.experiment",
+    "simulate": "igpe.simulation",
+    "steps": "igpe.inputs",
+}
+"""Where each public name is defined. They are loaded on first use: `igpe --help` must not wait for
+Pyomo and CasADi."""
+
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the hand-written list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'igpe' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

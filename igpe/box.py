@@ -39,7 +39,9 @@ class Box:
         """(n,) which values lie on one of their bounds."""
         width = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, 1.0)
         near = np.minimum(values - self.lower, self.upper - values)
-        return np.asarray(near <= AT_BOUND * np.minimum(width, np.maximum(abs(values), 1e-3 * width)))
+        return np.asarray(
+            near <= AT_BOUND * np.minimum(width, np.maximum(abs(values), 1e-3 * width))
+        )
 
     def select(self, names: Iterable[str]) -> "Box":
         """The box of some of the unknowns, in the order asked for."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ import pandas as pd
 from igpe.arrays import FloatArray, IntArray
 from igpe.errors import DataError
 from igpe.inputs import Input, InputValue, read_inputs
-from igpe.tables import Data, read_table, select_columns, time_column
+from igpe.tables import Data, read_table, rows_of, select_columns, time_column
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ Start: TypeAlias = float | str | Unknown
 """A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
 
 Sigma: TypeAlias = float | Mapping[str, float | str | npt.ArrayLike] | None
-"""Standard deviations: one for all, per column (number, array, or the name of a column), or unknown."""
+"""Standard deviations: one for all, per column (number, array, name of a column), or unknown."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +100,29 @@ class Experiment:
         replicates: bool = False,
     ) -> None:
         table = read_table(data)
+        self._conditions: dict[str, Any] = {
+            "name": name,
+            "start": start,
+            "start_time": start_time,
+            "inputs": inputs,
+            "sigma": sigma,
+            "units": units,
+            "only": None if only is None else tuple(only),
+            "replicates": replicates,
+        }
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
         self.sigma_known = sigma is not None
         times = time_column(table, replicates=replicates)
-        columns = select_columns(table, only, leave=_sigma_columns(sigma))
+        columns = select_columns(table, self._conditions["only"], leave=_sigma_columns(sigma))
         self.measurements = _measurements(table, times, columns, sigma)
         self.start_time = _start_time(times, start_time)
+
+    def with_data(self, data: Data) -> "Experiment":
+        """The same run with other measurements."""
+        return Experiment(data, **{**self._conditions, "name": self.name})
 
     @property
     def times(self) -> FloatArray:
@@ -124,7 +137,11 @@ class Experiment:
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""
         m = self.measurements
-        long = pd.DataFrame({"time": m.times[m.row], "name": np.array(m.names)[m.column], "v": m.value})
+        long = pd.DataFrame({
+            "time": m.times[m.row],
+            "name": np.array(m.names)[m.column],
+            "v": m.value,
+        })
         wide = long.pivot_table(index="time", columns="name", values="v", aggfunc="mean")
         return wide.reindex(columns=list(m.names))
 
@@ -153,9 +170,8 @@ def read_experiments(data: Data, **conditions: Any) -> list[Experiment]:
     names = [str(name) for name in table["experiment"].unique()]
     found = []
     for name in names:
-        rows = table[table["experiment"].astype(str) == name].drop(columns="experiment")
         own = {key: _own(value, names, name) for key, value in conditions.items()}
-        found.append(Experiment(rows.dropna(axis="columns", how="all"), name=name, **own))
+        found.append(Experiment(rows_of(table, name), name=name, **own))
     return found
 
 

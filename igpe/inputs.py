@@ -110,7 +110,9 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
             f"An input table has {t.size} times and {v.size} values; give one value for each time."
         )
     if not (np.isfinite(t).all() and np.isfinite(v).all()):
-        raise DataError("An input table has NaN or infinite entries; inputs must be known: fill them.")
+        raise DataError(
+            "An input table has NaN or infinite entries; inputs must be known: fill them."
+        )
     if (np.diff(t) <= 0).any():
         where = float(t[1:][np.diff(t) <= 0][0])
         raise DataError(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from pyomo.dae import ContinuousSet
 
 from igpe.errors import ModelError
 from igpe.experiment import Experiment
@@ -112,7 +113,7 @@ def _varying_inputs(model: Any) -> dict[str, Table]:
 
     Their rules baked numbers into the constraints; these are written again by their own rules.
     """
-    times = list(model.component_objects(pyo.ContinuousSet if hasattr(pyo, "ContinuousSet") else _set()))
+    times = list(model.component_objects(ContinuousSet))
     found = {}
     for parameter in list(model.component_objects(pyo.Param, active=True)):
         if parameter.mutable or not any(parameter.index_set() is t for t in times):
@@ -125,3 +126,21 @@ def _varying_inputs(model: Any) -> dict[str, Table]:
     if found:
         _write_again(model, times)
     return found
+
+
+def _table(values: dict[float, float]) -> Table:
+    times = np.array(sorted(values))
+    numbers = np.array([values[t] for t in times])
+    is_stepwise = len(np.unique(numbers)) <= max(1, FEW * len(numbers))
+    return steps(times, numbers) if is_stepwise else linear(times, numbers)
+
+
+def _write_again(model: Any, times: list[Any]) -> None:
+    for constraint in list(model.component_objects(pyo.Constraint, active=True)):
+        index, rule = constraint.index_set(), constraint.rule
+        over_time = any(s is t for s in index.subsets() for t in times)
+        if rule is None or not over_time or constraint.local_name.endswith("_disc_eq"):
+            continue
+        block, name = constraint.parent_block(), constraint.local_name
+        block.del_component(constraint)
+        block.add_component(name, pyo.Constraint(index, rule=rule))

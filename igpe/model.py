@@ -72,7 +72,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     try:
         wants_experiment = _positional(builder) > 1
         model = builder(*arguments, experiment) if wants_experiment else builder(*arguments)
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+    except Exception as error:
         raise ModelError(
             f"The model's builder {_name(builder)} failed for times {_short(arguments[0])}: "
             f"{type(error).__name__}: {error}. It must build the model for any list of times; "
@@ -110,7 +110,7 @@ def read(model: Any) -> Instance:
 
 
 def short_name(slice_or_reference: Any) -> str:
-    """Name of a quantity over time without its time index: `c[*,A]` -> `c[A]`, `b[*].z` -> `b.z`."""
+    """Name of a quantity without its time index: `c[*,A]` -> `c[A]`, `b[*].z` -> `b.z`."""
     text = str(pyo.ComponentUID(slice_or_reference.referent))
     for old, new in (("[*,", "["), (",*]", "]"), (",*,", ","), ("[*]", "")):
         text = text.replace(old, new)
@@ -150,8 +150,8 @@ def _time(model: Any, derivatives: list[Any]) -> Any:
     sets = list(model.component_objects(ContinuousSet, descend_into=True))
     if not sets:
         raise ModelError(
-            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Make one of the times: "
-            "m.t = ContinuousSet(initialize=times)."
+            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Make one of the "
+            "times: m.t = ContinuousSet(initialize=times)."
         )
     if not derivatives:
         raise ModelError(
@@ -197,7 +197,7 @@ def _by_name(references: Iterable[Any]) -> dict[str, Series]:
 def _others(
     references: Iterable[Any], states: Mapping[str, Series], derivatives: list[Any]
 ) -> dict[str, Series]:
-    # A discretised DerivativeVar is listed among the Vars: it is a slope, not a variable of its own.
+    # A discretised DerivativeVar is listed among the Vars: it is a slope, no more.
     slopes = {id(data) for d in derivatives for data in d.values()}
     return {
         name: series
@@ -228,7 +228,8 @@ def _parameters(model: Any, time: Any) -> tuple[dict[str, Any], dict[str, Series
 def _constraints(model: Any, time: Any, derivatives: list[Any]) -> dict[str, Any]:
     discretised = {id(data) for d in derivatives for data in _discretisation(d)}
     scalar, over_time = flatten_dae_components(model, time, pyo.Constraint, active=True)
-    equations, inequalities = {}, {}
+    equations: dict[str, Series] = {}
+    inequalities: dict[str, Series] = {}
     for reference in over_time:
         kept = {t: data for t, data in reference.items() if id(data) not in discretised}
         if not kept:

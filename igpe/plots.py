@@ -1,6 +1,5 @@
 """Pictures of a fit. Every function takes axes or makes them, and returns them."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ def _keep_in_view(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
     ax.set_ylim(shown.min() - margin, shown.max() + margin)
 
 
-def _axes(count: int, axes: Any) -> Sequence[Any]:
+def _axes(count: int, axes: Any) -> Any:
     if axes is not None:
         return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
@@ -73,3 +72,20 @@ def _axes(count: int, axes: Any) -> Sequence[Any]:
     for spare in grid.ravel()[count:]:
         spare.set_visible(False)
     return np.asarray(grid.ravel()[:count])
+
+
+def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
+    """Simulated trajectories, one panel per quantity, one line per experiment.
+
+    table  as `igpe.simulate` returns it: columns experiment, time and the quantities
+    """
+    names = [c for c in table.columns if c not in ("experiment", "time")]
+    drawn = _axes(len(names), axes)
+    for ax, name in zip(drawn, names, strict=True):
+        for experiment, run in table.groupby("experiment", sort=False):
+            ax.plot(run["time"], run[name], label=str(experiment))
+        ax.set_xlabel("time")
+        ax.set_ylabel(name)
+    if table["experiment"].nunique() > 1:
+        drawn[0].legend(title="experiment", fontsize="small")
+    return drawn

@@ -9,10 +9,12 @@ import numpy as np
 from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment, Unknown
+from igpe.labelled import read_labelled
 from igpe.loss import LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
 from igpe.problem_checks import check_experiment, check_model, convert_units, name_experiments
 from igpe.starts import ModelStarts, model_starts
+from igpe.tables import Data, read_table, rows_of
 from igpe.units import unit_name
 
 Bounds = tuple[float, float]
@@ -47,10 +49,19 @@ class Problem:
         experiments: Sequence[Experiment] | Experiment,
         local: Iterable[str] = (),
         priors: Mapping[str, Normal] = EMPTY,
-        loss: Loss = LeastSquares(),  # noqa: B008 - frozen
+        loss: Loss = LeastSquares(),
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
     ) -> None:
         runs = name_experiments(experiments)
+        self._given: dict[str, Any] = {
+            "model": model,
+            "parameters": parameters,
+            "experiments": runs,
+            "local": tuple(local),
+            "priors": priors,
+            "loss": loss,
+            "time_varying": time_varying,
+        }
         instances = [build(model, [e.start_time, *e.times], e) for e in runs]
         self.model = model
         self.loss = loss
@@ -58,10 +69,8 @@ class Problem:
         self.instance: Instance = instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in instances)
         self.parameters = _expand(parameters, self.instance)
-        self.local = frozenset(_expand(tuple(local), self.instance))
-        self.experiments = tuple(
-            convert_units(e, i) for e, i in zip(runs, instances, strict=True)
-        )
+        self.local = frozenset(_expand(self._given["local"], self.instance))
+        self.experiments = tuple(convert_units(e, i) for e, i in zip(runs, instances, strict=True))
         check_model(self)
         for e, instance, starts in zip(self.experiments, instances, self.starts, strict=True):
             check_experiment(self, e, instance, starts)
@@ -74,6 +83,19 @@ class Problem:
                 f"Priors are given for {strangers}, which are no unknowns; the unknowns are "
                 f"{list(self.unknowns.names)}."
             )
+
+    @classmethod
+    def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
+        """A problem from Pyomo's own convention: parmest `Experiment` objects with labelled models.
+
+        experiments  each has `get_labeled_model()` whose model carries the suffixes
+                     experiment_outputs, unknown_parameters and, where known, measurement_error
+        settings     as for `Problem`; `parameters` overrides the bounds
+        raises       ModelError if a model is not labelled or not dynamic
+        """
+        found = read_labelled(experiments)
+        parameters = settings.pop("parameters", found.parameters)
+        return cls(found.builder, parameters=parameters, experiments=found.experiments, **settings)
 
     @property
     def box(self) -> Box:
@@ -98,12 +120,26 @@ class Problem:
         strangers = [n for n in values if n not in self.unknowns.names]
         if strangers:
             raise ProblemError(
-                f"{strangers} are no unknowns of the problem, which are {list(self.unknowns.names)}."
+                f"{strangers} are no unknowns of the problem; it has {list(self.unknowns.names)}."
             )
         smaller = object.__new__(Problem)
         smaller.__dict__.update(self.__dict__)
         smaller.fixed = MappingProxyType({**self.fixed, **values})
         return smaller
+
+    def with_data(self, data: Data) -> "Problem":
+        """The same problem with other measurements, under the same conditions.
+
+        data    a table or its path; with several experiments it has a column `experiment`
+        raises  DataError if the table does not fit
+        """
+        given = self._given
+        table = read_table(data)
+        if len(self.experiments) == 1:
+            runs = [given["experiments"][0].with_data(table)]
+        else:
+            runs = [e.with_data(rows_of(table, e.name)) for e in given["experiments"]]
+        return Problem(**{**given, "experiments": runs}).fixing(self.fixed)
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
         """The unknown that a model parameter is in one experiment."""
@@ -115,7 +151,7 @@ class Problem:
 
     def unit(self, name: str) -> str:
         """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
-        base = name.split("@")[0].removesuffix("(t0)")
+        base = name.split("@", maxsplit=1)[0].removesuffix("(t0)")
         if base in self.instance.scalars:
             return unit_name(self.instance.scalars[base])
         series = self.instance.over_time(base)
@@ -160,7 +196,9 @@ def _bounds(
     given: Sequence[str] | Mapping[str, Bounds], names: tuple[str, ...], instance: Instance
 ) -> dict[str, Bounds]:
     overrides = given if isinstance(given, Mapping) else {}
-    return {n: _bounds_of(n, overrides.get(n, overrides.get(n.split("[")[0])), instance) for n in names}
+    return {
+        n: _bounds_of(n, overrides.get(n, overrides.get(n.split("[")[0])), instance) for n in names
+    }
 
 
 def _bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:
-    """The experiments as a list, each with a name of its own (`1`, `2`, ... where none is given)."""
+    """The experiments as a list, each with its own name (`1`, `2`, ... where none is given)."""
     runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
     strangers = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if strangers or not runs:
@@ -45,7 +45,9 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             factor, offset = conversion(name, given, model_unit({0: instance.time}))
             result.start_time = factor * experiment.start_time + offset
         elif name not in experiment.measured:
-            raise DataError(f"units are given for '{name}', which is not among {experiment.measured}.")
+            raise DataError(
+                f"units are given for '{name}', which is not among {experiment.measured}."
+            )
         else:
             series = instance.over_time(name)
             if series is None:
@@ -60,14 +62,16 @@ def check_model(problem: "Problem") -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
     instance = problem.instance
     if not problem.parameters and not any(e.start for e in problem.experiments):
-        raise ProblemError("No parameters are named; list the model's Vars that are to be estimated.")
+        raise ProblemError(
+            "No parameters are named; list the model's Vars that are to be estimated."
+        )
     for name in problem.parameters:
         if name in instance.scalars:
             continue
         if instance.over_time(name) is not None:
             raise ProblemError(
-                f"'{name}' varies with time, so it is no parameter; declare it in time_varying=, or "
-                "make it a scalar Var."
+                f"'{name}' varies with time, so it is no parameter; declare it in time_varying=, "
+                "or make it a scalar Var."
             )
         raise ProblemError(
             f"The model has no scalar Var '{name}'; it has {sorted(instance.scalars)}. "
@@ -133,7 +137,8 @@ def _check_starts(
     strangers = [n for n in experiment.start if n not in instance.states]
     if strangers:
         raise ProblemError(
-            f"{place}start values are given for {strangers}; the states are {list(instance.states)}."
+            f"{place}start values are given for {strangers}; the states are "
+            f"{list(instance.states)}."
         )
     missing = [n for n in instance.states if n not in experiment.start and n not in starts.states]
     if missing:
@@ -159,8 +164,8 @@ def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) 
         name = scalars.get(id(variable))
         if name is not None and not variable.fixed:
             raise ModelError(
-                f"The equations use '{name}', which is not fixed, not a parameter and not an input. "
-                "Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
+                f"The equations use '{name}', which is not fixed, not a parameter and not an "
+                "input. Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
             )
     for name, series in instance.series.items():
         data = next(iter(series.values()))

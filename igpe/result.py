@@ -84,7 +84,8 @@ class Certificate:
             return f"{names}: {self.method}; nothing is proved ({self.origin})."
         return (
             f"{names}: {self.method}; no parameters in the bounds make step 3 better than "
-            f"{self.lower_bound:.6g}, found {self.objective:.6g}, gap {self.gap:.2g} ({self.origin})."
+            f"{self.lower_bound:.6g}, found {self.objective:.6g}, gap {self.gap:.2g} "
+            f"({self.origin})."
         )
 
 

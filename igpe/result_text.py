@@ -76,7 +76,9 @@ def _spread(result: "Result") -> list[str]:
         ]
     if not math.isfinite(result.variance):
         return ["There are not more measurements than unknowns, so errors cannot be told."]
-    return [f"Standard deviation of a residual {math.sqrt(result.variance):.3g} (from the residuals)."]
+    return [
+        f"Standard deviation of a residual {math.sqrt(result.variance):.3g} (from the residuals)."
+    ]
 
 
 def _candidates(result: "Result") -> list[str]:
@@ -92,5 +94,3 @@ def _candidates(result: "Result") -> list[str]:
 
 def _close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-15)
-
-

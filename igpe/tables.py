@@ -1,6 +1,6 @@
-"""Reading tables of measurements: DataFrames, CSV, Excel, Parquet; and refusing the unusable ones."""
+"""Reading tables of measurements: DataFrames, CSV, Excel, Parquet; refusing the unusable."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from igpe.errors import DataError
 
 Data: TypeAlias = pd.DataFrame | str | Path
 
-READERS = {
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": pd.read_csv,
     ".xls": pd.read_excel,
     ".xlsx": pd.read_excel,
@@ -36,7 +36,7 @@ def read_table(data: Data) -> pd.DataFrame:
     if not path.is_file():
         raise DataError(f"There is no file '{path}' (looked from {Path.cwd()}).")
     try:
-        return pd.DataFrame(READERS[path.suffix.lower()](path))
+        return READERS[path.suffix.lower()](path)
     except ImportError as error:
         extra = "parquet" if path.suffix == ".parquet" else "excel"
         raise DataError(
@@ -45,6 +45,25 @@ def read_table(data: Data) -> pd.DataFrame:
         ) from error
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"'{path}' could not be read as a table: {error}") from error
+
+
+def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """The rows of one experiment, without columns it did not measure.
+
+    raises DataError if there is no column `experiment`, or no such experiment in it
+    """
+    if "experiment" not in table.columns:
+        raise DataError(
+            f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
+            "Add one that names the experiment of each row."
+        )
+    names = table["experiment"].astype(str)
+    if not (names == experiment).any():
+        raise DataError(
+            f"The table has no experiment '{experiment}'; it has {list(names.unique())}."
+        )
+    rows = table[names == experiment].drop(columns="experiment")
+    return rows.dropna(axis="columns", how="all")
 
 
 def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:

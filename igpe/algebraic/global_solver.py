@@ -7,7 +7,7 @@ feasibility tolerance.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -37,7 +37,7 @@ class GlobalSolver:
     time_limit  s; when it is reached the best point and the bound so far are returned
     """
 
-    solver: Solver = field(default_factory=Scip)
+    solver: Solver = Scip()
     time_limit: float = 20.0
     local: Local = Local()
 
@@ -83,9 +83,7 @@ class _Scaled:
         scaled = ca.substitute(residual, p, v * self.size) / np.sqrt(self.cost)
         rows = to_pyomo(scaled, v, list(self.model.v.values()))
         self.model.r = pyo.Var(range(len(rows)))
-        self.model.residual = pyo.Constraint(
-            range(len(rows)), rule=lambda m, i: m.r[i] == rows[i]
-        )
+        self.model.residual = pyo.Constraint(range(len(rows)), rule=lambda m, i: m.r[i] == rows[i])
         squares = sum(r**2 for r in self.model.r.values())
         self.model.cut_off = pyo.Constraint(expr=squares <= 1 + SLACK)
         self.model.objective = pyo.Objective(expr=squares)
@@ -94,11 +92,14 @@ class _Scaled:
         """Parameters in their own units at the solver's incumbent; None if it has none."""
         if not np.isfinite(answer.objective):
             return None
-        return self.size * np.array([pyo.value(x) for x in self.model.v.values()])
+        values = np.array([pyo.value(x) for x in self.model.v.values()])
+        return np.asarray(self.size * values)
 
     def bound(self, answer: Answer) -> float:
         """The proven lower bound on the regression's sum of squares."""
-        if answer.status is Status.INFEASIBLE:  # nothing below the cut-off: the incumbent is optimal
+        if (
+            answer.status is Status.INFEASIBLE
+        ):  # nothing below the cut-off: the incumbent is optimal
             return self.cost
         if not np.isfinite(answer.lower_bound):
             return -np.inf

@@ -1,4 +1,4 @@
-"""Subsystems linear in their parameters: bounded linear least squares, globally optimal by convexity."""
+"""Subsystems linear in their parameters: bounded linear least squares, global by convexity."""
 
 import time
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from igpe.loss import LeastSquares
 from igpe.problem import Problem
 
 Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]
-"""A guess of trajectories in one experiment: (name, times) -> values, None where it knows nothing."""
+"""A guess of trajectories in one experiment: (name, times) -> values, or None if it has none."""
 
 
 class Estimator(Protocol):
@@ -31,8 +31,24 @@ class Estimator(Protocol):
         ...
 
 
+def constraints(problem: Problem) -> list[str]:
+    """Names of the model's constraints beyond equations over time and start conditions."""
+    return sorted(
+        {n for s in problem.starts for n in s.others} | set(problem.instance.inequalities)
+    )
+
+
+def is_plain(problem: Problem) -> bool:
+    """Whether the problem is least squares without constraints, as shooting needs it."""
+    return (
+        not problem.time_varying
+        and isinstance(problem.loss, LeastSquares)
+        and not constraints(problem)
+    )
+
+
 def require_plain(problem: Problem, method: str, *, constraints_too: bool) -> None:
-    """Refuse what a least-squares method on plain parameters cannot do.
+    """Refuse what a least-squares method on constant unknowns cannot do.
 
     constraints_too  whether boundary conditions and path constraints are refused as well
     raises           Unsupported, naming the method, the feature and the way out
@@ -45,11 +61,10 @@ def require_plain(problem: Problem, method: str, *, constraints_too: bool) -> No
     if not isinstance(problem.loss, LeastSquares):
         raise Unsupported(
             f"{method} minimises least squares only; the problem asks for "
-            f"{type(problem.loss).__name__}."
+            f"{type(problem.loss).__name__}. Leave out loss=."
         )
-    kept = [n for s in problem.starts for n in s.others] + list(problem.instance.inequalities)
-    if constraints_too and kept:
+    if constraints_too and constraints(problem):
         raise Unsupported(
-            f"{method} cannot keep the constraints {sorted(set(kept))}; use Collocation, or "
+            f"{method} cannot keep the constraints {constraints(problem)}; use Collocation, or "
             "deactivate them in the model."
         )

@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile
+from igpe.dynamic.base import Estimator, Profile
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.errors import ProblemError
 from igpe.estimate import Estimate
-from igpe.least_squares.base import Fit
 from igpe.problem import Problem
 from igpe.status import Status
 
-SAME_COST = 1e-4  # optima whose sums of squares differ by less, relatively, are the same
+SAME = 1e-4  # optima whose objectives differ by less, relatively, are the same
 
 
 @dataclass(frozen=True)
 class MultiStart:
-    """Single shooting from several starts.
+    """A local method from several starts.
 
-    trials   points of the box that are simulated once
-    starts   how many of the best are searched from
-    seed     of the Sobol sequence; the same seed gives the same result
+    local    with single shooting all trials are simulated first and the best are searched from;
+             any other method searches from the first `starts` trials
+    trials   points of the box, by a seeded Sobol sequence
+    starts   how many searches
+    seed     of the sequence; the same seed gives the same result
     """
 
-    local: SingleShooting = SingleShooting()
+    local: Estimator = SingleShooting()
     trials: int = 64
     starts: int = 8
     seed: int = 0
@@ -48,56 +48,58 @@ class MultiStart:
         raises ProblemError if an unknown has no finite bounds to search in
         """
         began = time.perf_counter()
-        prepared = self.local.prepare(problem)
-        if len(problem.box) == 0:
-            return prepared.estimate({})
-        optima = distinct(self._optima(prepared, problem, start))
+        _require_bounds(problem)
+        given = [start] if set(problem.box.names) <= set(start) else []
+        if isinstance(self.local, SingleShooting):
+            found = self._shoot(self.local.prepare(problem), given)
+        else:
+            points = problem.box.sobol(self.starts, self.seed)
+            starts = [*given, *(problem.box.mapping(p) for p in points)]
+            found = [self.local.estimate(problem, s, profiles) for s in starts]
+        optima = distinct(found)
         seconds = time.perf_counter() - began
-        method = f"single shooting from {self.starts} of {self.trials} starts (seed {self.seed})"
         if not optima:
-            middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
-            return Estimate(
-                middle, float("inf"), Status.INTEGRATION_BROKE, method, seconds=seconds
-            )
-        found = [_estimate(problem, fit, method) for fit in optima]
+            return replace(found[0], seconds=seconds) if found else self._nothing(problem, seconds)
         status = Status.BEST_OF_SEVERAL
-        return replace(found[0], status=status, seconds=seconds, trail=tuple(found[1:]))
+        method = f"best of {len(found)} starts, {optima[0].method}"
+        return replace(
+            optima[0], status=status, method=method, seconds=seconds, trail=tuple(optima[1:])
+        )
 
-    def _optima(
-        self, prepared: PreparedShooting, problem: Problem, start: Mapping[str, float]
-    ) -> list[Fit]:
-        points = self._points(prepared, problem)
-        if set(problem.box.names) <= set(start):
-            points.insert(0, problem.box.vector(start))
-        fits = [prepared.search.fit(prepared.residuals, p, problem.box) for p in points]
-        return [f for f in fits if np.isfinite(f.cost)]
-
-    def _points(self, prepared: PreparedShooting, problem: Problem) -> list[FloatArray]:
-        box = problem.box
-        if not box.bounded:
-            loose = [
-                n
-                for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
-                if not np.isfinite([low, high]).all()
-            ]
-            raise ProblemError(
-                f"A search from many starts needs finite bounds; {loose} have none. Give them: "
-                "parameters={'k': (0, 10)} or in the model's Var."
-            )
+    def _shoot(
+        self, prepared: PreparedShooting, given: list[Mapping[str, float]]
+    ) -> list[Estimate]:
+        box = prepared.problem.box
         trials = box.sobol(self.trials, self.seed)
         judged = [(prepared.residuals(p), p) for p in trials]
         able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
-        return [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
+        best = [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
+        return [prepared.estimate(s) for s in (*given, *(box.mapping(p) for p in best))]
+
+    def _nothing(self, problem: Problem, seconds: float) -> Estimate:
+        middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
+        method = f"none of {self.trials} trials could be simulated"
+        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method, seconds=seconds)
 
 
-def distinct(fits: Sequence[Fit]) -> list[Fit]:
-    """Fits with different sums of squares, best first."""
-    kept: list[Fit] = []
-    for fit in sorted(fits, key=lambda f: f.cost):
-        if not kept or fit.cost > kept[-1].cost * (1 + SAME_COST) + np.finfo(float).tiny:
-            kept.append(fit)
+def distinct(found: Sequence[Estimate]) -> list[Estimate]:
+    """Usable estimates with different objectives, best first."""
+    kept: list[Estimate] = []
+    for one in sorted((e for e in found if e.status.usable), key=lambda e: e.objective):
+        if not kept or one.objective > kept[-1].objective * (1 + SAME) + np.finfo(float).tiny:
+            kept.append(one)
     return kept
 
 
-def _estimate(problem: Problem, fit: Fit, method: str) -> Estimate:
-    return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, method)
+def _require_bounds(problem: Problem) -> None:
+    box = problem.box
+    loose = [
+        n
+        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
+        if not np.isfinite([low, high]).all()
+    ]
+    if loose:
+        raise ProblemError(
+            f"A search from many starts needs finite bounds; {loose} have none. Give them: "
+            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
+        )

@@ -1,7 +1,7 @@
 """The residuals of a problem by integration, with exact sensitivities.
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
-(q - mean) / deviation for every prior (Michalik et al. 2009, IGPE, eq. 3, with W = diag(1/sigma^2)).
+(q - mean) / deviation for every prior (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)).
 """
 
 from collections.abc import Mapping
@@ -44,9 +44,7 @@ class Residuals:
         self, problem: Problem, systems: tuple[System, ...], integrator: Integrator
     ) -> None:
         self.names = problem.box.names
-        self.runs = tuple(
-            _run(problem, k, system, integrator) for k, system in enumerate(systems)
-        )
+        self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
         self._priors = [(n, p) for n, p in problem.priors.items() if n in self.names]
 
     def __call__(self, x: FloatArray) -> Linearised | None:

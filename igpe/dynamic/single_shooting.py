@@ -65,4 +65,6 @@ class PreparedShooting:
             return Estimate({}, cost, Status.NOTHING_TO_DO, "single shooting")
         fit = self.fit(start)
         seconds = time.perf_counter() - began
-        return Estimate(box.mapping(fit.x), fit.cost, fit.status, "single shooting", seconds=seconds)
+        return Estimate(
+            box.mapping(fit.x), fit.cost, fit.status, "single shooting", seconds=seconds
+        )

@@ -32,10 +32,8 @@ class Solved:
     remaining: Any
 
 
-def solve_for(
-    residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequence[int]
-) -> Solved:
-    """Solve the equations `rows` for the unknowns `columns` (a square part, perfectly matchable)."""
+def solve_for(residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequence[int]) -> Solved:
+    """Solve the equations `rows` for the unknowns `columns`: a square part with a matching."""
     pattern = incidence(residual, unknowns)
     adjacent = pattern.tocsr()
     solved: dict[int, Any] = {}

@@ -41,7 +41,7 @@ class Block(NamedTuple):
 def incidence(residual: Any, unknowns: Any) -> coo_matrix:
     """Pattern of the derivative of `residual` with respect to `unknowns` (CasADi SX vectors)."""
     pattern = ca.jacobian_sparsity(residual, unknowns)
-    rows, columns = pattern.get_triplet()
+    rows, columns = (np.array(index, dtype=int) for index in pattern.get_triplet())
     return coo_matrix((np.ones(len(rows)), (rows, columns)), shape=pattern.shape)
 
 

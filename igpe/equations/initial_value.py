@@ -1,6 +1,6 @@
 """The initial value problem that one experiment poses, as a function of its free unknowns q.
 
-    dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t, x, y, u, q)
+dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t, x, y, u, q)
 """
 
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ class _Free:
 def _start(
     state: str, problem: Problem, experiment: Experiment, system: System, free: _Free
 ) -> Any:
-    value = experiment.start.get(state, system.starts.get(state))
+    value: Any = experiment.start.get(state, system.starts.get(state))
     if isinstance(value, Unknown):
         return free(problem.start_unknown(state, experiment))
     if isinstance(value, str):

@@ -41,7 +41,9 @@ def read_equations(
     first = readings[0]
     for family, components in enumerate((instance.equations, instance.expressions)):
         for name in first[family]:
-            numbers = [_sample(r[family][name], symbols, t) for r, t in zip(readings, times, strict=True)]
+            numbers = [
+                _sample(r[family][name], symbols, t) for r, t in zip(readings, times, strict=True)
+            ]
             if all(_same(n, numbers[0]) for n in numbers):
                 continue
             first[family][name] = _ask_again(components[name], name, symbols, instance, times)
@@ -51,9 +53,7 @@ def read_equations(
     return first
 
 
-def _read_at(
-    instance: Instance, symbols: Symbols, measured: Sequence[str], time: float
-) -> Reading:
+def _read_at(instance: Instance, symbols: Symbols, measured: Sequence[str], time: float) -> Reading:
     translate = Translator(symbols.by_identity(instance, time), symbols.t)
     equations = {n: _difference(c[time], translate) for n, c in instance.equations.items()}
     series = {n: instance.over_time(n) for n in measured}

@@ -49,7 +49,9 @@ class Symbols:
             found[id(instance.series[name][time])] = self.z[i]
         for i, name in enumerate(self.inputs):
             is_scalar = name in instance.scalars
-            found[id(instance.scalars[name] if is_scalar else instance.series[name][time])] = self.u[i]
+            found[id(instance.scalars[name] if is_scalar else instance.series[name][time])] = (
+                self.u[i]
+            )
         for i, name in enumerate(self.parameters):
             found[id(instance.scalars[name])] = self.p[i]
         return found
@@ -91,8 +93,8 @@ def _algebraics(
     for series in (*instance.equations.values(), *measured):
         if time not in series:
             raise ModelError(
-                f"The equation '{_label(series)}' does not exist at time {time:g}; an equation must "
-                "hold at all times (it may be skipped at the first)."
+                f"The equation '{_label(series)}' does not exist at time {time:g}; an equation "
+                "must hold at all times (it may be skipped at the first)."
             )
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
     return tuple(

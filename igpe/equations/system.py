@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.readings import read_equations
@@ -92,7 +93,8 @@ def _nearest(instance: Instance, places: list[float]) -> list[float]:
             f"The model's time has only the points {list(instance.time)}; the builder must put the "
             "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
         )
-    return list(dict.fromkeys(min(interior, key=lambda t, p=p: abs(t - p)) for p in places))
+    order = [int(np.argmin(np.abs(np.array(interior) - p))) for p in places]
+    return [float(interior[i]) for i in dict.fromkeys(order)]
 
 
 def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
@@ -124,7 +126,10 @@ def _refuse_unsolvable(system: System) -> None:
     free = [system.unknown_names[j] for j in found.under_columns]
     raise ModelError(
         "The equations do not determine the slopes and algebraic variables at each time"
-        + (f"; too many equations: {spare} hold only known quantities or share unknowns" * bool(spare))
+        + (
+            f"; too many equations: {spare} hold only known quantities or share unknowns"
+            * bool(spare)
+        )
         + (f"; undetermined: {free}" * bool(free))
         + ". If an equation constrains states alone the model has a higher index: differentiate it "
         "and use the result in its place. If a variable is an input, give it in "

@@ -55,11 +55,11 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         """The expression in CasADi symbols (a number stays a number)."""
         return self.walk_expression(expression)
 
-    def initializeWalker(self, expression: Any) -> tuple[bool, Any]:  # noqa: N802 - Pyomo's name
+    def initializeWalker(self, expression: Any) -> tuple[bool, Any]:
         descend, result = self.beforeChild(None, expression, 0)
         return (True, expression) if descend else (False, result)
 
-    def beforeChild(self, node: Any, child: Any, child_idx: int) -> tuple[bool, Any]:  # noqa: N802
+    def beforeChild(self, node: Any, child: Any, child_idx: int) -> tuple[bool, Any]:
         if isinstance(child, Instant):
             return False, self.time
         if id(child) in self.symbols:
@@ -76,7 +76,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             )
         return False, value(child)
 
-    def exitNode(self, node: Any, data: list[Any]) -> Any:  # noqa: N802
+    def exitNode(self, node: Any, data: list[Any]) -> Any:
         if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
             return FUNCTIONS[node.name](*data)
         if isinstance(node, numeric_expr.AbsExpression):
@@ -89,8 +89,8 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             return _fold(ca.fmin, data)
         if isinstance(node, numeric_expr.ExternalFunctionExpression):
             raise ModelError(
-                f"The equations call the external function '{node}', which has no exact derivatives "
-                "here; write it with Pyomo's functions."
+                f"The equations call the external function '{node}', which has no exact "
+                "derivatives here; write it with Pyomo's functions."
             )
         return node._apply_operation(data)
 

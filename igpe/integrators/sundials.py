@@ -5,6 +5,7 @@ The horizon is cut where an input jumps; each piece has an integrator of its own
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -39,7 +40,7 @@ class Sundials:
         edges = [ivp.t0, *ivp.breaks(float(grid[-1])), float(grid[-1])]
         pieces = [
             self._piece(ivp, system, begin, end, grid)
-            for begin, end in zip(edges[:-1], edges[1:], strict=True)
+            for begin, end in pairwise(edges)
             if end > begin
         ]
         return SundialsSimulation(
@@ -47,7 +48,12 @@ class Sundials:
         )
 
     def _piece(
-        self, ivp: InitialValueProblem, system: Augmented, begin: float, end: float, grid: FloatArray
+        self,
+        ivp: InitialValueProblem,
+        system: Augmented,
+        begin: float,
+        end: float,
+        grid: FloatArray,
     ) -> "Piece":
         rows = np.flatnonzero((grid > begin) & (grid <= end))
         outputs = grid[rows] if end in grid[rows] else np.append(grid[rows], end)
@@ -164,7 +170,9 @@ class SundialsSimulation:
         n, n_x, n_y = len(self.times), self.ivp.x.numel(), self.ivp.y.numel()
         n_q = self.ivp.q.numel() if self.sensitivities else 0
         n_h = self.ivp.measured.numel()
-        measured, varied = (np.asarray(v) for v in self.system.measured(self.times[None], xs, zs, p))
+        measured, varied = (
+            np.asarray(v) for v in self.system.measured(self.times[None], xs, zs, p)
+        )
         scale = p[self.ivp.q.numel() : self.ivp.q.numel() + n_q, 0]
         return Trajectory(
             times=self.times,

@@ -28,6 +28,7 @@ class Scip:
     """Spatial branch and bound over the variables' bounds.
 
     gap          relative distance of incumbent and bound at which it stops
+    absolute     the same in the objective's unit: where the optimum is 0 no relative gap closes
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
                  objective is a constraint to it, and small residuals come out too small
     threads      of the linear solver
@@ -36,6 +37,7 @@ class Scip:
     """
 
     gap: float = 1e-4
+    absolute: float = 1e-8
     feasibility: float = 1e-9
     threads: int = 1
     seed: int = 0
@@ -68,6 +70,7 @@ class Scip:
         return {
             "time_limit": time_limit,
             "rel_gap": self.gap,
+            "abs_gap": self.absolute,
             "threads": self.threads,
             "load_solutions": False,
             "raise_exception_on_nonoptimal_result": False,

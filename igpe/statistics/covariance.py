@@ -54,7 +54,9 @@ def uncertainty(
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n)."""
     n, degrees = len(x), len(residual) - int(np.sum(~held))
-    variance = 1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
+    variance = (
+        1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
+    )
     free = np.flatnonzero(~held)
     inverse, lost = _inverse_normal_matrix(jacobian[:, free])
     covariance = np.full((n, n), np.nan)

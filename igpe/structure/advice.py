@@ -46,7 +46,7 @@ class Adviser:
         return next(([one] for one in needed if unknown in self.reachable(one)), [])
 
     def reachable(self, extra: tuple[str, ...]) -> frozenset[str]:
-        """Unknowns that some slope's smallest suitable subsystem contains if `extra` is measured."""
+        """Unknowns in the smallest suitable subsystem of some slope if `extra` is measured."""
         key = frozenset(extra)
         if key not in self._known:
             self._known[key] = self._reachable(key)

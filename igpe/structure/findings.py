@@ -32,7 +32,7 @@ class Finding:
     form       how slopes depend on it (ALGEBRAIC)
     implicit   variables without a closed expression, for want of which it is not algebraic
     measure    sets of quantities; to measure one of the sets as well would make it algebraic
-               (DYNAMIC) or visible (UNREACHABLE)
+               (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
     prior      whether the problem says something about it beforehand
     """
 

@@ -82,8 +82,8 @@ def _group(
     p = stack(ca.SX.sym(n) for n in names)
     symbol = dict(zip(names, ca.vertsplit(p), strict=True))
     predictions = stack(
-        _in_common(slopes[m.experiment][m.state], reduced[m.experiment], symbol)
-        for m in members
+        _in_common([slopes[k][m.state] for m in members if m.experiment == k], reduced[k], symbol)
+        for k in sorted({m.experiment for m in members})
     )
     linear = linear_parameters(predictions, p)
     return Group(
@@ -95,8 +95,9 @@ def _group(
     )
 
 
-def _in_common(slope: Any, reduced: Reduced, symbol: Mapping[str, Any]) -> Any:
-    """The slope in symbols that all experiments of the group have in common."""
+def _in_common(slopes: list[Any], reduced: Reduced, symbol: Mapping[str, Any]) -> Any:
+    """The slopes in symbols that all experiments of the group have in common."""
     posed = reduced.posed
     old = [(posed.q[i], n) for i, n in enumerate(posed.q_names) if n in symbol]
-    return ca.substitute(slope, stack(s for s, _ in old), stack(symbol[n] for _, n in old))
+    new = stack(symbol[n] for _, n in old)
+    return ca.substitute(stack(slopes), stack(s for s, _ in old), new)

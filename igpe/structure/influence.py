@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, vstack
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from igpe.arrays import IntArray
@@ -26,20 +26,15 @@ class Influence:
 
     Nodes are the variables of `posed`, then its unknowns q, then measured expressions.
 
+    names      of the nodes
     always     through algebra and dynamics
     instantly  through algebra alone: at one time, whatever happened before
     """
 
     posed: Posed
+    names: tuple[str, ...]
     always: Any
     instantly: Any
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the nodes."""
-        posed = self.posed
-        extra = (n.removeprefix("measured ") for n in posed.row_names[posed.n_equations :])
-        return (*posed.variable_names, *posed.q_names, *extra)
 
     def visible(self) -> set[str]:
         """Unknowns that influence something measured."""
@@ -64,11 +59,11 @@ class Influence:
 
 def reached(graph: Any, starts: Iterable[int]) -> IntArray:
     """Nodes to which a path leads from one of the starts, these included."""
+    edges, n = graph.tocoo(), graph.shape[0]
     begin = sorted(set(starts))
-    n = graph.shape[0]
-    source = coo_array((np.ones(len(begin)), (np.zeros(len(begin), dtype=int), begin)), (1, n))
-    wider = csr_array(vstack([graph, source]))
-    wider.resize((n + 1, n + 1))
+    tails = np.concatenate([edges.row, np.full(len(begin), n)])
+    heads = np.concatenate([edges.col, np.array(begin, dtype=int)])
+    wider = csr_array((np.ones(len(tails)), (tails, heads)), shape=(n + 1, n + 1))
     order = breadth_first_order(wider, n, return_predecessors=False)
     return np.asarray(order[1:], dtype=int)
 
@@ -83,7 +78,10 @@ def influence(posed: Posed) -> Influence:
     dynamics = np.column_stack([states, states + n_x])
     starts = _edges(posed.start_pattern, {i: i + n_x for i in range(n_x)}, n)
     size = n + n_q + n_extra
-    return Influence(posed, _graph([*causes, dynamics, starts], size), _graph(causes, size))
+    extra = (r.removeprefix("measured ") for r in posed.row_names[posed.n_equations :])
+    names = (*posed.variable_names, *posed.q_names, *extra)
+    always = _graph([*causes, dynamics, starts], size)
+    return Influence(posed, names, always, _graph(causes, size))
 
 
 def _targets(posed: Posed) -> dict[int, int]:

@@ -73,10 +73,10 @@ def pose(problem: Problem, index: int, system: System) -> Posed:
     """The equations of experiment `index` in the problem's free unknowns."""
     experiment, symbols = problem.experiments[index], system.symbols
     n_inputs = len(experiment.inputs)
-    given, varying = symbols.u[:n_inputs], symbols.u[n_inputs:]
+    u = [symbols.u[i] for i in range(len(symbols.inputs))]
     slopes = (f"d({n})" for n in symbols.states)
     names = (*slopes, *symbols.states, *symbols.algebraics, *symbols.inputs[n_inputs:])
-    variables = ca.vertcat(symbols.dx, symbols.x, symbols.z, varying)
+    variables = ca.vertcat(symbols.dx, symbols.x, symbols.z, *u[n_inputs:])
     extra = [n for n in experiment.measured if n not in names]
     data = dict(zip(names, ca.vertsplit(variables), strict=True))
     data |= {n: ca.SX.sym(n) for n in extra}
@@ -102,7 +102,7 @@ def pose(problem: Problem, index: int, system: System) -> Posed:
         once=frozenset(n for n in experiment.measured if _count(experiment, n) > 0),
         time=symbols.t,
         input_names=tuple(experiment.inputs),
-        inputs=given,
+        inputs=stack(u[:n_inputs]),
         pattern=_pattern(residual, variables),
         q_pattern=_pattern(residual, q),
         start_pattern=_pattern(starts, q),
@@ -112,7 +112,9 @@ def pose(problem: Problem, index: int, system: System) -> Posed:
 def _free(problem: Problem, experiment: Experiment, system: System) -> dict[str, Any]:
     """Free unknown -> symbol, in the problem's order."""
     symbols = system.symbols
-    found = {problem.unknown_of(n, experiment): symbols.p[i] for i, n in enumerate(symbols.parameters)}
+    found: dict[str, Any] = {}
+    for i, parameter in enumerate(symbols.parameters):
+        found[problem.unknown_of(parameter, experiment)] = symbols.p[i]
     for i, state in enumerate(symbols.states):
         if isinstance(experiment.start.get(state), Unknown):
             found[problem.start_unknown(state, experiment)] = symbols.s[i]
@@ -128,9 +130,7 @@ def _inserted(
         problem.fixed.get(problem.unknown_of(n, experiment), symbols.p[i])
         for i, n in enumerate(symbols.parameters)
     )
-    given = stack(
-        _start(problem, experiment, system, state) for state in symbols.states
-    )
+    given = stack(_start(problem, experiment, system, state) for state in symbols.states)
     starts = ca.substitute(given, symbols.p, p)
     rows = stack([system.residual, *measured])
     return starts, ca.substitute([rows], [symbols.p, symbols.s], [p, starts])[0]

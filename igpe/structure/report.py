@@ -12,9 +12,7 @@ from igpe.structure.subsystems import Surplus
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
-def text(
-    findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]
-) -> str:
+def text(findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]) -> str:
     """One line per unknown, then what remains to be said."""
     width = max((len(f.unknown) for f in findings), default=0)
     lines = [f"{f.unknown:<{width}}  {sentence(f)}" for f in findings]
@@ -49,9 +47,7 @@ def frame(findings: Sequence[Finding]) -> pd.DataFrame:
     return table.astype(object)
 
 
-def html(
-    findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]
-) -> str:
+def html(findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]) -> str:
     """A table for notebooks."""
     rows = "".join(
         f"<tr><th>{escape(f.unknown)}</th><td>{escape(f.reach.name.lower())}</td>"
@@ -82,8 +78,7 @@ def _dynamic(finding: Finding) -> str:
     why = "only on the dynamics: no equations that stand alone contain it"
     if not finding.measure:
         return why
-    together = " together" if len(finding.measure[0]) > 1 else ""
-    return f"{why}; measuring {_either(finding.measure)} too{together} would make it algebraic"
+    return f"{why}; measuring {_either(finding.measure)} as well would make it algebraic"
 
 
 def _unreachable(finding: Finding) -> str:
@@ -114,9 +109,9 @@ def _decoupling(groups: Sequence[Group]) -> list[str]:
 def _superfluous(surplus: Sequence[Surplus]) -> list[str]:
     """The same in several experiments is said once."""
     lines = [
-        f"{_named('equation', one.equations)} not needed: it holds only measured and known quantities"
+        f"{_named('equation', one.equations)} not needed: all in it is known"
         if len(one.equations) == 1
-        else f"{one.count} of the equations {_cut(one.equations)} not needed: they overlap"
+        else f"{one.needless} of the equations {_cut(one.equations)} not needed: they overlap"
         for one in surplus
     ]
     return list(dict.fromkeys(lines))

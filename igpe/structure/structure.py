@@ -149,7 +149,7 @@ class _Judge:
     def _measure(self, name: str, is_visible: bool) -> tuple[tuple[str, ...], ...]:
         """What else to measure; where that differs between experiments it says in which."""
         mine = [k for k, i in enumerate(self.influences) if name in i.posed.q_names]
-        self.advised += 1
+        self.advised += is_visible
         if is_visible and self.advised > MOST_UNKNOWNS:
             return ()
         where: dict[tuple[str, ...], list[int]] = {}

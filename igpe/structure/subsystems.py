@@ -94,12 +94,12 @@ class Surplus(NamedTuple):
     """Equations that hold more than is needed: consistency checks of data, or contradictions.
 
     equations  names of equations that overlap
-    count      how many of them are superfluous
+    needless   how many of them are superfluous
     """
 
     experiment: int
     equations: tuple[str, ...]
-    count: int
+    needless: int
 
 
 class Suitable(NamedTuple):
@@ -161,16 +161,14 @@ def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
 
 
 def _solve(reduced: Reduced, rows: Iterable[int], columns: Iterable[int]) -> Solved:
-    """`solve_for` on a part alone, so that its cost is that of the part; indices are the whole's."""
+    """`solve_for` on a part alone, at its own cost; indices are those of the whole."""
     rows, columns = list(rows), list(columns)
     n = range(len(rows))
     solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n)
     return Solved(solved.expressions, tuple(columns[j] for j in solved.implicit), solved.remaining)
 
 
-def _subsystems(
-    reduced: Reduced, order: list[Block], implicit: set[int]
-) -> tuple[Subsystem, ...]:
+def _subsystems(reduced: Reduced, order: list[Block], implicit: set[int]) -> tuple[Subsystem, ...]:
     needs = _needs(reduced, order)
     found = []
     for number, block in enumerate(order):

@@ -1,0 +1,102 @@
+"""From structure and smoothed curves to the algebraic estimation problems of step 3.
+
+A group of slopes can be posed in two forms (`Form`); `regression` explains both.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from igpe.algebraic.curves import Curves, known_start
+from igpe.algebraic.regression import Piece, Regression
+from igpe.arrays import FloatArray
+from igpe.equations.stack import stack
+from igpe.inputs import evaluate
+from igpe.problem import Problem
+from igpe.structure.groups import Group, Member
+from igpe.structure.structure import Structure
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # quadrature on [-1, 1]
+LEAST_ERROR = 1e-6  # errors below this share of the typical size are not believed
+
+
+class Form(enum.Enum):
+    """Which residuals step 3 minimises; the value is what the user reads."""
+
+    SLOPES = "slopes"
+    INTEGRALS = "integrated slopes"
+
+
+@dataclass(frozen=True)
+class Posing:
+    """How step 3 is posed: with which curves, and in which form."""
+
+    problem: Problem
+    structure: Structure
+    curves: Curves
+    form: Form
+
+    @property
+    def origin(self) -> str:
+        """In words."""
+        return f"{self.form.value} of {_name(self.curves)}"
+
+    def regression(self, group: Group) -> Regression:
+        """The group's estimation problem.
+
+        Each state counts in units of the typical standard error of what is fitted, so that states
+        of different size and unit can stand in one sum.
+        """
+        return Regression(
+            box=self.problem.box.select(group.parameters),
+            pieces=tuple(self._piece(group, member) for member in group.members),
+            origin=self.origin,
+            linear=set(group.jointly) == set(group.parameters),
+        )
+
+    def _piece(self, group: Group, member: Member) -> Piece:
+        curve = self.curves.of[member.experiment][member.state]
+        predict = _prediction(self.structure, group, member)
+        if self.form is Form.SLOPES:
+            times, _, _ = self.problem.experiments[member.experiment].measurements.of(member.state)
+            places = np.unique(times)
+            target, error = curve.slope(places), curve.slope_error(places)
+            known = self._known(member.experiment, places)
+            return Piece(predict, known, None, target, _weight(target, error))
+        edges = _edges(self.problem, member)
+        places, combine = _quadrature(edges)
+        target = np.diff(curve.value(edges))
+        error = np.hypot(curve.value_error(edges[1:]), curve.value_error(edges[:-1]))
+        known = self._known(member.experiment, places)
+        return Piece(predict, known, combine, target, _weight(target, error))
+
+    def _edges(problem: Problem, member: Member) -> FloatArray:
+    """Times between which slopes are integrated: those measured, and a known start."""
+    run, starts = problem.experiments[member.experiment], problem.starts[member.experiment]
+    times, _, _ = run.measurements.of(member.state)
+    if known_start(run, starts, member.state) is None:
+        return np.unique(times)
+    return np.unique(np.append(times, run.start_time))
+
+
+def _quadrature(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Places (n,) and weights (n_intervals, n) that integrate over each interval."""
+    half = np.diff(edges)[:, None] / 2
+    middle = (edges[1:] + edges[:-1])[:, None] / 2
+    places = middle + half * NODES
+    n, q = places.shape
+    combine = np.zeros((n, n * q))
+    for i in range(n):
+        combine[i, i * q : (i + 1) * q] = half[i] * WEIGHTS
+    return places.ravel(), combine
+
+
+def _weight(target: FloatArray, error: FloatArray) -> FloatArray:
+    """(n,) one over the typical error, the same for all of a state."""
+    size = float(np.sqrt(np.mean(target**2))) or 1.0
+    told = error[np.isfinite(error)]
+    typical = float(np.sqrt(np.mean(told**2))) if len(told) else size
+    return np.full(len(target), 1 / max(typical, LEAST_ERROR * size))

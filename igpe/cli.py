@@ -1,0 +1,165 @@
+"""The command line: check, estimate and simulate for a model file.
+
+A model file is a Python file with a function `problem()` that returns an `igpe.Problem`.
+Exit codes: 0 done, 1 nothing could be estimated, 2 the input is not usable, 130 interrupted.
+Answers go to standard output, progress and errors to standard error.
+"""
+
+# Typer reads annotations at run time, and everything slow is imported inside the commands, so that
+# `igpe --help` answers at once.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from igpe.problem import Problem
+
+app = typer.Typer(
+    help="Globally optimal parameters of dynamic models, from measurements.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[Path, typer.Argument(help="Python file with a function problem().")]
+DataFile = Annotated[
+    Path | None,
+    typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write JSON to this file; - is standard output.")
+]
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+@app.command()
+def check(model: Model, data: DataFile = None, json: JsonFile = None) -> None:
+    """Say which parameters can be estimated from the measurements, and why not."""
+    from igpe.pipeline import check as analyse
+
+    structure = analyse(_problem(model, data))
+    if json is None:
+        typer.echo(str(structure))
+    else:
+        _write(json, structure.to_frame().to_json(orient="index", indent=2))
+
+
+@app.command()
+def estimate(
+    model: Model,
+    data: DataFile = None,
+    plot: PlotFile = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Estimate the parameters globally, in five steps."""
+    from igpe.pipeline import estimate as run
+
+    problem = _problem(model, data)
+    with _progress() as tell:
+        result = run(problem, seed=seed, progress=tell)
+    if str(json) != "-":
+        typer.echo(str(result))
+    if json is not None:
+        _write(json, result.to_json())
+    if plot is not None:
+        _save(result.plot(), plot)
+
+
+@app.command()
+def simulate(
+    model: Model,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", help="Value of an unknown, as k1=2.5.")
+    ] = None,
+    data: DataFile = None,
+    plot: PlotFile = None,
+    json: JsonFile = None,
+) -> None:
+    """Integrate the model at given parameters and print a table (CSV)."""
+    from igpe.simulation import simulate as run
+
+    problem = _problem(model, data)
+    table = run(problem, _values(values or []))
+    if json is not None:
+        _write(json, table.to_json(orient="records", indent=2))
+    else:
+        typer.echo(table.to_csv(index=False), nl=False)
+    if plot is not None:
+        from igpe.plots import plot_simulation
+
+        _save(plot_simulation(table), plot)
+
+
+def main() -> None:
+    """Run the command line; every error of igpe becomes one message and an exit code."""
+    from igpe.errors import EstimationFailed, IgpeError
+
+    try:
+        app()
+    except EstimationFailed as error:
+        _complain(error, FAILED)
+    except IgpeError as error:
+        _complain(error, BAD_INPUT)
+    except KeyboardInterrupt:
+        _complain("Interrupted.", INTERRUPTED)
+
+
+def _complain(error: object, code: int) -> None:
+    typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(str(error), err=True)
+    raise SystemExit(code)
+
+
+def _problem(path: Path, data: Path | None) -> "Problem":
+    from igpe.model_file import load_problem
+
+    problem = load_problem(path)
+    return problem if data is None else problem.with_data(data)
+
+
+def _values(given: list[str]) -> dict[str, float]:
+    from igpe.errors import ProblemError
+
+    values = {}
+    for one in given:
+        name, _, number = one.rpartition("=")
+        try:
+            values[name.strip()] = float(number)
+        except ValueError:
+            raise ProblemError(f"--set {one} is not of the form name=number.") from None
+    return values
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        typer.echo(text)
+    else:
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def _save(axes: Any, path: Path) -> None:
+    axes[0].figure.savefig(path)
+
+
+def _progress() -> Any:
+    """A spinner on standard error that shows the step and the time it has taken."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    @contextmanager
+    def shown() -> "Iterator[Any]":
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("Reading the model")
+            yield lambda sentence: progress.update(task, description=sentence)
+
+    return shown()

@@ -1,0 +1,109 @@
+"""Incremental global parameter estimation: the five steps of the paper, top-down."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from igpe.algebraic.curves import smooth_measurements
+from igpe.algebraic.step import Algebraic, estimate_algebraic
+from igpe.dynamic.complement import complement
+from igpe.dynamic.guess import Simulated, profiles
+from igpe.equations.system import System, read_systems
+from igpe.errors import EstimationFailed, ProblemError
+from igpe.estimate import Estimate
+from igpe.problem import Problem
+from igpe.progress import Clock, Progress
+from igpe.result import Result
+from igpe.settings import Settings
+from igpe.structure.findings import Reach
+from igpe.structure.structure import Structure, analyse
+from igpe.summary import Steps, Way, summarise
+
+
+def estimate(
+    problem: Problem,
+    settings: Settings | None = None,
+    *,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
+
+    settings  the methods of the steps
+    seed      of every random choice; the same seed gives the same result
+    progress  is told a sentence whenever a step begins
+    raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
+              Unsupported if the problem asks for what no step can do, EstimationFailed if no
+              candidate could be fitted
+    Ctrl-C during step 5 ends with the candidates corrected so far.
+    """
+    settings = settings or Settings()
+    settings = settings if seed is None else settings.seeded(seed)
+    clock = Clock(progress)
+    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
+        ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
+    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
+        systems = read_systems(problem)
+        structure = analyse(problem, systems)
+        problem = _without_unreachable(problem, structure)
+    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
+        algebraic = estimate_algebraic(problem, structure, ladder, settings.routes)
+    with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
+        complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
+    with clock.step("5 correction", "Step 5: simultaneous correction"):
+        ways = _corrected(problem, systems, algebraic, complete, settings)
+    with clock.step("statistics", "Statistics of the fit"):
+        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, clock.seconds)
+        return summarise(steps, settings)
+
+
+def check(problem: Problem) -> Structure:
+    """Step 2 alone: what can be estimated from these measurements, and why not.
+
+    raises ModelError if the equations cannot be read
+    """
+    return analyse(problem)
+
+
+def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
+    """Hold what nothing measured depends on: at its prior's mean, or amid its bounds."""
+    lost = problem.box.select(structure.names(Reach.UNREACHABLE))
+    if not len(lost):
+        return problem
+    if len(lost) == len(problem.box):
+        raise ProblemError(f"Nothing can be estimated.\n{structure}")
+    middle = (lost.lower + lost.upper) / 2
+    held = lost.mapping(np.where(np.isfinite(middle), middle, lost.clip(np.ones(len(lost)))))
+    return problem.fixing({
+        n: problem.priors[n].mean if n in problem.priors else v for n, v in held.items()
+    })
+
+
+def _corrected(
+    problem: Problem,
+    systems: tuple[System, ...],
+    algebraic: Sequence[Algebraic],
+    complete: Sequence[Estimate],
+    settings: Settings,
+) -> list[Way]:
+    """Every candidate through step 5, best first.
+
+    raises EstimationFailed if none could be corrected
+    """
+    guesses = [
+        profiles(Simulated(problem, systems, settings.integrator, c.parameters), a.curves.of)
+        for a, c in zip(algebraic, complete, strict=True)
+    ]
+    starts = [c.parameters for c in complete]
+    corrected = settings.correction.estimate_each(problem, starts, guesses)
+    ways = [Way(*way) for way in zip(algebraic, complete, corrected, strict=True)]
+    usable = [way for way in ways if way.corrected.status.usable]
+    if not usable:
+        status = ways[0].corrected.status
+        raise EstimationFailed(
+            f"None of the {len(ways)} candidates could be corrected on the dynamics; the first "
+            f"ended so: {status.value} Check the bounds and the start values, and simulate the "
+            "model at plausible parameters: igpe.simulate(problem, {...}).",
+            status,
+        )
+    return sorted(ways, key=lambda way: way.corrected.objective)

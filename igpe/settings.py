@@ -1,0 +1,41 @@
+"""How the five steps are carried out. Every part is a method that can be exchanged."""
+
+from dataclasses import dataclass, replace
+
+from igpe.algebraic.step import Routes
+from igpe.dynamic.collocation import Collocation
+from igpe.dynamic.multistart import MultiStart
+from igpe.integrators.base import Integrator
+from igpe.integrators.sundials import Sundials
+from igpe.smoothing.base import Smoother
+from igpe.smoothing.gcv_spline import GcvSpline
+from igpe.smoothing.interpolation import Interpolation
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The methods of the five steps.
+
+    ladder       step 1: the first smoother is the paper's, the others give further candidates
+    routes       step 3: how algebraic problems are solved
+    complement   step 4: search for what algebra cannot reach
+    correction   step 5: simultaneous correction
+    integrator   with which the final fit is simulated
+    confidence   of the intervals
+    """
+
+    ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
+    routes: Routes = Routes()
+    complement: MultiStart = MultiStart()
+    correction: Collocation = Collocation()
+    integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
+    confidence: float = 0.95
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice."""
+        return self.complement.seed
+
+    def seeded(self, seed: int) -> "Settings":
+        """The same settings with another seed."""
+        return replace(self, complement=replace(self.complement, seed=seed))

@@ -1,0 +1,61 @@
+"""Simulating a problem at given parameters."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.dynamic.guess import fine_grid
+from igpe.dynamic.residuals import simulate as integrate
+from igpe.equations.system import read_systems
+from igpe.errors import EstimationFailed, ProblemError
+from igpe.integrators.base import Integrator
+from igpe.integrators.sundials import Sundials
+from igpe.problem import Problem
+
+
+def simulate(
+    problem: Problem,
+    parameters: Mapping[str, float],
+    times: npt.ArrayLike | None = None,
+    *,
+    integrator: Integrator = Sundials(),
+) -> pd.DataFrame:
+    """Integrate every experiment at the given values of the unknowns.
+
+    parameters  unknown -> value, for every free unknown of the problem
+    times       where to report; by default 200 times and those measured
+    returns     columns experiment, time, the states, and what is measured beside them
+    raises      ProblemError if an unknown has no value or a time lies before the start,
+                EstimationFailed if the integration breaks down, saying when
+    """
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
+    grids = tuple(
+        fine_grid(problem, k) if times is None else np.unique(np.asarray(times, dtype=float))
+        for k in range(len(problem.experiments))
+    )
+    for e, grid in zip(problem.experiments, grids, strict=True):
+        if grid[0] < e.start_time:
+            raise ProblemError(
+                f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
+            )
+    values = {n: float(parameters[n]) for n in problem.box.names}
+    runs = integrate(problem, read_systems(problem), integrator, values, grids)
+    tables = []
+    for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
+        if not run.status.usable:
+            raise EstimationFailed(
+                f"Experiment {e.name} could be integrated only to time {run.reached:g} of "
+                f"{run.times[-1]:g}; the model may be unstable or stiff at these parameters.",
+                run.status,
+            )
+        columns = {"experiment": e.name, "time": run.times}
+        columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
+        columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,253 @@
+"""From the corrected candidates to the result: statistics, tables and sentences."""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from igpe.algebraic.curves import Curves
+from igpe.algebraic.step import Algebraic
+from igpe.arrays import FloatArray
+from igpe.dynamic.guess import fine_grid
+from igpe.dynamic.residuals import Residuals, simulate
+from igpe.equations.system import System
+from igpe.estimate import Estimate
+from igpe.integrators.base import Trajectory
+from igpe.least_squares.base import Linearised
+from igpe.problem import Problem
+from igpe.result import Candidate, Certificate, Parameter, Result
+from igpe.settings import Settings
+from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
+from igpe.structure.findings import Reach
+from igpe.structure.report import sentence
+from igpe.structure.structure import Structure
+
+PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
+
+
+class Way(NamedTuple):
+    """One way through steps 3 to 5: what each of them found."""
+
+    algebraic: Algebraic
+    complete: Estimate
+    corrected: Estimate
+
+
+class Steps(NamedTuple):
+    """Everything the five steps found.
+
+    problem  with unreachable unknowns held
+    ladder   step 1;  systems, structure: step 2
+    first    the paper's way of posing step 3, the one that is solved with a proof
+    ways     steps 3 to 5, best first
+    seconds  wall time of each step
+    """
+
+    problem: Problem
+    ladder: Sequence[Curves]
+    systems: tuple[System, ...]
+    structure: Structure
+    first: Algebraic
+    ways: Sequence[Way]
+    seconds: dict[str, float]
+
+
+def summarise(steps: Steps, settings: Settings) -> Result:
+    """The result of the best way, with the others as candidates."""
+    problem, best = steps.problem, steps.ways[0]
+    values = best.corrected.parameters
+    x = problem.box.vector(values)
+    at = Residuals(problem, steps.systems, settings.integrator)(x)
+    errors = _errors(problem, x, at, settings.confidence)
+    points, curves = _tables(steps, values, settings)
+    return Result(
+        estimates=(*_parameters(steps, x, errors), *_held(problem)),
+        objective=best.corrected.objective if at is None else at.cost,
+        status=best.corrected.status,
+        covariance=errors.covariance,
+        measurements=problem.size,
+        degrees=errors.degrees,
+        variance=errors.variance,
+        probability=_probability(problem, at, errors),
+        confidence=settings.confidence,
+        certificates=_certificates(steps.first),
+        candidates=tuple(_candidate(way) for way in steps.ways),
+        structure=str(steps.structure),
+        points=points,
+        curves=curves,
+        seconds=steps.seconds,
+        versions=_versions(),
+        seed=settings.seed,
+        notes=_notes(steps, at),
+    )
+
+
+def _errors(
+    problem: Problem, x: FloatArray, at: Linearised | None, confidence: float
+) -> Uncertainty:
+    held = problem.box.at_bound(x)
+    if at is None:  # nothing can be said where the model cannot be integrated
+        at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
+        held = np.ones(len(x), dtype=bool)
+    return uncertainty(
+        x, at.residual, at.jacobian,
+        held=held, sigma_known=problem.sigma_known, confidence=confidence,
+    )  # fmt: skip
+
+
+def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parameter]:
+    box = steps.problem.box
+    origin = _origins(steps)
+    return [
+        Parameter(
+            name=name,
+            value=float(x[i]),
+            standard_error=float(errors.standard_error[i]),
+            lower=float(errors.lower[i]),
+            upper=float(errors.upper[i]),
+            unit=steps.problem.unit(name),
+            bounds=(float(box.lower[i]), float(box.upper[i])),
+            found_by=origin.get(name, "step 4, dynamics"),
+            remark=_remark(steps.problem, errors, x, i),
+        )
+        for i, name in enumerate(box.names)
+    ]
+
+
+def _origins(steps: Steps) -> dict[str, str]:
+    """Unknown -> how its value was first found on the best way."""
+    found: dict[str, str] = {}
+    best = steps.ways[0].algebraic
+    for _, answer in best.answers:
+        for name in answer.estimate.parameters:
+            found[name] = f"step 3, {answer.estimate.method}"
+    smoothed = set(best.parameters) - set(found)
+    return found | dict.fromkeys(smoothed, "step 1, smoothing")
+
+
+def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
+    if errors.undetermined[i]:
+        return "not determined by the data"
+    if not errors.held[i]:
+        return ""
+    box = problem.box
+    return (
+        "on its lower bound" if x[i] - box.lower[i] < box.upper[i] - x[i] else "on its upper bound"
+    )
+
+
+def _held(problem: Problem) -> list[Parameter]:
+    """Unknowns that nothing measured depends on, at the value they were held at."""
+    box = problem.unknowns
+    return [
+        Parameter(
+            name=name,
+            value=value,
+            standard_error=np.inf,
+            lower=-np.inf,
+            upper=np.inf,
+            unit=problem.unit(name),
+            bounds=(float(box.select([name]).lower[0]), float(box.select([name]).upper[0])),
+            found_by="held",
+            remark="nothing measured depends on it",
+        )
+        for name, value in problem.fixed.items()
+    ]
+
+
+def _probability(problem: Problem, at: Linearised | None, errors: Uncertainty) -> float:
+    if at is None or not problem.sigma_known:
+        return float("nan")
+    return chi_squared_probability(at.cost, errors.degrees)
+
+
+def _certificates(first: Algebraic) -> tuple[Certificate, ...]:
+    return tuple(
+        Certificate(
+            unknowns=group.parameters,
+            origin=first.origin,
+            method=answer.estimate.method,
+            objective=answer.estimate.objective,
+            lower_bound=answer.estimate.lower_bound,
+            gap=answer.estimate.gap,
+            status=answer.estimate.status,
+        )
+        for group, answer in first.answers
+    )
+
+
+def _candidate(way: Way) -> Candidate:
+    return Candidate(
+        origin=way.algebraic.origin,
+        incremental=dict(way.complete.parameters),
+        corrected=dict(way.corrected.parameters),
+        objective=way.corrected.objective,
+        status=way.corrected.status,
+    )
+
+
+def _tables(
+    steps: Steps, values: Mapping[str, float], settings: Settings
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    grids = tuple(fine_grid(steps.problem, k) for k in range(len(steps.systems)))
+    runs = simulate(steps.problem, steps.systems, settings.integrator, values, grids)
+    trajectories = [run for _, run in runs]
+    points = [_points(steps.problem, k, run) for k, run in enumerate(trajectories)]
+    curves = [_curves(steps, k, run) for k, run in enumerate(trajectories)]
+    return pd.concat(points, ignore_index=True), pd.concat(curves, ignore_index=True)
+
+
+def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
+    experiment = problem.experiments[k]
+    m = experiment.measurements
+    times = m.times[m.row]
+    fitted = run.measured[np.searchsorted(run.times, times), m.column]
+    names = np.array(m.names)[m.column]
+    table = pd.DataFrame({
+        "experiment": experiment.name,
+        "name": names,
+        "time": times,
+        "measured": m.value,
+        "fitted": fitted,
+        "residual": m.value - fitted,
+        "sigma": m.sigma if experiment.sigma_known else np.nan,
+        "unit": [problem.unit(n) for n in names],
+    })
+    return table.iloc[np.lexsort((times, m.column))].reset_index(drop=True)
+
+
+def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
+    experiment = steps.problem.experiments[k]
+    smooth = steps.ladder[0].of[k]
+    pieces = [
+        pd.DataFrame({
+            "experiment": experiment.name,
+            "name": name,
+            "time": run.times,
+            "fitted": run.measured[:, i],
+            "smoothed": smooth[name].value(run.times),
+            "smoothed_error": smooth[name].value_error(run.times),
+        })
+        for i, name in enumerate(experiment.measured)
+    ]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _notes(steps: Steps, at: Linearised | None) -> tuple[str, ...]:
+    lost = steps.structure.names(Reach.UNREACHABLE)
+    notes = [f"{name} {sentence(steps.structure[name])}" for name in lost]
+    if at is None:
+        notes.append("The model could not be integrated at the estimate, so it has no errors.")
+    return (*notes, *steps.ladder[0].notes(steps.problem))
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,169 @@
+"""Structure analysis of models with algebraic variables."""
+
+import casadi as ca
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+from igpe.experiment import Experiment
+from igpe.problem import Problem
+from igpe.structure.findings import Form, Reach
+from igpe.structure.structure import analyse
+from igpe.structure.subsystems import predicted_slopes
+
+TIMES = np.linspace(0.0, 1.0, 6)
+UNKNOWN = ["kref1", "kref2", "kref4", "kc2", "Ea1", "Ea2", "Ea4", "dh2"]
+RATES = {
+    "k1": ("kref1", "Ea1"),
+    "k2": ("kref2", "Ea2"),
+    "k4": ("kref4", "Ea4"),
+    "kc": ("kc2", "dh2"),
+}
+
+
+def problem_of(model, parameters, measured, **conditions):
+    table = pd.DataFrame({"time": TIMES, **{name: TIMES + 1.0 for name in measured}})
+    return Problem(model, parameters=parameters, experiments=Experiment(table, **conditions))
+
+
+def urethane(times):
+    """Michalik et al. 2009, IGPE, eqs. 12 to 26, with round numbers for constants."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.T = pyo.Param(m.t, mutable=True, default=350.0)
+    for name in ("nA", "nB", "nC"):
+        m.add_component(name, pyo.Var(m.t))
+        m.add_component(f"d{name}", dae.DerivativeVar(getattr(m, name)))
+    for name in ("nD", "nE", "V", "k1", "k2", "k3", "k4", "kc", "r1", "r2", "r3", "r4"):
+        m.add_component(name, pyo.Var(m.t))
+    for name in UNKNOWN:
+        m.add_component(name, pyo.Var(bounds=(0, 100)))
+
+    def add(name, rule):
+        m.add_component(name, pyo.Constraint(m.t, rule=rule))
+
+    add("A", lambda m, t: m.dnA[t] == m.V[t] * (-m.r1[t] - m.r2[t] - 3 * m.r4[t]) + 0.1)
+    add("B", lambda m, t: m.dnB[t] == -m.V[t] * m.r1[t] + 0.2)
+    add("C", lambda m, t: m.dnC[t] == m.V[t] * (m.r1[t] - m.r2[t] + m.r3[t]))
+    add("sum_A", lambda m, t: m.nA[t] + m.nC[t] + 2 * m.nD[t] + 3 * m.nE[t] == 1 + 0.1 * t)
+    add("sum_B", lambda m, t: m.nB[t] + m.nC[t] + m.nD[t] == 2 + 0.2 * t)
+    add("volume", lambda m, t: m.V[t] == m.nA[t] + m.nB[t] + m.nC[t] + m.nD[t] + m.nE[t] + 3)
+    for k, (factor, energy) in RATES.items():
+        add(
+            f"law_{k}",
+            lambda m, t, k=k, f=factor, e=energy: (
+                getattr(m, k)[t] == getattr(m, f) * pyo.exp(-getattr(m, e) * (1 / m.T[t] - 0.003))
+            ),
+        )
+    add("law_k3", lambda m, t: m.k3[t] == m.k2[t] / m.kc[t])
+    add("flux_1", lambda m, t: m.r1[t] == m.k1[t] * m.nA[t] * m.nB[t] / m.V[t] ** 2)
+    add("flux_2", lambda m, t: m.r2[t] == m.k2[t] * m.nA[t] * m.nC[t] / m.V[t] ** 2)
+    add("flux_3", lambda m, t: m.r3[t] == m.k3[t] * m.nD[t] / m.V[t])
+    add("flux_4", lambda m, t: m.r4[t] == m.k4[t] * m.nA[t] ** 2 / m.V[t] ** 2)
+    return m
+
+
+def urethane_problem(*measured):
+    temperature = pd.Series([340.0, 360.0], index=[0.0, 1.0])
+    start = {"nA": 0.1, "nB": 0.1, "nC": 0.0}
+    return problem_of(urethane, UNKNOWN, measured, start=start, inputs={"T": temperature})
+
+
+def test_whole_urethane_model_is_suitable():
+    found = analyse(urethane_problem("nA", "nB", "nC"))
+    assert found.names(Reach.ALGEBRAIC) == tuple(UNKNOWN)
+    (group,) = found.groups
+    assert len(group.equations) == 15
+    assert set(group.jointly) == {"kref1", "kref2", "kref4"}
+    assert found["Ea1"].form is Form.NONLINEAR
+    assert found.surplus == ()
+
+
+def test_measured_volume_isolates_the_first_reaction():
+    found = analyse(urethane_problem("nA", "nB", "nC", "V"))
+    smallest = found.subsystems[0]
+    assert set(smallest.equations) == {"B", "law_k1", "flux_1"}
+    assert smallest.parameters == ("kref1", "Ea1")
+    assert smallest.slopes == ("nB",)
+    (one,) = found.surplus  # three balances for the two amounts that are not measured
+    assert one.equations == ("sum_A", "sum_B", "volume")
+    assert one.needless == 1
+
+
+def test_unmeasured_product_leaves_urethane_to_the_dynamics():
+    found = analyse(urethane_problem("nA", "nB"))
+    assert found.groups == ()
+    assert found.names(Reach.DYNAMIC) == tuple(UNKNOWN)
+    assert found["kref1"].measure == (("nC",),)
+
+
+def test_predicted_slope_is_the_number_computed_by_hand():
+    found = analyse(urethane_problem("nA", "nB", "nC", "V"))
+    reduced, one = found.reduced[0], found.subsystems[0]
+    posed = reduced.posed
+    for slope in (predicted_slopes(reduced, one)["nB"], found.slopes[0]["nB"]):
+        f = ca.Function("f", [posed.q, posed.data, posed.time, posed.inputs], [slope])
+        q = [{"kref1": 2.0, "Ea1": 7.0}.get(n, 1.0) for n in posed.q_names]
+        k1 = 2.0 * np.exp(-7.0 * (1 / 340.0 - 0.003))
+        want = -5.0 * k1 * 0.3 * 0.4 / 25.0 + 0.2
+        assert posed.data_names == ("nA", "nB", "nC", "V")
+        assert float(f(q, [0.3, 0.4, 0.1, 5.0], 0.0, 340.0)) == pytest.approx(want, rel=1e-12)
+
+
+def conserved(times):
+    """A + B -> C, where C follows from the conserved total; B has a slope of its own."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B, m.C, m.D = (pyo.Var(m.t) for _ in range(4))
+    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.B[t])
+    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == -2 * m.k * m.A[t] * m.B[t])
+    m.total = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] + m.B[t] + m.C[t] == 2)
+    m.bound = pyo.Constraint(m.t, rule=lambda m, t: m.D[t] + m.K * m.D[t] ** 3 == m.C[t])
+    return m
+
+
+def test_conservation_recovers_an_unmeasured_state():
+    found = analyse(problem_of(conserved, ["k", "K"], ["A", "C"], start={"A": 1.0, "B": 1.0}))
+    (one,) = found.subsystems
+    assert set(one.equations) == {"rate_A", "total"}
+    assert set(one.unknowns) == {"d(A)", "B"}
+    assert found["k"].reach is Reach.ALGEBRAIC
+    assert found["K"].reach is Reach.UNREACHABLE
+    assert found["K"].measure == (("D",),)
+
+
+def test_redundant_equation_is_named():
+    start = {"A": 1.0, "B": 1.0}
+    found = analyse(problem_of(conserved, ["k", "K"], ["A", "B", "C"], start=start))
+    assert [s.equations for s in found.surplus] == [("total",)]
+    assert "equation total not needed" in str(found)
+
+
+def cubic(times):
+    """M vanishes; it is the root of a cubic equation."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.total, m.M = pyo.Var(m.t), pyo.Var(m.t)
+    m.dtotal = dae.DerivativeVar(m.total)
+    m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dtotal[t] == -m.k * m.M[t])
+    m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.total[t] == m.M[t] + m.K * m.M[t] ** 3)
+    return m
+
+
+def test_without_a_closed_expression_it_is_left_to_the_dynamics():
+    found = analyse(problem_of(cubic, ["k", "K"], ["total"], start={"total": 1.0}))
+    assert found.groups == ()
+    assert found.subsystems[0].implicit == ("M",)
+    assert found["k"].reach is Reach.DYNAMIC
+    assert "M cannot be written in closed form" in str(found)
+
+
+def test_measuring_the_implicit_variable_closes_the_expression():
+    found = analyse(problem_of(cubic, ["k", "K"], ["total", "M"], start={"total": 1.0}))
+    assert found["k"].reach is Reach.ALGEBRAIC
+    assert found["K"].reach is Reach.DYNAMIC

@@ -1,0 +1,276 @@
+"""Structure analysis of models without algebraic variables."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+from igpe.experiment import Experiment, Unknown
+from igpe.loss import PiecewiseConstant
+from igpe.problem import Problem
+from igpe.structure.findings import Form, Reach
+from igpe.structure.groups import Member
+from igpe.structure.structure import analyse
+
+TIMES = np.linspace(0.0, 1.0, 6)
+
+
+def run(*measured, **conditions):
+    table = pd.DataFrame({"time": TIMES, **{name: TIMES + 1.0 for name in measured}})
+    return Experiment(table, start_time=0.0, **conditions)
+
+
+def _rate(t, slope, k, educts):
+    return slope[t] == k * educts[0][t] * educts[1][t]
+
+
+def six_species(times):
+    """x1 + x2 -> x3 and x4 + x5 -> x6 (IGPE, eqs. 6 to 11)."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    x = {i: pyo.Var(m.t) for i in range(1, 7)}
+    for i, var in x.items():
+        m.add_component(f"x{i}", var)
+        m.add_component(f"dx{i}", dae.DerivativeVar(var))
+    for i in x:
+        k, a, b = (m.k1, x[1], x[2]) if i <= 3 else (m.k2, x[4], x[5])
+        rate = partial(_rate, slope=getattr(m, f"dx{i}"), k=k if i in (3, 6) else -k, educts=(a, b))
+        m.add_component(f"rate_{i}", pyo.Constraint(m.t, rule=lambda m, t, rate=rate: rate(t)))
+    return m
+
+
+def six(*measured):
+    start = {f"x{i}": 1.0 for i in range(1, 7)}
+    return Problem(six_species, parameters=["k1", "k2"], experiments=run(*measured, start=start))
+
+
+def consecutive(times):
+    """A -> B -> C."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B, m.C = (pyo.Var(m.t) for _ in range(3))
+    m.dA, m.dB, m.dC = (dae.DerivativeVar(x) for x in (m.A, m.B, m.C))
+    m.k1, m.k2, m.scale, m.A0 = (pyo.Var(bounds=(0, 10)) for _ in range(4))
+    m.signal = pyo.Expression(m.t, rule=lambda m, t: m.A[t] + m.B[t])
+    m.scaled = pyo.Expression(m.t, rule=lambda m, t: m.scale * m.C[t])
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+    m.rate_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
+    return m
+
+
+def fed(times):
+    """A vanishes and is fed."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.feed = pyo.Var(m.t), pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var(bounds=(0, 10))
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.k * m.A[t])
+    return m
+
+
+ABC = {"A": 1.0, "B": 0.0, "C": 0.0}
+
+
+def chain(*runs, parameters=("k1", "k2"), **options):
+    return Problem(consecutive, parameters=list(parameters), experiments=list(runs), **options)
+
+
+def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_in_the_dark():
+    found = analyse(six("x1"))
+    assert found["k1"].reach is Reach.DYNAMIC
+    assert found["k1"].measure == (("x2",),)
+    assert found["k2"].reach is Reach.UNREACHABLE
+    assert found["k2"].measure == (("x4",), ("x5",), ("x6",))
+    assert found.groups == ()
+    assert "measuring x2 as well would make it algebraic" in str(found)
+    assert "nothing measured depends on it. Measuring x4, x5 or x6 would free it." in str(found)
+
+
+def test_both_educts_measured_make_the_rate_algebraic():
+    found = analyse(six("x1", "x2"))
+    assert found.names(Reach.ALGEBRAIC) == ("k1",)
+    assert found["k1"].form is Form.LINEAR
+    assert "k1  from the slopes of x1, x2: equations rate_1, rate_2 (linear)" in str(found)
+    assert [s.equations for s in found.subsystems] == [("rate_1",), ("rate_2",)]
+
+
+def test_independent_reactions_give_independent_problems():
+    found = analyse(six("x1", "x2", "x4", "x5"))
+    assert [g.parameters for g in found.groups] == [("k1",), ("k2",)]
+    assert found.groups[1].members == (Member(0, "x4"), Member(0, "x5"))
+    assert "2 independent problems: k1 | k2" in str(found)
+
+
+def test_a_product_alone_needs_two_more_measurements():
+    assert analyse(six("x3"))["k1"].measure == (("x1", "x2"),)
+
+
+@pytest.mark.parametrize(
+    ("measured", "algebraic", "others"),
+    [
+        (["A"], {"k1"}, {"k2": Reach.UNREACHABLE}),
+        (["B"], set(), {"k1": Reach.DYNAMIC, "k2": Reach.DYNAMIC}),
+        (["C"], set(), {"k1": Reach.DYNAMIC, "k2": Reach.DYNAMIC}),
+        (["A", "B"], {"k1", "k2"}, {}),
+        (["A", "C"], {"k1"}, {"k2": Reach.DYNAMIC}),
+        (["B", "C"], {"k2"}, {"k1": Reach.DYNAMIC}),
+        (["A", "B", "C"], {"k1", "k2"}, {}),
+    ],
+)
+def test_consecutive_reaction(measured, algebraic, others):
+    found = analyse(chain(run(*measured, start=ABC)))
+    assert set(found.names(Reach.ALGEBRAIC)) == algebraic
+    assert {f.unknown: f.reach for f in found.findings if f.unknown not in algebraic} == others
+
+
+def test_advice_is_followed_by_what_it_promised():
+    found = analyse(chain(run("C", start=ABC)))
+    assert found["k2"].measure == (("B",),)
+    assert found["k1"].measure == (("A",),)
+    assert analyse(chain(run("C", "A", start=ABC)))["k1"].reach is Reach.ALGEBRAIC
+
+
+def test_measured_expression_recovers_an_unmeasured_state():
+    found = analyse(chain(run("A", "C", "signal", start=ABC)))
+    assert found["k2"].reach is Reach.ALGEBRAIC
+    (one,) = [s for s in found.subsystems if s.slopes == ("C",)]
+    assert set(one.equations) == {"rate_C", "measured signal"}
+    assert set(one.unknowns) == {"d(C)", "B"}
+
+
+def test_measured_expression_of_measured_states_is_surplus():
+    found = analyse(chain(run("A", "B", "signal", start=ABC)))
+    assert [(s.equations, s.needless) for s in found.surplus] == [(("measured signal",), 1)]
+    assert "measured signal not needed" in str(found)
+
+
+def test_scale_of_an_expression_is_seen_through_the_dynamics():
+    found = analyse(chain(run("B", "scaled", start=ABC), parameters=("k1", "k2", "scale")))
+    assert found["scale"].reach is Reach.DYNAMIC
+
+
+def test_two_experiments_measure_different_states():
+    first = run("A", start=ABC, name="first")
+    second = run("B", "C", start=ABC, name="second")
+    found = analyse(chain(first, second))
+    assert found["k1"].reach is found["k2"].reach is Reach.ALGEBRAIC
+    assert [g.members for g in found.groups] == [(Member(0, "A"),), (Member(1, "C"),)]
+
+
+def test_shared_parameters_couple_experiments_and_local_ones_do_not():
+    runs = [run("A", start=ABC, name="a"), run("A", start=ABC, name="b")]
+    (shared,) = analyse(chain(*runs)).groups
+    assert shared.members == (Member(0, "A"), Member(1, "A"))
+    assert shared.jointly == ("k1",)
+    local = analyse(chain(*runs, local=["k1"]))
+    assert [g.parameters for g in local.groups] == [("k1@a",), ("k1@b",)]
+
+
+def test_local_unknown_is_judged_in_its_own_experiment():
+    runs = [run("A", start=ABC, name="a"), run("B", "C", start=ABC, name="b")]
+    found = analyse(chain(*runs, local=["k1", "k2"]))
+    assert found["k1@a"].reach is Reach.ALGEBRAIC
+    assert found["k1@b"].reach is Reach.DYNAMIC
+    assert found["k2@a"].reach is Reach.UNREACHABLE
+    assert found["k1@b"].measure == (("A",),)
+
+
+def test_advice_names_the_experiment_where_it_differs():
+    runs = [run("B", start=ABC, name="a"), run("C", start=ABC, name="b")]
+    assert analyse(chain(*runs))["k2"].measure == (("A in a",), ("C in a",), ("B in b",))
+
+
+def test_fixed_parameters_are_known():
+    problem = chain(run("A", "B", start=ABC)).fixing({"k1": 0.5})
+    found = analyse(problem)
+    assert [f.unknown for f in found.findings] == ["k2"]
+    assert [s.equations for s in found.subsystems] == [("rate_B",)]
+    everything = analyse(problem.fixing({"k2": 1.0}))
+    assert str(everything) == "No unknowns are free."
+
+
+def test_start_values_come_from_smoothing_where_the_state_is_measured():
+    start = {"A": Unknown(0.0, 2.0), "B": Unknown(0.0, 1.0), "C": Unknown(0.0, 1.0)}
+    found = analyse(chain(run("A", "C", start=start)))
+    assert found.names(Reach.SMOOTHING) == ("A(t0)", "C(t0)")
+    assert found["B(t0)"].reach is Reach.DYNAMIC
+    assert found["B(t0)"].measure == (("B",),)
+    assert "as a start value" in str(found)
+
+
+def test_a_parameter_that_is_a_start_value_comes_from_smoothing():
+    problem = chain(run("A", start={**ABC, "A": "A0"}), parameters=["k1", "k2", "A0"])
+    assert analyse(problem)["A0"].states == ("A",)
+
+
+def test_a_parameter_in_no_equation_is_said_to_be_so():
+    found = analyse(chain(run("A", "B", start=ABC), parameters=["k1", "k2", "scale"]))
+    assert "scale  cannot be estimated: no equation contains it." in str(found)
+
+
+def test_a_state_measured_once_has_no_slope_but_is_seen():
+    table = pd.DataFrame({"time": TIMES, "A": TIMES, "B": [np.nan] * 5 + [1.0]})
+    found = analyse(chain(Experiment(table, start=ABC)))
+    assert found["k1"].reach is Reach.ALGEBRAIC
+    assert found["k2"].reach is Reach.DYNAMIC
+
+
+def test_only_start_values_unknown():
+    start = {**ABC, "A": Unknown(0.0, 2.0)}
+    problem = chain(run("B", start=start)).fixing({"k1": 1.0, "k2": 1.0})
+    assert analyse(problem)["A(t0)"].reach is Reach.DYNAMIC
+
+
+def test_a_function_of_time_that_is_unknown_is_no_datum():
+    unknown = {"feed": PiecewiseConstant(breaks=(0.5,), lower=0.0, upper=1.0)}
+    for measured, reach in ((["A"], Reach.DYNAMIC), (["A", "feed"], Reach.ALGEBRAIC)):
+        experiment = run(*measured, start={"A": 1.0})
+        problem = Problem(fed, parameters=["k"], experiments=experiment, time_varying=unknown)
+        assert analyse(problem)["k"].reach is reach
+
+
+def cascade(times):
+    """Sixty species, each made of the one before."""
+    m = pyo.ConcreteModel()
+    m.t, m.I = dae.ContinuousSet(initialize=times), pyo.RangeSet(60)
+    m.x = pyo.Var(m.I, m.t)
+    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+    m.k = pyo.Var(m.I, bounds=(0, 1))
+
+    def rate(m, i, t):
+        gain = m.k[i - 1] * m.x[i - 1, t] if i > 1 else 0
+        return m.dx[i, t] == gain - m.k[i] * m.x[i, t]
+
+    m.rate = pyo.Constraint(m.I, m.t, rule=rate)
+    return m
+
+
+def test_advice_on_a_long_cascade_is_local_and_ends_somewhere():
+    start = {f"x[{i}]": 1.0 for i in range(1, 61)}
+    found = analyse(Problem(cascade, parameters=["k"], experiments=run("x[60]", start=start)))
+    assert found["k[1]"].measure == (("x[1]",),)
+    assert found["k[9]"].measure == (("x[8]", "x[9]"), ("x[9]", "x[10]"))
+    assert found["k[59]"].reach is Reach.DYNAMIC
+    assert found["k[59]"].measure == ()
+
+
+def test_long_lists_are_cut():
+    start = {f"x[{i}]": 1.0 for i in range(1, 61)}
+    found = analyse(Problem(cascade, parameters=["k"], experiments=run("x[1]", start=start)))
+    assert "x[9] or one of 51 more would free it" in str(found)
+
+
+def test_table_and_html():
+    found = analyse(six("x1"))
+    table = found.to_frame()
+    assert list(table.index) == ["k1", "k2"]
+    assert table.loc["k2", "measure"] == "x4 or x5 or x6"
+    assert found._repr_html_().count("<tr>") == 3
+    with pytest.raises(KeyError):
+        found["k3"]
