@@ -73,7 +73,36 @@ class Posing:
         known = self._known(member.experiment, places)
         return Piece(predict, known, combine, target, _weight(target, error))
 
-    def _edges(problem: Problem, member: Member) -> FloatArray:
+    def _known(self, experiment: int, places: FloatArray) -> FloatArray:
+        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` wants them."""
+        posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
+        smooth = self.curves.of[experiment]
+        data = [smooth[n].value(places) for n in posed.data_names]
+        inputs = [[evaluate(run.inputs[n], t) for t in places] for n in posed.input_names]
+        return np.vstack([*data, places, *inputs])
+
+
+def _name(curves: Curves) -> str:
+    factor = getattr(curves.smoother, "penalty_factor", None)
+    if factor is None:
+        return "interpolated data"
+    return "smoothed data" if factor == 1 else f"data smoothed {factor:g} times as much"
+
+
+def _prediction(structure: Structure, group: Group, member: Member) -> Any:
+    """CasADi function (known, parameters of the group) -> slope of the member."""
+    posed = structure.reduced[member.experiment].posed
+    slope = structure.slopes[member.experiment][member.state]
+    p = stack(ca.SX.sym(n) for n in group.parameters)
+    at = {n: i for i, n in enumerate(posed.q_names)}
+    own = [n for n in group.parameters if n in at]
+    old = stack(posed.q[at[n]] for n in own)
+    new = stack(p[group.parameters.index(n)] for n in own)
+    known = ca.vertcat(posed.data, posed.time, posed.inputs)
+    return ca.Function("predict", [known, p], [ca.substitute(slope, old, new)])
+
+
+def _edges(problem: Problem, member: Member) -> FloatArray:
     """Times between which slopes are integrated: those measured, and a known start."""
     run, starts = problem.experiments[member.experiment], problem.starts[member.experiment]
     times, _, _ = run.measurements.of(member.state)
