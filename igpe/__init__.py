@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from igpe.errors import ProblemError as ProblemError
     from igpe.errors import SolverMissing as SolverMissing
     from igpe.errors import Unsupported as Unsupported
-    from igpe.estimate import Estimate as Estimate
+    from igpe.estimates import Estimate as Estimate
     from igpe.experiment import Experiment as Experiment
     from igpe.experiment import Unknown as Unknown
     from igpe.experiment import read_experiments as read_experiments
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Collocation": "igpe.dynamic.collocation",
     "DataError": "igpe.errors",
-    "Estimate": "igpe.estimate",
+    "Estimate": "igpe.estimates",
     "EstimationFailed": "igpe.errors",
     "Experiment": "igpe.experiment",
     "GcvSpline": "igpe.smoothing.gcv_spline",

@@ -12,7 +12,7 @@ import pandas as pd
 from igpe.arrays import FloatArray, IntArray
 from igpe.errors import DataError
 from igpe.inputs import Input, InputValue, read_inputs
-from igpe.tables import Data, read_table, rows_of, select_columns, time_column
+from igpe.tables import Data, numbers, read_table, rows_of, select_columns, time_column
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Unknown:
 
     lower, upper  bounds, in the unit of the state
     guess         where a search may begin; by default the smoothed data or the middle
-    raises        DataError if the bounds are crossed or not finite
+    raises        DataError if the bounds are crossed or not finite, or the guess lies outside
     """
 
     lower: float
@@ -33,6 +33,11 @@ class Unknown:
             raise DataError(
                 f"An unknown start value has bounds [{self.lower:g}, {self.upper:g}]; give finite "
                 "bounds with lower < upper, or a number if the value is known."
+            )
+        if self.guess is not None and not self.lower <= self.guess <= self.upper:
+            raise DataError(
+                f"The guess {self.guess:g} of an unknown start value lies outside its bounds "
+                f"[{self.lower:g}, {self.upper:g}]; give one inside, or leave it out."
             )
 
 
@@ -99,6 +104,10 @@ class Experiment:
         only: Iterable[str] | None = None,
         replicates: bool = False,
     ) -> None:
+        if isinstance(only, str):
+            raise DataError(
+                f"only={only!r} is one text; wanted a list of columns: only=[{only!r}]."
+            )
         table = read_table(data)
         self._conditions: dict[str, Any] = {
             "name": name,
@@ -170,14 +179,22 @@ def read_experiments(data: Data, **conditions: Any) -> list[Experiment]:
     names = [str(name) for name in table["experiment"].unique()]
     found = []
     for name in names:
-        own = {key: _own(value, names, name) for key, value in conditions.items()}
-        found.append(Experiment(rows_of(table, name), name=name, **own))
+        rows = rows_of(table, name)
+        gone = set(table.columns) - set(rows.columns)
+        own = {key: _own(key, value, names, name) for key, value in conditions.items()}
+        if "units" in own:
+            own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
+        if own.get("only") is not None and not isinstance(own["only"], str):
+            own["only"] = [n for n in own["only"] if n not in gone]
+        found.append(Experiment(rows, name=name, **own))
     return found
 
 
-def _own(value: Any, names: list[str], name: str) -> Any:
-    is_keyed = isinstance(value, Mapping) and set(value) == set(names)
-    return value[name] if is_keyed else value
+def _own(key: str, value: Any, names: list[str], name: str) -> Any:
+    if not isinstance(value, Mapping) or set(value) != set(names):
+        return value
+    is_of_states = key == "start" and not all(isinstance(v, Mapping) for v in value.values())
+    return value if is_of_states else value[name]
 
 
 def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
@@ -235,7 +252,7 @@ def _sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     if sigma is None:
         return np.ones(n)
     if not isinstance(sigma, Mapping):
-        return np.full(n, float(sigma))
+        return np.full(n, _number(sigma))
     if column not in sigma:
         raise DataError(
             f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
@@ -248,7 +265,7 @@ def _sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
                 f"sigma of '{column}' names the column '{value}', which is not in the table "
                 f"{list(table.columns)}."
             )
-        return table[value].to_numpy(dtype=float)
+        return numbers(table, value)
     spread = np.asarray(value, dtype=float)
     if spread.ndim > 0 and spread.shape != (n,):
         raise DataError(
@@ -256,6 +273,16 @@ def _sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             f"the {n} rows."
         )
     return np.broadcast_to(spread, (n,)).astype(float)
+
+
+def _number(sigma: Any) -> float:
+    try:
+        return float(sigma)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"sigma is {sigma!r}; give a number for all columns, or for each its own: "
+            "sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
+        ) from None
 
 
 def _check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None:

@@ -88,7 +88,7 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
 
 def _read(name: str, value: Any) -> Input:
     if isinstance(value, pd.Series):
-        return linear(value.index.to_numpy(dtype=float), value.to_numpy(dtype=float))
+        return _read_series(name, value)
     if isinstance(value, Table) or callable(value):
         return value  # type: ignore[no-any-return]
     try:
@@ -103,8 +103,25 @@ def _read(name: str, value: Any) -> Input:
     return number
 
 
+def _read_series(name: str, series: "pd.Series[float]") -> Table:
+    try:
+        if series.index.dtype.kind in "mM":  # pandas would count dates in microseconds
+            raise ValueError(f"the index holds {series.index.dtype}")
+        return linear(series.index.to_numpy(dtype=float), series.to_numpy(dtype=float))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The Series of input '{name}' is not made of numbers ({error}); its index must be the "
+            "times, in the unit of the model's time."
+        ) from None
+    except DataError as error:
+        raise DataError(f"Input '{name}': {error}") from None
+
+
 def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
-    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    try:
+        t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"An input table is not made of numbers ({error}); clean it.") from None
     if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
         raise DataError(
             f"An input table has {t.size} times and {v.size} values; give one value for each time."

@@ -132,7 +132,10 @@ def _table(values: dict[float, float]) -> Table:
     times = np.array(sorted(values))
     numbers = np.array([values[t] for t in times])
     is_stepwise = len(np.unique(numbers)) <= max(1, FEW * len(numbers))
-    return steps(times, numbers) if is_stepwise else linear(times, numbers)
+    if not is_stepwise:
+        return linear(times, numbers)
+    jumps = np.append(True, np.diff(numbers) != 0)
+    return steps(times[jumps], numbers[jumps])
 
 
 def _write_again(model: Any, times: list[Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
+from pyomo.core.base.block import Block
 from pyomo.core.base.component import ActiveComponent
 from pyomo.dae import ContinuousSet, DerivativeVar
 from pyomo.dae.flatten import flatten_dae_components
@@ -68,6 +69,11 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
 
     raises ModelError if the builder fails or the model is not of a form igpe reads
     """
+    if isinstance(builder, Block) or not callable(builder):
+        raise ModelError(
+            f"The model is a {type(builder).__name__}; wanted a function model(times) that builds "
+            "and returns it, for any list of times."
+        )
     arguments = [sorted({float(t) for t in times})]
     try:
         wants_experiment = _positional(builder) > 1

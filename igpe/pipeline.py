@@ -10,7 +10,7 @@ from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.result import Result

@@ -57,7 +57,7 @@ class Problem:
             "model": model,
             "parameters": parameters,
             "experiments": runs,
-            "local": tuple(local),
+            "local": local if isinstance(local, str) else tuple(local),
             "priors": priors,
             "loss": loss,
             "time_varying": time_varying,
@@ -68,8 +68,8 @@ class Problem:
         self.time_varying = MappingProxyType(dict(time_varying))
         self.instance: Instance = instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in instances)
-        self.parameters = _expand(parameters, self.instance)
-        self.local = frozenset(_expand(self._given["local"], self.instance))
+        self.parameters = _expand("parameters", parameters, self.instance)
+        self.local = frozenset(_expand("local", self._given["local"], self.instance))
         self.experiments = tuple(convert_units(e, i) for e, i in zip(runs, instances, strict=True))
         check_model(self)
         for e, instance, starts in zip(self.experiments, instances, self.starts, strict=True):
@@ -115,13 +115,16 @@ class Problem:
     def fixing(self, values: Mapping[str, float]) -> "Problem":
         """The same problem with some unknowns held at given values.
 
-        raises ProblemError for names that are no unknowns
+        raises ProblemError for names that are no unknowns, and values that are not finite
         """
         strangers = [n for n in values if n not in self.unknowns.names]
         if strangers:
             raise ProblemError(
                 f"{strangers} are no unknowns of the problem; it has {list(self.unknowns.names)}."
             )
+        lost = {n: v for n, v in values.items() if not np.isfinite(v)}
+        if lost:
+            raise ProblemError(f"Unknowns cannot be held at {lost}; give finite values.")
         smaller = object.__new__(Problem)
         smaller.__dict__.update(self.__dict__)
         smaller.fixed = MappingProxyType({**self.fixed, **values})
@@ -180,8 +183,10 @@ class Problem:
         )
 
 
-def _expand(names: Iterable[str], instance: Instance) -> tuple[str, ...]:
+def _expand(role: str, names: Iterable[str], instance: Instance) -> tuple[str, ...]:
     """Names of scalar parameters; an indexed component's name stands for its members."""
+    if isinstance(names, str):
+        raise ProblemError(f"{role}={names!r} is one text; wanted names: {role}=[{names!r}].")
     found: list[str] = []
     for name in names:
         members = [s for s in instance.scalars if s.startswith(f"{name}[")]
@@ -203,9 +208,16 @@ def _bounds(
 
 def _bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:
     component = instance.scalars[name]
-    lower, upper = given if given is not None else getattr(component, "bounds", (None, None))
-    low = -np.inf if lower is None else float(lower)
-    high = np.inf if upper is None else float(upper)
+    pair = given if given is not None else getattr(component, "bounds", (None, None))
+    try:
+        lower, upper = pair
+        low = -np.inf if lower is None else float(lower)
+        high = np.inf if upper is None else float(upper)
+    except (TypeError, ValueError):
+        raise ProblemError(
+            f"The bounds of parameter '{name}' are {pair!r}; give a pair (lower, upper), with None "
+            "where there is no bound."
+        ) from None
     if not low < high:
         raise ProblemError(
             f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. "

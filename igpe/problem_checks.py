@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyomo.core.expr.visitor import identify_variables
+from pyomo.environ import value
 
 from igpe.errors import DataError, ModelError, ProblemError
-from igpe.experiment import Experiment
+from igpe.experiment import Experiment, Unknown
 from igpe.model import Instance
 from igpe.starts import ModelStarts
 from igpe.units import conversion, converted, model_unit
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:
     """The experiments as a list, each with its own name (`1`, `2`, ... where none is given)."""
-    runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    given: Any = experiments
+    runs = list(given) if isinstance(given, Iterable) else [given]
     strangers = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if strangers or not runs:
         raise ProblemError(
@@ -61,7 +63,9 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
 def check_model(problem: "Problem") -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
     instance = problem.instance
-    if not problem.parameters and not any(e.start for e in problem.experiments):
+    starts = [s for e in problem.experiments for s in e.start.values()]
+    is_nothing = not problem.parameters and not problem.time_varying
+    if is_nothing and not any(isinstance(s, Unknown) for s in starts):
         raise ProblemError(
             "No parameters are named; list the model's Vars that are to be estimated."
         )
@@ -117,7 +121,14 @@ def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance
     place = _where(problem, experiment)
     for name in experiment.inputs:
         if name in problem.parameters:
-            raise ProblemError(f"{place}'{name}' is given as an input and named as a parameter.")
+            raise ProblemError(
+                f"{place}'{name}' is given as an input and named as a parameter; take one away."
+            )
+        if name in problem.time_varying:
+            raise ProblemError(
+                f"{place}'{name}' is given as an input and estimated by time_varying=; take one "
+                "away."
+            )
         if name in instance.states or name in experiment.measured:
             raise ProblemError(
                 f"{place}'{name}' is given as an input, but the model computes it or the data "
@@ -169,7 +180,8 @@ def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) 
             )
     for name, series in instance.series.items():
         data = next(iter(series.values()))
-        if not data.is_variable_type() and data.value is None and name not in experiment.inputs:
+        given = name in experiment.inputs or data.is_variable_type()
+        if not given and value(data, exception=False) is None:
             raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")
 
 

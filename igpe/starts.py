@@ -33,7 +33,7 @@ def model_starts(instance: Instance) -> ModelStarts:
     """What the model says about the start of its states."""
     first = instance.first
     initial = {name: series[first] for name, series in instance.states.items()}
-    fixed = {name: float(x.value) for name, x in initial.items() if x.fixed}
+    fixed = {name: float(x.value) for name, x in initial.items() if x.fixed and x.value is not None}
     state_of = {id(x): name for name, x in initial.items()}
     scalars = {id(x) for x in instance.scalars.values()}
     conditions, others = {}, {}

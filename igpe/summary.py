@@ -13,7 +13,7 @@ from igpe.arrays import FloatArray
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import Residuals, simulate
 from igpe.equations.system import System
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
 from igpe.least_squares.base import Linearised
 from igpe.problem import Problem

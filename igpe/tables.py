@@ -23,10 +23,26 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 def read_table(data: Data) -> pd.DataFrame:
     """A table from a DataFrame or from a file named *.csv, *.xlsx, *.xls or *.parquet.
 
-    raises DataError if the file is missing, of another kind, or needs a package not installed
+    raises DataError if the file is missing, of another kind, or needs a package not installed, or
+           if columns share a name or have none
     """
-    if isinstance(data, pd.DataFrame):
-        return data
+    table = data if isinstance(data, pd.DataFrame) else _read_file(data)
+    nameless = [c for c in table.columns if not isinstance(c, str)]
+    if nameless:
+        raise DataError(f"Columns {nameless} are not named by text; name them as the model does.")
+    columns = list(table.columns)
+    twice = sorted({c for c in columns if columns.count(c) > 1})
+    if twice:
+        raise DataError(f"Columns {twice} occur more than once; give each its own name.")
+    return table
+
+
+def _read_file(data: str | Path) -> pd.DataFrame:
+    if not isinstance(data, (str, Path)):
+        raise DataError(
+            f"The data are a {type(data).__name__}; wanted a DataFrame or the path of a file that "
+            f"ends in {', '.join(READERS)}."
+        )
     path = Path(data)
     if path.suffix.lower() not in READERS:
         raise DataError(
@@ -75,7 +91,7 @@ def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
         )
     if len(table) == 0:
         raise DataError("The table has no rows; at least one measurement is needed.")
-    times = _numbers(table, "time")
+    times = numbers(table, "time")
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
         raise DataError(f"The time in row {row} is {times[row]}; every row needs a finite time.")
@@ -100,9 +116,6 @@ def select_columns(
 ) -> list[str]:
     """The measured columns: those asked for, or all but time, experiment and `leave`."""
     columns = [str(c) for c in table.columns]
-    twice = sorted({c for c in columns if columns.count(c) > 1})
-    if twice:
-        raise DataError(f"Columns {twice} occur more than once; give each its own name.")
     if only is None:
         chosen = [c for c in columns if c not in {"time", "experiment", *leave}]
     else:
@@ -110,6 +123,8 @@ def select_columns(
         strangers = [c for c in chosen if c not in columns]
         if strangers:
             raise DataError(f"Columns {strangers} are not in the table, which has {columns}.")
+        if len(set(chosen)) < len(chosen) or "time" in chosen:
+            raise DataError(f"only={chosen}: name each measured column once, without the time.")
     if "experiment" in columns and table["experiment"].nunique() > 1:
         raise DataError(
             "The table holds several experiments; read it with igpe.read_experiments(table, ...)."
@@ -117,11 +132,17 @@ def select_columns(
     if not chosen:
         raise DataError(f"The table has no measured column beside {columns}; add one.")
     for name in chosen:
-        _check_values(name, _numbers(table, name))
+        _check_values(name, numbers(table, name))
     return chosen
 
 
-def _numbers(table: pd.DataFrame, name: str) -> FloatArray:
+def numbers(table: pd.DataFrame, name: str) -> FloatArray:
+    """(n_rows,) a column as numbers. Raises DataError if it has other entries."""
+    if table[name].dtype.kind in "mMc":  # pandas would count dates in microseconds
+        raise DataError(
+            f"Column '{name}' holds {table[name].dtype}; give numbers in the unit of the model, "
+            "for example hours since the start."
+        )
     try:
         return table[name].to_numpy(dtype=float)
     except (TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
     try:
         offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude
         one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
-    except (pint.PintError, ValueError, AssertionError) as error:
+    except (pint.PintError, TypeError, ValueError, AssertionError) as error:
         raise DataError(
             f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
             "Give a unit that can be converted, or give the model's variable its unit."

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from igpe.algebraic.regression import Regression
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 
 
 class Found(NamedTuple):

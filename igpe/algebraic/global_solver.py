@@ -19,7 +19,7 @@ from igpe.algebraic.local import Local, found
 from igpe.algebraic.regression import Regression
 from igpe.arrays import FloatArray
 from igpe.equations.to_pyomo import to_pyomo
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.scip import Scip

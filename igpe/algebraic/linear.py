@@ -9,7 +9,7 @@ from scipy.optimize import lsq_linear
 from igpe.algebraic.base import Found
 from igpe.algebraic.regression import Regression
 from igpe.arrays import BoolArray, FloatArray
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.status import Status
 
 RANK = 1e-8  # scaled singular values below this fraction of the largest determine nothing

@@ -12,7 +12,7 @@ import numpy as np
 from igpe.algebraic.base import Found
 from igpe.algebraic.linear import determined
 from igpe.algebraic.regression import Regression
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.status import Status

@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 
 from igpe.arrays import FloatArray
 from igpe.errors import Unsupported
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.loss import LeastSquares
 from igpe.problem import Problem
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.status import Status
 

@@ -18,7 +18,8 @@ from igpe.arrays import FloatArray, IntArray
 Curve = Callable[[FloatArray], FloatArray]
 
 FEWEST = 10  # elements of an experiment, however few its measurements
-MOST = 400  # elements of an experiment, however steep its course
+MOST = 400  # elements of an experiment, however steep its course ...
+MOST_GROWTH = 4  # ... unless this many times its first elements are more
 MOST_PIECES = 4  # of one element in one refinement
 ROUNDS = 3  # of subdivision of the first mesh
 ACCURACY_POWER = 2 / 3  # Radau ends are more exact than the course between: error(end) ~ error^1.5
@@ -104,7 +105,7 @@ class Mesh:
         return np.asarray((weights * values[self.members[element]]).sum(axis=1))
 
     def slope(self, values: FloatArray) -> FloatArray:
-        """(n_times,) derivative of a state at the collocation points; at the start, of element 1."""
+        """(n_times,) derivative; at an edge, that of the element before it."""
         width = np.diff(self.edges)[:, None]
         each = values[self.members] @ self.radau.slopes.T / width
         return np.array([each[0, 0], *each[:, 1:].ravel()])
@@ -131,6 +132,11 @@ class Mesh:
         return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
 
 
+def most_elements(n_first: int) -> int:
+    """How many elements a mesh may have that began with so many."""
+    return max(MOST, MOST_GROWTH * n_first)
+
+
 def first_mesh(stops: FloatArray, guesses: list[Curve], radau: Radau, tolerance: float) -> Mesh:
     """Elements between all stops, small enough that polynomials follow the guessed courses.
 
@@ -142,7 +148,7 @@ def first_mesh(stops: FloatArray, guesses: list[Curve], radau: Radau, tolerance:
     mesh = mesh.split(np.ceil(np.diff(stops) * FEWEST / span - 1e-9).astype(np.intp))
     for _ in range(ROUNDS):
         pieces = _pieces(_guess_error(mesh, guesses), tolerance, radau.points)
-        if (pieces == 1).all() or pieces.sum() > MOST:
+        if (pieces == 1).all() or pieces.sum() > most_elements(len(stops)):
             break
         mesh = mesh.split(pieces)
     return mesh
@@ -151,7 +157,8 @@ def first_mesh(stops: FloatArray, guesses: list[Curve], radau: Radau, tolerance:
 def _pieces(error: FloatArray, tolerance: float, points: int) -> IntArray:
     allowed = tolerance**ACCURACY_POWER
     ratio = np.maximum(error / allowed, 1e-12)
-    return np.clip(np.ceil(ratio ** (1 / (points + 1))), 1, MOST_PIECES).astype(np.intp)
+    pieces = np.ceil(ratio ** (1 / (points + 1)))
+    return np.asarray(np.clip(pieces, 1, MOST_PIECES), dtype=np.intp)
 
 
 def _guess_error(mesh: Mesh, guesses: list[Curve]) -> FloatArray:

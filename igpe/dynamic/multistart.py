@@ -13,7 +13,7 @@ import numpy as np
 from igpe.dynamic.base import Estimator, Profile
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.errors import ProblemError
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.status import Status
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from igpe.dynamic.base import Profile, require_plain
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.estimate import Estimate
+from igpe.estimates import Estimate
 from igpe.integrators.base import Integrator
 from igpe.integrators.sundials import Sundials
 from igpe.least_squares.base import Fit

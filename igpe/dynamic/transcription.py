@@ -1,57 +1,68 @@
-"""One experiment, or a whole problem, as a Pyomo nonlinear program on a mesh.
+"""A problem as one Pyomo nonlinear program on a mesh for each experiment.
 
 The user's builder is called with all collocation points as its times, so that every equation,
 Expression and bound of the model is there as the user wrote it; only the equations that tie slopes
-to states are added. At the first time a Radau method has no such equation: what is determined
-there but used nowhere is left out (it may even be undefined there, as 0/0).
+to states are added (pyomo.dae's own transformation would call the rules a second time, and list
+the set of times for each of its equations).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
+from pyomo.common.modeling import unique_component_name
+from pyomo.core.expr.numeric_expr import LinearExpression
 
 from igpe.dynamic.mesh import Mesh
+from igpe.dynamic.transcription_of_run import Scalars, set_conditions
+from igpe.errors import ModelError
 from igpe.experiment import Experiment
-from igpe.model import Instance
+from igpe.model import Instance, build
 from igpe.problem import Problem
 
 
 @dataclass(frozen=True)
 class Run:
-    """One experiment on its mesh.
+    """One experiment on its mesh; each name has a Pyomo variable for each time of the mesh.
 
-    states, algebraics  name -> Pyomo variables, one for each time of the mesh
-    slopes              state -> Pyomo variables
-    instance            the user's model, now changed and ours
+    states, algebraics  name -> variables
+    slopes              state -> variables
     """
 
     experiment: Experiment
     mesh: Mesh
-    instance: Instance
-    states: Mapping[str, list[Any]]
-    slopes: Mapping[str, list[Any]]
-    algebraics: Mapping[str, list[Any]]
+    states: dict[str, list[Any]]
+    slopes: dict[str, list[Any]]
+    algebraics: dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
 class Transcription:
-    """The nonlinear program. unknowns: name -> the Pyomo variables that it is (first the master)."""
+    """The nonlinear program.
+
+    unknowns  name -> the Pyomo variables that it is, one or one for each experiment
+    """
 
     problem: Problem
     model: Any
     runs: tuple[Run, ...]
-    unknowns: Mapping[str, list[Any]]
+    unknowns: Mapping[str, Sequence[Any]]
 
     @property
     def n_elements(self) -> int:
         """Of all experiments."""
         return sum(run.mesh.n_elements for run in self.runs)
 
+    @property
+    def meshes(self) -> list[Mesh]:
+        """One for each experiment; with the model's own times among the edges."""
+        return [run.mesh for run in self.runs]
+
     def parameters(self) -> dict[str, float]:
         """The free unknowns' present values."""
-        return {n: float(pyo.value(self.unknowns[n][0])) for n in self.problem.box.names}
+        return {n: float(self.unknowns[n][0].value) for n in self.problem.box.names}
 
 
 def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
@@ -60,16 +71,72 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
     raises ModelError if the builder does not take the mesh's times
     """
     whole = pyo.ConcreteModel()
-    unknowns: dict[str, list[Any]] = {}
-    cost: list[Any] = []
+    scalars = Scalars(problem)
+    runs, cost = [], []
     for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
-        run = _run(problem, experiment, mesh)
-        whole.add_component(f"experiment_{k}", run.instance.model)
-        cost += _Builder(problem, run, unknowns).residuals()
+        run, instance = _run(problem, experiment, mesh)
+        for objective in instance.model.component_data_objects(pyo.Objective, active=True):
+            objective.deactivate()
+        cost += set_conditions(problem, experiment, instance, scalars)
+        _add_polynomials(run, instance.model)
+        whole.add_component(f"experiment_{k}", instance.model)
+        runs.append(run)
+    whole.links = pyo.ConstraintList()
+    for one, other in scalars.links:
+        whole.links.add(one == other)
     cost += [
-        ((unknowns[n][0] - prior.mean) / prior.deviation) ** 2
+        ((scalars.unknowns[n][0] - prior.mean) / prior.deviation) ** 2
         for n, prior in problem.priors.items()
-        if n in unknowns
     ]
-    whole.sum_of_squares = pyo.Objective(expr=pyo.quicksum(cost, linear=False))
-    return Transcription(problem, whole, tuple_of_runs(whole, cost, problem), unknowns)
+    whole.sum_of_squares = pyo.Objective(expr=sum(cost))
+    return Transcription(problem, whole, tuple(runs), scalars.unknowns)
+
+
+def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Instance]:
+    instance = build(problem.model, mesh.times, experiment)
+    extra = sorted({float(t) for t in instance.time} - set(mesh.times))
+    if extra:  # the model has times of its own: they become edges
+        mesh = Mesh(np.unique([*mesh.edges, *extra]), mesh.radau)
+        instance = build(problem.model, mesh.times, experiment)
+    if sorted(float(t) for t in instance.time) != list(mesh.times):
+        raise ModelError(
+            "The model's time does not consist of the times its builder is given. Make it of them, "
+            "m.t = ContinuousSet(initialize=times), and leave the discretisation to igpe."
+        )
+    run = Run(
+        experiment,
+        mesh,
+        states=_in_order(instance.states, mesh),
+        slopes=_in_order(instance.slopes, mesh),
+        algebraics=_in_order(
+            {
+                n: s
+                for n, s in instance.series.items()
+                if n not in experiment.inputs and s[instance.first].is_variable_type()
+            },
+            mesh,
+        ),
+    )
+    return run, instance
+
+
+def _in_order(family: Mapping[str, Any], mesh: Mesh) -> dict[str, list[Any]]:
+    return {name: [series[t] for t in mesh.times] for name, series in family.items()}
+
+
+def _add_polynomials(run: Run, model: Any) -> None:
+    """Slopes are the derivatives of the states' polynomials, at all collocation points."""
+    name = unique_component_name(model, "collocation")
+    equations = pyo.ConstraintList()
+    model.add_component(name, equations)
+    rows = run.mesh.radau.slopes
+    for state, x in run.states.items():
+        dx = run.slopes[state]
+        for element, width in zip(run.mesh.members, np.diff(run.mesh.edges), strict=True):
+            for k in range(1, len(rows)):
+                body = LinearExpression(
+                    constant=0.0,
+                    linear_coefs=[*(float(c) for c in rows[k]), -float(width)],
+                    linear_vars=[*(x[i] for i in element), dx[element[k]]],
+                )
+                equations.add((body, 0.0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
 from igpe.equations.elimination import solve_all
@@ -15,10 +16,12 @@ from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
-from igpe.errors import Unsupported
+from igpe.errors import DataError, Unsupported
 from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table
+from igpe.inputs import Table, TimeExpression, evaluate
 from igpe.problem import Problem
+
+PLACES = 65  # times at which an input given as a function is compared with its expression
 
 
 @dataclass(frozen=True)
@@ -145,10 +148,31 @@ def _start(
 
 def _inputs(symbols: Any, experiment: Experiment) -> tuple[Any, list[Table | None]]:
     values, tables = [], []
-    translate = Translator({}, symbols.t)
-    for i, given in enumerate(experiment.inputs.values()):
-        is_table = isinstance(given, Table)
+    for i, (name, given) in enumerate(experiment.inputs.items()):
         tables.append(given if isinstance(given, Table) else None)
-        expression = given(Instant(experiment.start_time)) if callable(given) else given
-        values.append(symbols.u[i] if is_table else ca.SX(translate(expression)))
+        if isinstance(given, Table):
+            values.append(symbols.u[i])
+        elif callable(given):
+            values.append(_of_time(name, given, symbols.t, experiment))
+        else:
+            values.append(ca.SX(given))
     return stack(values), tables
+
+
+def _of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) -> Any:
+    """The function as an expression of t, believed only if it gives the function's numbers."""
+    places = np.linspace(experiment.start_time, experiment.times[-1], PLACES)
+    try:
+        expression = ca.SX(Translator({}, t)(given(Instant(experiment.start_time))))
+        told = np.asarray(ca.Function("input", [t], [expression])(places[None])).ravel()
+        same = np.allclose(told, [evaluate(given, p) for p in places], rtol=1e-10, equal_nan=True)
+        why = "" if same else "its numbers differ from those of the expression"
+    except (TypeError, ValueError, PyomoException) as error:
+        why = str(error)
+    if why:
+        raise DataError(
+            f"Input '{name}' depends on time in a way igpe cannot follow ({why}). Write it with "
+            "Pyomo's functions of t (pyo.exp(-t)) and without `if`, or give it as igpe.linear or "
+            "igpe.steps."
+        )
+    return expression

@@ -6,20 +6,23 @@ answer is believed only if it explains all readings.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
-from igpe.equations.symbols import Symbols
+from igpe.equations.symbols import Symbols, require_at
 from igpe.equations.translate import Translator
 from igpe.errors import ModelError
 from igpe.model import Instance
 
 SAME = 1e-10  # largest relative difference of two readings that say the same
+REFUSALS = (TypeError, ValueError, KeyError, AttributeError, PyomoException)  # of a user's rule
 
 
 class Reading(NamedTuple):
@@ -54,6 +57,8 @@ def read_equations(
 
 
 def _read_at(instance: Instance, symbols: Symbols, measured: Sequence[str], time: float) -> Reading:
+    for equation in instance.equations.values():
+        require_at(equation, time)
     translate = Translator(symbols.by_identity(instance, time), symbols.t)
     equations = {n: _difference(c[time], translate) for n, c in instance.equations.items()}
     series = {n: instance.over_time(n) for n in measured}
@@ -81,28 +86,41 @@ def _ask_again(
     series: Any, name: str, symbols: Symbols, instance: Instance, times: Sequence[float]
 ) -> Any:
     """Call the rule of an equation or expression with a symbol for the time."""
-    data, time = series[times[0]], times[0]
-    component, block = data.parent_component(), data.parent_block()
-    index = data.index()
+    time = times[0]
+    translate = Translator(_with_expressions(instance, symbols, time), symbols.t)
+    try:
+        said = _said(series[time], time)
+        if series[time].parent_component().ctype is not pyo.Constraint:
+            return translate(said)
+        constraint = pyo.Constraint(expr=said)
+        constraint.construct()
+        return _difference(constraint, translate)
+    except REFUSALS as error:
+        raise _unexplained(name, str(error)) from error
+
+
+def _said(data: Any, time: float) -> Any:
+    """What the rule of a component over time says when it is asked with an `Instant`."""
+    component, index = data.parent_component(), data.index()
     is_indexed_by_time = index == time or (isinstance(index, tuple) and time in index)
     rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
     if not is_indexed_by_time or rule is None:
-        raise _unexplained(name, "it is not written as a rule over the time")
+        raise ValueError("it is not written as a rule over the time")
     key = (
         tuple(Instant(time) if i == time else i for i in index)
         if isinstance(index, tuple)
         else Instant(time)
     )
-    translate = Translator(symbols.by_identity(instance, time), symbols.t)
-    try:
-        said = rule(block, key)
-        if component.ctype is not pyo.Constraint:
-            return translate(said)
-        constraint = pyo.Constraint(expr=said)
-        constraint.construct()
-        return _difference(constraint, translate)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise _unexplained(name, str(error)) from error
+    return rule(data.parent_block(), key)
+
+
+def _with_expressions(instance: Instance, symbols: Symbols, time: float) -> dict[int, Any]:
+    """Symbols at that time, and the named expressions, which may hide the time as well."""
+    found = symbols.by_identity(instance, time)
+    for series in instance.expressions.values():
+        with suppress(ModelError, *REFUSALS):
+            found[id(series[time])] = Translator(found, symbols.t)(_said(series[time], time))
+    return found
 
 
 def _unexplained(name: str, why: str) -> ModelError:

@@ -9,7 +9,7 @@ from pyomo.core.expr.visitor import identify_variables
 from igpe.equations.stack import stack
 from igpe.errors import ModelError
 from igpe.experiment import Experiment
-from igpe.model import Instance
+from igpe.model import Instance, Series
 from igpe.problem import Problem
 
 
@@ -91,11 +91,7 @@ def _algebraics(
     used = set()
     measured = [instance.expressions[n] for n in experiment.measured if n in instance.expressions]
     for series in (*instance.equations.values(), *measured):
-        if time not in series:
-            raise ModelError(
-                f"The equation '{_label(series)}' does not exist at time {time:g}; an equation "
-                "must hold at all times (it may be skipped at the first)."
-            )
+        require_at(series, time)
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
     return tuple(
         name
@@ -104,5 +100,10 @@ def _algebraics(
     )
 
 
-def _label(series: Any) -> str:
-    return str(next(iter(series.values())).name)
+def require_at(series: Series, time: float) -> None:
+    """Raise ModelError if an equation does not exist at that time."""
+    if time not in series:
+        raise ModelError(
+            f"The equation '{next(iter(series.values())).name}' does not exist at time {time:g}; "
+            "an equation must hold at all times (it may be skipped at the first)."
+        )

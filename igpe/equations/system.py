@@ -25,7 +25,8 @@ from igpe.model import Instance, build
 from igpe.problem import Problem
 from igpe.starts import model_starts
 
-INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270)  # generic places to read equations at
+# Generic places to read equations at; those next to the ends show a lag phase.
+INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,12 @@ def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
         )
         lower, body, _ = constraint.to_bounded_expression()
         residual = ca.SX(translate(body) - translate(lower))
-        if ca.which_depends(residual, unknown, 2)[0]:
-            raise ModelError(
-                f"The start condition '{constraint.name}' is not linear in '{state}'; write it as "
-                f"{state} == expression of parameters."
-            )
         slope = ca.jacobian(residual, unknown)
+        if ca.which_depends(residual, unknown, 2)[0] or slope.is_zero():
+            raise ModelError(
+                f"The start condition '{constraint.name}' is not linear in '{state}', or does not "
+                f"determine it; write it as {state} == expression of parameters."
+            )
         starts[state] = -ca.substitute(residual, unknown, 0) / slope
     return starts
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import casadi as ca
 from pyomo.core.expr import numeric_expr
+from pyomo.core.expr.relational_expr import RangedExpression
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
@@ -36,14 +37,16 @@ FUNCTIONS = {
     "floor": ca.floor,
 }
 
+FOLDED = {numeric_expr.MaxExpression: ca.fmax, numeric_expr.MinExpression: ca.fmin}
+
 
 class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
     """Rewrites Pyomo expressions in CasADi symbols.
 
     symbols  id(Pyomo component data) -> CasADi symbol
     time     the symbol that stands for an `Instant`
-    raises   ModelError for a free variable that is not among the symbols, or a function CasADi
-             does not have
+    raises   ModelError for a free variable that is not among the symbols, a component without
+             value, or a function CasADi does not have
     """
 
     def __init__(self, symbols: Mapping[int, Any], time: Any) -> None:
@@ -74,7 +77,13 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
                 "algebraic variable, an input nor a parameter at this time. List it in "
                 "`parameters`, fix it, or index it by time; times may not be mixed in one equation."
             )
-        return False, value(child)
+        number = value(child, exception=False)
+        if number is None:
+            raise ModelError(
+                f"The equations use '{child.name}', which has no value; give it one in the model, "
+                "or in Experiment(inputs=...)."
+            )
+        return False, number
 
     def exitNode(self, node: Any, data: list[Any]) -> Any:
         if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
@@ -83,16 +92,22 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             return ca.fabs(*data)
         if isinstance(node, numeric_expr.Expr_ifExpression):
             return ca.if_else(*data)
-        if isinstance(node, numeric_expr.MaxExpression):
-            return _fold(ca.fmax, data)
-        if isinstance(node, numeric_expr.MinExpression):
-            return _fold(ca.fmin, data)
+        if isinstance(node, RangedExpression):
+            return _between(node, *data)
+        if type(node) in FOLDED:
+            return _fold(FOLDED[type(node)], data)
         if isinstance(node, numeric_expr.ExternalFunctionExpression):
             raise ModelError(
                 f"The equations call the external function '{node}', which has no exact "
                 "derivatives here; write it with Pyomo's functions."
             )
         return node._apply_operation(data)
+
+
+def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
+    above = lower < body if node.strict[0] else lower <= body
+    below = body < upper if node.strict[1] else body <= upper
+    return ca.logic_and(above, below)
 
 
 def _fold(function: Any, data: list[Any]) -> Any:

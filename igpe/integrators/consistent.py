@@ -32,6 +32,8 @@ class Consistent:
             {"x": system.z[: self.n_y], "p": known, "g": system.alg[: self.n_y]},
             {"abstol": TOLERANCE, "error_on_fail": True, "show_eval_warnings": False},
         )
+        if system.z.numel() == self.n_y:
+            return
         varied = system.alg[self.n_y :]
         y_s = system.z[self.n_y :]
         linear = ca.substitute(varied, y_s, ca.SX.zeros(y_s.numel()))

@@ -26,7 +26,10 @@ class Smooth(Protocol):
 
     @property
     def penalty(self) -> float:
-        """lambda of  sum w (y - f)^2 + lambda integral f''^2 dt,  unit of time cubed x weight."""
+        """lambda of  sum w (y - f)^2 + lambda integral f''^2 dt,  unit of time cubed x weight.
+
+        For a penalty on a higher derivative: the one on f'' whose curve reaches as far.
+        """
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Choice(NamedTuple):
     trace: float
     band: FloatArray
     at_edge: bool
+    gcv: float
 
 
 class Counts(NamedTuple):
@@ -45,10 +46,10 @@ def choose(problem: Problem, counts: Counts, factor: float) -> Choice:
     raises  ArithmeticError if no penalty can be fitted, which scaled finite data do not cause
     """
     exponents, step = EXPONENTS, float(EXPONENTS[1] - EXPONENTS[0])
-    best, at_edge = _least(problem, counts, exponents)
+    best, at_edge, gcv = _least(problem, counts, exponents)
     for _ in range(ZOOMS):
         exponents = best + step * ZOOMED
-        best, _edge = _least(problem, counts, exponents)
+        best, _edge, gcv = _least(problem, counts, exponents)
         step *= float(ZOOMED[1] - ZOOMED[0])
     fit = problem.fit(factor * 10.0**best)
     if fit is None:  # so little penalty was asked for that rounding hides it
@@ -56,15 +57,15 @@ def choose(problem: Problem, counts: Counts, factor: float) -> Choice:
     if fit is None:
         raise ArithmeticError("The penalised normal equations are not positive definite.")
     traces, bands = problem.traces([fit])
-    return Choice(fit, float(traces[0]), bands[0], at_edge)
+    return Choice(fit, float(traces[0]), bands[0], at_edge, gcv)
 
 
-def _least(problem: Problem, counts: Counts, exponents: FloatArray) -> tuple[float, bool]:
-    """The exponent of least GCV, and whether it is the smallest that was admissible."""
+def _least(problem: Problem, counts: Counts, exponents: FloatArray) -> tuple[float, bool, float]:
+    """The exponent of least GCV, whether it is the smallest that was admissible, and the GCV."""
     tried = [(x, problem.fit(10.0**x)) for x in exponents]
     usable = [(float(x), fit) for x, fit in tried if fit is not None]
     if not usable:
-        return float(exponents[-1]), False
+        return float(exponents[-1]), False, np.inf
     fits = [fit for _, fit in usable]
     traces, _ = problem.traces(fits)
     n = counts.measurements
@@ -76,4 +77,4 @@ def _least(problem: Problem, counts: Counts, exponents: FloatArray) -> tuple[flo
     level = (1.0 + LEVEL) * scores.min() + NOTHING
     chosen = int(np.flatnonzero(scores <= level)[-1])
     first = int(np.flatnonzero(admissible)[0])
-    return usable[chosen][0], chosen == first
+    return usable[chosen][0], chosen == first, float(scores[chosen])

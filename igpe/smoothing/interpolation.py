@@ -57,7 +57,6 @@ def spline_through(data: Measurements) -> SplineCurve:
         length=length,
         coefficients=spline.c,
         band=inverse_band(normal) / scale,
-        root=np.zeros((basis.size, 0)),
         sigma=sigma,
         degrees_of_freedom=float(u.size),
         penalty=0.0,

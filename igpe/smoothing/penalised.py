@@ -19,7 +19,6 @@ from scipy.linalg import cho_solve_banded, cholesky_banded
 from igpe.arrays import FloatArray
 from igpe.smoothing.band import inverse_bands, multiply
 from igpe.smoothing.basis import CubicBasis, Local
-from igpe.smoothing.boundary import end_functions, inverse_root
 from igpe.smoothing.measurements import Measurements
 
 MOST_BREAKS = 3000  # full accuracy up to here; detail finer than 1/3000 of the range is noise
@@ -34,15 +33,11 @@ class Fit:
     penalty       lambda, scaled
     coefficients  (k,), scaled values
     factor        (4, k), Cholesky factor of A = N + lambda Omega
-    root          (k, q), R: Cov(c) / sigma^2 = A^-1 + R R'
-    added_trace   trace that the boundary correction adds
     """
 
     penalty: float
     coefficients: FloatArray
     factor: FloatArray
-    root: FloatArray
-    added_trace: float
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,6 @@ class Problem:
     basis: CubicBasis
     line: tuple[float, float]
     scale: float
-    corrected: bool
 
     @cached_property
     def local(self) -> Local:
@@ -88,22 +82,13 @@ class Problem:
         except np.linalg.LinAlgError:
             return None
         c = cho_solve_banded((factor, True), self.target)
-        if not self.corrected:
-            return Fit(penalty, c, factor, np.zeros((c.size, 0)), 0.0)
-        C = end_functions(self.basis, penalty)
-        Z = cho_solve_banded((factor, True), penalty * multiply(self.bending, C))
-        NZ = multiply(self.normal, Z)
-        E = Z.T @ NZ + penalty * (Z - C).T @ multiply(self.bending, Z - C)
-        T = inverse_root(E)
-        c = c + Z @ (T @ (T.T @ (C.T @ (self.target - multiply(self.normal, c)))))
-        return Fit(penalty, c, factor, Z @ T, float(np.sum(T * (Z.T @ NZ @ T))))
+        return Fit(penalty, c, factor)
 
     def traces(self, fits: list[Fit]) -> tuple[FloatArray, FloatArray]:
         """Trace of each fit's smoother, (len(fits),), and bands of A^-1, (len(fits), 4, k)."""
         bands = inverse_bands(np.stack([fit.factor for fit in fits]))
         products = np.einsum("mij,ij->mi", bands, self.normal)
-        added = np.array([fit.added_trace for fit in fits])
-        traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1) + added
+        traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1)
         return traces, bands
 
     def residuals(self, fit: Fit) -> FloatArray:
@@ -123,8 +108,11 @@ class Problem:
         return sums
 
 
-def scaled_problem(data: Measurements, corrected: bool) -> Problem:
-    """The problem of m >= 2 distinct times in units that make every smoother blind to units."""
+def scaled_problem(data: Measurements, breaks: FloatArray | None = None) -> Problem:
+    """The problem of m >= 2 distinct times in units that make every smoother blind to units.
+
+    breaks   ascending from 0 to 1; None: the times themselves, see the module's text
+    """
     u = (data.times - data.times[0]) / np.ptp(data.times)
     w = data.weights / data.total_weight
     slope, intercept = _line(u, data.values, w)
@@ -132,7 +120,14 @@ def scaled_problem(data: Measurements, corrected: bool) -> Problem:
     scale = float(np.abs(y).max())
     if scale <= STRAIGHT * float(np.abs(data.values).max()):
         y, scale = np.zeros_like(y), 1.0
-    return Problem(u, y / scale, w, CubicBasis(_breaks(u)), (intercept, slope), scale, corrected)
+    return Problem(
+        u,
+        y / scale,
+        w,
+        CubicBasis(_breaks(u) if breaks is None else breaks),
+        (intercept, slope),
+        scale,
+    )
 
 
 def _line(u: FloatArray, y: FloatArray, w: FloatArray) -> tuple[float, float]:

@@ -12,12 +12,11 @@ from igpe.smoothing.basis import CubicBasis, Local
 class SplineCurve:
     """A smooth curve: b(u)' c at the scaled time u = (t - start) / length.
 
-    The coefficients have the covariance sigma^2 (V + R R'), so value and slope at any time are
+    The coefficients have the covariance sigma^2 V, so value and slope at any time are
     b'c and b''c with variances that need four neighbouring coefficients only.
 
     coefficients  (k,), in the unit of the values
     band          (4, k), band of V
-    root          (k, q), R
     sigma, degrees_of_freedom, penalty, notes  as in `Smooth`
     """
 
@@ -26,7 +25,6 @@ class SplineCurve:
     length: float
     coefficients: FloatArray
     band: FloatArray
-    root: FloatArray
     sigma: float
     degrees_of_freedom: float
     penalty: float
@@ -67,7 +65,5 @@ class SplineCurve:
         if not np.isfinite(self.sigma):
             return np.full(local.first.size, np.inf)
         variance = local.variance(self.band)
-        for column in self.root.T:
-            variance += local.combine(column) ** 2
         # Where a value is exact the terms cancel, and rounding may leave less than nothing.
         return self.sigma * np.sqrt(np.maximum(variance, 0.0))

@@ -28,7 +28,8 @@ class Scip:
     """Spatial branch and bound over the variables' bounds.
 
     gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit: where the optimum is 0 no relative gap closes
+    absolute     the same in the objective's unit; raise it where the optimum is 0, as no relative
+                 gap closes there
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
                  objective is a constraint to it, and small residuals come out too small
     threads      of the linear solver
@@ -37,7 +38,7 @@ class Scip:
     """
 
     gap: float = 1e-4
-    absolute: float = 1e-8
+    absolute: float = 1e-9
     feasibility: float = 1e-9
     threads: int = 1
     seed: int = 0
@@ -53,7 +54,7 @@ class Scip:
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
-        """See `igpe.solvers.base.Solver.solve`. Functions SCIP has not (tan, tanh, ...) fail."""
+        """See `igpe.solvers.base.Solver.solve`. It has no asin, sinh and the like."""
         if not self.available():
             return no_solver(self)
         begun = time.perf_counter()
@@ -75,6 +76,9 @@ class Scip:
             "load_solutions": False,
             "raise_exception_on_nonoptimal_result": False,
             "solver_options": {
+                # Pyomo reads SCIP's output through a pipe that nobody empties while SCIP holds
+                # Python's lock: a long log would block it for ever, time limit or not.
+                "display/verblevel": 0,
                 "numerics/feastol": self.feasibility,
                 "randomization/randomseedshift": self.seed,
                 **dict(self.options),

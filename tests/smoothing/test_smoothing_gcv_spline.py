@@ -50,7 +50,7 @@ def test_the_penalty_is_that_of_least_gcv():
     t, y = wave(80)
     ours = NATURAL.smooth(t, y)
     unit = t.size * np.ptp(t) ** 3
-    problem = scaled_problem(prepare(t, y, None, None), False)
+    problem = scaled_problem(prepare(t, y, None, None))
     fits = [problem.fit(ours.penalty / unit * f) for f in 10.0 ** np.linspace(-8.0, 3.0, 111)]
     score = problem.squares(fits) / (t.size - problem.traces(fits)[0]) ** 2
     own = problem.fit(ours.penalty / unit)
@@ -76,7 +76,7 @@ def test_smooth_data_without_noise_are_followed():
     t = np.linspace(0.0, 5.0, 60)
     smooth = GcvSpline().smooth(t, np.exp(-t))
     assert smooth.value(t) == pytest.approx(np.exp(-t), abs=1e-4)
-    assert smooth.slope(t) == pytest.approx(-np.exp(-t), abs=2e-2)
+    assert smooth.slope(t) == pytest.approx(-np.exp(-t), abs=5e-3)
 
 
 def test_sigma_and_degrees_of_freedom_are_estimated():
@@ -93,7 +93,7 @@ def test_correction_mends_the_slope_at_the_ends():
         for row, smoother in zip(wrong, (GcvSpline(), NATURAL), strict=True):
             row[seed] = smoother.smooth(t, y).slope(t[:1])[0] - 2.0
     corrected, natural = np.sqrt((wrong**2).mean(axis=1))
-    assert corrected < 0.6 * natural
+    assert corrected < 0.5 * natural
 
 
 def test_intervals_of_values_and_slopes_cover():
@@ -111,11 +111,11 @@ def test_intervals_of_values_and_slopes_cover():
 
 def test_errors_are_those_of_the_dense_posterior():
     t, y = wave(30)
-    smooth = GcvSpline().smooth(t, y)
+    smooth = NATURAL.smooth(t, y)
     basis, w = smooth.basis, np.full(30, 1.0)
     normal = basis.gram(basis.local(t / np.ptp(t) - t[0] / np.ptp(t)), w)
     inverse = inverse_dense(normal + smooth.penalty / np.ptp(t) ** 3 * basis.bending())
-    covariance = smooth.sigma**2 * (inverse + smooth.root @ smooth.root.T)
+    covariance = smooth.sigma**2 * inverse
     at = np.linspace(t[0], t[-1], 57)
     for order, found in ((0, smooth.value_error(at)), (1, smooth.slope_error(at))):
         local = basis.local((at - t[0]) / np.ptp(t), order)
@@ -126,13 +126,20 @@ def test_errors_are_those_of_the_dense_posterior():
         assert found == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_sharp_feature_is_left_to_the_natural_spline():
+    t = np.linspace(0.0, 1.0, 300)
+    y = np.exp(-(((t - 0.4) / 0.01) ** 2))
+    noisy = y + 0.02 * np.random.default_rng(1).standard_normal(300)
+    assert np.abs(GcvSpline().smooth(t, noisy).value(t) - y).max() < 0.1
+
+
 def test_many_times_are_a_regression_spline_as_good():
     t = np.linspace(0.0, 7.0, 12_000)
     y = np.sin(t) + 0.02 * np.random.default_rng(5).standard_normal(t.size)
     smooth = GcvSpline().smooth(t, y)
     assert smooth.sigma == pytest.approx(0.02, rel=0.03)
     assert (np.abs(smooth.value(t) - np.sin(t)) < 4.0 * smooth.value_error(t)).all()
-    assert np.abs(smooth.slope(t) - np.cos(t)).max() < 0.15
+    assert (np.abs(smooth.slope(t) - np.cos(t)) < 4.0 * smooth.slope_error(t)).all()
     assert smooth.value_error(t).max() < 0.005
 
 

@@ -1,9 +1,8 @@
-"""The fit, its correction, trace and sums of squares against dense formulas."""
+"""The fit, its trace and sums of squares against dense formulas."""
 
 import numpy as np
 import pytest
 
-from igpe.smoothing import boundary
 from igpe.smoothing.measurements import prepare
 from igpe.smoothing.penalised import MOST_BREAKS, scaled_problem
 
@@ -19,12 +18,10 @@ def rows_of(basis, u, order=0):
     return rows
 
 
-def problem_of(n, corrected=True):
+def problem_of(n):
     rng = np.random.default_rng(n)
     t = np.sort(rng.uniform(0.0, 3.0, n))
-    return scaled_problem(
-        prepare(t, np.exp(-t) + 0.02 * rng.standard_normal(n), None, None), corrected
-    )
+    return scaled_problem(prepare(t, np.exp(-t) + 0.02 * rng.standard_normal(n), None, None))
 
 
 def dense_of(band):
@@ -40,40 +37,17 @@ def problem():
     return problem_of(40)
 
 
-def test_corrected_fit_is_the_formula_of_eubank_and_speckman(problem):
+def test_the_fit_is_that_of_the_dense_formula(problem):
     B, W = rows_of(problem.basis, problem.u), np.diag(problem.w)
     A = B.T @ W @ B + PENALTY * dense_of(problem.bending)
-    S = B @ np.linalg.solve(A, B.T @ W)
-    Q = B @ boundary.end_functions(problem.basis, PENALTY)
-    left = Q.T @ W @ (np.eye(40) - S)
-    H = S + (np.eye(40) - S) @ Q @ np.linalg.solve(left @ Q, left)
+    H = B @ np.linalg.solve(A, B.T @ W)
     fit = problem.fit(PENALTY)
     assert problem.y - problem.residuals(fit) == pytest.approx(H @ problem.y, abs=1e-9)
     assert problem.traces([fit])[0][0] == pytest.approx(np.trace(H), rel=1e-8)
-    covariance = np.linalg.inv(A) + fit.root @ fit.root.T
-    assert B @ covariance @ B.T @ W == pytest.approx(H, abs=1e-8)
-
-
-def test_end_functions_are_cubics_at_one_end_and_nothing_at_the_other(problem):
-    basis, u = problem.basis, np.linspace(0.0, 1.0, 101)
-    C = boundary.end_functions(basis, 1e-6)
-    f, g = basis.local(u).combine(C[:, 0]), basis.local(u).combine(C[:, 1])
-    inside = int(np.searchsorted(basis.breaks, boundary.REACH * 1e-6**0.25))
-    tau = basis.breaks[inside]
-    assert f == pytest.approx(np.maximum(1.0 - u / tau, 0.0) ** 3, abs=1e-12)
-    assert g[0] == 0.0
-    assert g[-1] == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("degree", [2, 3])
-def test_the_corrected_curve_of_a_large_penalty_is_a_cubic(degree):
-    t = np.linspace(0.0, 1.0, 30)
-    problem = scaled_problem(prepare(t, (t - 0.3) ** degree, None, None), True)
-    assert np.abs(problem.residuals(problem.fit(1.0))).max() < 1e-6
 
 
 def test_without_correction_the_curve_is_natural():
-    problem = problem_of(40, corrected=False)
+    problem = problem_of(40)
     fit = problem.fit(PENALTY)
     bends = problem.basis.local(np.array([0.0, 0.5, 1.0]), order=2).combine(fit.coefficients)
     assert np.abs(bends[[0, 2]]).max() < 1e-7 * abs(bends[1])
@@ -92,19 +66,12 @@ def test_too_small_a_penalty_is_a_value_not_an_exception(problem):
 @pytest.mark.parametrize("n", [MOST_BREAKS, MOST_BREAKS + 1, 20_000])
 def test_the_number_of_breaks_is_bounded(n):
     t = np.linspace(0.0, 1.0, n)
-    breaks = scaled_problem(prepare(t, t**2, None, None), True).basis.breaks
+    breaks = scaled_problem(prepare(t, t**2, None, None)).basis.breaks
     assert breaks.size == MOST_BREAKS
     assert (breaks[0], breaks[-1]) == (0.0, 1.0)
 
 
 def test_times_very_near_each_other_share_a_break():
     t = np.array([0.0, 1e-9, 0.3, 0.3 + 1e-9, 0.6, 1.0 - 1e-9, 1.0])
-    breaks = scaled_problem(prepare(t, t**2, None, None), False).basis.breaks
+    breaks = scaled_problem(prepare(t, t**2, None, None)).basis.breaks
     assert breaks == pytest.approx([0.0, 0.3, 0.6, 1.0])
-
-
-def test_inverse_root_leaves_out_what_depends():
-    matrix = np.array([[2.0, 2.0], [2.0, 2.0]])
-    root = boundary.inverse_root(matrix)
-    assert root.shape == (2, 1)
-    assert matrix @ root @ root.T @ matrix == pytest.approx(matrix)

@@ -1,0 +1,178 @@
+"""Simultaneous correction: all parameters and all trajectories at once, by Radau collocation.
+
+Step 5 of the method (Michalik, Chachuat, Marquardt 2009, IGPE). Unlike shooting it keeps boundary
+conditions and inequalities over time, and an unstable course cannot run away from it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.collocation_guess import begin, course, first_meshes
+from igpe.dynamic.mesh import Mesh, Radau, most_elements
+from igpe.dynamic.transcription import Transcription, transcribe
+from igpe.estimates import Estimate
+from igpe.problem import Problem
+from igpe.solvers.base import Answer
+from igpe.solvers.ipopt import Ipopt, Prepared
+from igpe.status import Status
+
+WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
+SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
+TINY = 1e-12  # objectives of exact data are rounding errors and all equally good
+SMALL = 1e-3  # of the bounds' width: below it the change of an unknown counts absolutely
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One solved program: where it ended, and the courses there."""
+
+    answer: Answer
+    parameters: Mapping[str, float]
+    meshes: Sequence[Mesh]
+    courses: tuple[Mapping[str, FloatArray], ...]
+    profiles: tuple[Profile, ...]
+    trail: tuple[Estimate, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Collocation:
+    """Least squares on the discretised equations, refined until the optimum stands still.
+
+    solver           local solver
+    points           Radau points of an element
+    tolerance        the optimum stands still when no unknown moves by more than this from mesh to
+                     mesh, relative to max(|value|, 1e-3 of its bounds' width)
+    max_refinements  meshes after the first
+    time_limit       s, for each call; None for no limit
+    """
+
+    solver: Ipopt = Ipopt()
+    points: int = 3
+    tolerance: float = 1e-5
+    max_refinements: int = 5
+    time_limit: float | None = None
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator.estimate`."""
+        return self.estimate_each(problem, [start], [profiles])[0]
+
+    def estimate_each(
+        self,
+        problem: Problem,
+        starts: Sequence[Mapping[str, float]],
+        profiles_of: Sequence[Sequence[Profile]] = (),
+    ) -> list[Estimate]:
+        """One Estimate for each start, in their order.
+
+        All are corrected on the same first mesh, which is built once. The best, and distinct ones
+        within 1e-3 of its objective, are refined; the others are given as on the first mesh.
+
+        profiles_of  for each start the profiles of `estimate`; or nothing
+        raises       Unsupported if the loss is not least squares or unknowns vary with time;
+                     ModelError if the builder does not take the mesh's times
+        """
+        require_plain(problem, "Collocation", constraints_too=False)
+        if not starts:
+            return []
+        begun = time.perf_counter()
+        guesses = list(profiles_of) or [()] * len(starts)
+        meshes = first_meshes(problem, guesses[0], Radau(self.points), self.tolerance)
+        program = transcribe(problem, meshes)
+        prepared = self.solver.prepare(program.model)
+        fits = []
+        for start, profiles in zip(starts, guesses, strict=True):
+            begin(program, start, profiles)
+            fits.append(_solve(program, prepared, start, self._left(begun)))
+        return self._refine_best(problem, fits, begun)
+
+    def _refine_best(self, problem: Problem, fits: list[Fit], begun: float) -> list[Estimate]:
+        refined: list[tuple[Fit, Estimate]] = []
+        found: list[Estimate] = [self._estimate(fit, fit.answer.status, begun) for fit in fits]
+        order = sorted(range(len(fits)), key=lambda i: _rank(fits[i]))
+        best = fits[order[0]].answer.objective
+        for i in order:
+            fit = fits[i]
+            if not fit.answer.status.usable or _far(fit.answer.objective, best):
+                continue
+            twin = next((e for f, e in refined if _same(problem, f, fit, SAME_POINT)), None)
+            found[i] = twin or self._refine(problem, fit, begun)
+            refined.append((fit, found[i]))
+        return found
+
+    def _refine(self, problem: Problem, fit: Fit, begun: float) -> Estimate:
+        status = Status.ITERATION_LIMIT
+        most = [most_elements(m.n_elements) for m in fit.meshes]
+        for _ in range(self.max_refinements):
+            left = self._left(begun)
+            meshes = [
+                m.refined(list(c.values()), self.tolerance)
+                for m, c in zip(fit.meshes, fit.courses, strict=True)
+            ]
+            if left == 0.0 or any(m.n_elements > n for m, n in zip(meshes, most, strict=True)):
+                status = Status.TIME_LIMIT if left == 0.0 else status
+                break
+            before = self._estimate(fit, fit.answer.status, begun)
+            program = transcribe(problem, meshes)
+            begin(program, fit.parameters, fit.profiles)
+            finer = _solve(program, self.solver.prepare(program.model), fit.parameters, left)
+            if not finer.answer.status.usable:
+                break
+            stands = _same(problem, fit, finer, self.tolerance)
+            fit = replace(finer, trail=(*fit.trail, replace(before, trail=())))
+            if finer.answer.status is not Status.CONVERGED or stands:
+                status = finer.answer.status
+                break
+        return self._estimate(fit, status, begun)
+
+    def _left(self, begun: float) -> float | None:
+        if self.time_limit is None:
+            return None
+        return max(0.0, self.time_limit - (time.perf_counter() - begun))
+
+    def _estimate(self, fit: Fit, status: Status, begun: float) -> Estimate:
+        n = sum(m.n_elements for m in fit.meshes)
+        return Estimate(
+            parameters=fit.parameters,
+            objective=fit.answer.objective,
+            status=status,
+            method=f"simultaneous correction by collocation (Radau, {n} elements)",
+            seconds=time.perf_counter() - begun,
+            trail=fit.trail,
+        )
+
+
+def _solve(
+    program: Transcription, prepared: Prepared, start: Mapping[str, float], left: float | None
+) -> Fit:
+    answer = prepared.solve(left)
+    courses = [course(run) for run in program.runs]
+    return Fit(
+        answer,
+        program.parameters() if answer.status.usable else dict(start),
+        program.meshes,
+        tuple(c.states for c in courses),
+        tuple(c.profile for c in courses),
+    )
+
+
+def _rank(fit: Fit) -> float:
+    return fit.answer.objective if fit.answer.status.usable else np.inf
+
+
+def _far(objective: float, best: float) -> bool:
+    return bool(objective > best + WORTH_REFINING * abs(best) + TINY)
+
+
+def _same(problem: Problem, one: Fit, other: Fit, tolerance: float) -> bool:
+    """Whether no unknown differs by more than the tolerance."""
+    box = problem.box
+    a, b = box.vector(one.parameters), box.vector(other.parameters)
+    width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 1.0)
+    return bool(np.all(abs(a - b) <= tolerance * np.maximum(abs(b), SMALL * width)))

@@ -1,0 +1,103 @@
+"""From smoothed curves to regressions, on the zoo: the truth is their answer on exact data."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from zoo import ZOO
+
+from igpe.algebraic.curves import known_start, smooth_measurements
+from igpe.algebraic.linear import Linear
+from igpe.algebraic.local import Local
+from igpe.algebraic.posing import Form, Posing
+from igpe.algebraic.step import smoothed_starts
+from igpe.experiment import Experiment, Unknown
+from igpe.problem import Problem
+from igpe.smoothing.interpolation import Interpolation
+from igpe.structure.structure import analyse
+
+STRUCTURES = {c.name: (c, c.problem()) for c in ZOO}
+GROUPED = [
+    "decay",
+    "consecutive",
+    "unmeasured_intermediate",
+    "reversible",
+    "michaelis_menten",
+    "logistic",
+    "lotka_volterra",
+    "stirred_tank",
+    "dimer",
+]
+WITHIN = {Form.SLOPES: 0.06, Form.INTEGRALS: 0.01}
+
+
+def posed(name, form):
+    """Problem, structure and how step 3 is posed on exact data."""
+    case, problem = STRUCTURES[name]
+    structure = analyse(problem)
+    curves = smooth_measurements(problem, Interpolation())
+    return case, structure, Posing(problem, structure, curves, form)
+
+
+def test_which_cases_have_groups():
+    found = [name for name, (_, problem) in STRUCTURES.items() if analyse(problem).groups]
+    assert found == GROUPED
+
+
+@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("form", list(Form))
+def test_exact_data_give_the_truth(name, form):
+    case, structure, posing = posed(name, form)
+    for group in structure.groups:
+        whole = posing.regression(group)
+        route = Linear() if whole.linear else Local(trials=64, starts=4)
+        answer, lost = route.estimate(whole)
+        assert lost == ()
+        truth = {n: case.truth[n] for n in group.parameters}
+        assert answer.parameters == pytest.approx(truth, rel=WITHIN[form])
+
+
+@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("form", list(Form))
+def test_the_derivative_against_central_differences(name, form):
+    case, structure, posing = posed(name, form)
+    for group in structure.groups:
+        whole = posing.regression(group)
+        p = whole.box.vector(case.near)
+        exact = whole.linearised(p).jacobian
+        for i in range(len(p)):
+            h = 1e-5 * p[i] * np.eye(len(p))[i]
+            up, down = whole.linearised(p + h), whole.linearised(p - h)
+            central = (up.residual - down.residual) / (2 * h[i])
+            assert exact[:, i] == pytest.approx(central, rel=1e-6, abs=1e-7 * abs(central).max())
+
+
+def test_the_integral_form_begins_at_a_known_start():
+    _, structure, posing = posed("decay", Form.INTEGRALS)
+    (piece,) = posing.regression(structure.groups[0]).pieces
+    case = STRUCTURES["decay"][0]
+    assert len(piece.target) == len(case.times)
+    assert piece.target[0] == pytest.approx(case.data()["A"][0] - case.start["A"])
+    whole = piece.combine @ np.ones(piece.combine.shape[1])
+    assert whole == pytest.approx(np.full(20, 0.2))
+    assert "integrated slopes" in posing.origin
+
+
+def test_curves_pass_through_a_known_start_and_are_none_for_what_is_not_measured():
+    _, problem = STRUCTURES["unmeasured_intermediate"]
+    curves = smooth_measurements(problem, Interpolation())
+    assert curves.profile(0, "A", np.array([0.0]))[0] == pytest.approx(1.0, rel=1e-12)
+    assert curves.profile(0, "B", np.array([0.0])) is None
+    run, starts = problem.experiments[0], problem.starts[0]
+    assert [known_start(run, starts, n) for n in ("A", "B", "stranger")] == [1.0, 0.0, None]
+
+
+def test_unknown_starts_are_read_off_the_curves_and_stay_inside_their_bounds():
+    case, _ = STRUCTURES["decay"]
+    t = np.linspace(0.0, 3.0, 16)
+    data = pd.DataFrame({"time": t, "A": 2 * np.exp(-0.7 * t)})
+    for upper, value in ((5.0, 2.0), (1.5, 1.5)):
+        run = Experiment(data, start={"A": Unknown(0, upper)})
+        problem = Problem(case.builder, parameters=["k"], experiments=run)
+        curves = smooth_measurements(problem, Interpolation())
+        found = smoothed_starts(problem, analyse(problem), curves)
+        assert found == pytest.approx({"A(t0)": value}, rel=1e-6)

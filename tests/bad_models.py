@@ -1,0 +1,158 @@
+"""A sound model, and ways to spoil one, for the test of what is refused."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyomo.environ as pyo
+from pyomo import dae
+
+
+def model(times: Iterable[float]) -> Any:
+    """A vanishes by k; `feed` is an input, B = 2 A an algebraic variable, C an Expression."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B = pyo.Var(m.t, units=pyo.units.mol), pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var(bounds=(0, 5))
+    m.feed = pyo.Param(m.t, mutable=True, default=0.0)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] + m.feed[t])
+    m.double = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == 2 * m.A[t])
+    m.C = pyo.Expression(m.t, rule=lambda m, t: 3 * m.A[t])
+    return m
+
+
+def spoilt(change: Callable[[Any], Any]) -> Callable[[Iterable[float]], Any]:
+    """A builder of `model` with something done to it."""
+
+    def spoilt_model(times: Iterable[float]) -> Any:
+        m = model(times)
+        change(m)
+        return m
+
+    return spoilt_model
+
+
+def with_rate(rule: Callable[[Any, float], Any]) -> Callable[[Iterable[float]], Any]:
+    """A builder of `model` with another differential equation."""
+
+    def change(m: Any) -> None:
+        m.del_component("rate")
+        m.rate = pyo.Constraint(m.t, rule=rule)
+
+    return spoilt(change)
+
+
+def raises(times: Iterable[float]) -> Any:
+    raise KeyError("no table")
+
+
+def returns_none(times: Iterable[float]) -> Any:
+    model(times)
+
+
+def without_time(times: Iterable[float]) -> Any:
+    m = pyo.ConcreteModel()
+    m.k = pyo.Var()
+    return m
+
+
+def without_derivative(times: Iterable[float]) -> Any:
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.k = pyo.Var(m.t), pyo.Var()
+    return m
+
+
+def second_time(m: Any) -> None:
+    m.z = dae.ContinuousSet(bounds=(0, 1))
+
+
+def second_derivative(m: Any) -> None:
+    m.ddA = dae.DerivativeVar(m.A, wrt=(m.t, m.t))
+
+
+def two_derivatives(m: Any) -> None:
+    m.dA_again = dae.DerivativeVar(m.A)
+
+
+def free_scalar(m: Any) -> None:
+    m.q = pyo.Var()
+    m.double.deactivate()
+    m.double_q = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.q * m.A[t])
+
+
+def input_without_value(m: Any) -> None:
+    m.acid = pyo.Param(m.t, mutable=True)
+    m.double.deactivate()
+    m.double_acid = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.acid[t] * m.A[t])
+
+
+def start_square(m: Any) -> None:
+    m.begin = pyo.Constraint(expr=m.A[m.t.first()] ** 2 == m.k)
+
+
+def start_cancels(m: Any) -> None:
+    first = m.t.first()
+    m.begin = pyo.Constraint(expr=m.A[first] - m.A[first] == m.k)
+
+
+def no_equation_for_B(m: Any) -> None:
+    m.double.deactivate()
+    m.del_component("rate")
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] + m.B[t])
+
+
+def uses_math(m: Any, t: float) -> Any:
+    return m.dA[t] == -m.k * m.A[t] * math.exp(-t)
+
+
+def branches_on_time(m: Any, t: float) -> Any:
+    return m.dA[t] == (-m.k * m.A[t] if t < 0.5 else -2 * m.k * m.A[t])
+
+
+def skips_inside(m: Any, t: float) -> Any:
+    return pyo.Constraint.Skip if t > 0.3 else m.dA[t] == -m.k * m.A[t]
+
+
+def mixes_times(m: Any, t: float) -> Any:
+    return m.dA[t] == -m.k * m.A[m.t.last()]
+
+
+def pendulum(times: Iterable[float]) -> Any:
+    """x and y on a circle, held by the force: index 3."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y, m.u, m.v, m.force = (pyo.Var(m.t) for _ in range(5))
+    m.dx, m.dy, m.du, m.dv = (dae.DerivativeVar(s) for s in (m.x, m.y, m.u, m.v))
+    m.g = pyo.Var(bounds=(1, 20))
+    m.to_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t])
+    m.to_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.v[t])
+    m.to_u = pyo.Constraint(m.t, rule=lambda m, t: m.du[t] == -m.force[t] * m.x[t])
+    m.to_v = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -m.force[t] * m.y[t] - m.g)
+    m.circle = pyo.Constraint(m.t, rule=lambda m, t: m.x[t] ** 2 + m.y[t] ** 2 == 1)
+    return m
+
+
+def external(m: Any) -> None:
+    m.f = pyo.ExternalFunction(function=lambda x: x)
+    m.del_component("rate")
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.f(m.A[t]))
+
+
+def own_times(times: Iterable[float]) -> Any:
+    return model([0.0, 2.0])
+
+
+def scalar_without_value(m: Any) -> None:
+    m.q = pyo.Param(mutable=True)
+    m.double.deactivate()
+    m.double_q = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.q * m.A[t])
+
+
+def start_fixed_without_value(m: Any) -> None:
+    m.A[m.t.first()].fix()
+
+
+def lags(m: Any, t: float) -> Any:
+    return m.dA[t] == (0.0 if t < 0.05 else -m.k * m.A[t])

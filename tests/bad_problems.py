@@ -1,0 +1,292 @@
+"""Models and settings that do not fit together, and what must be said about them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import bad_models as bad
+import numpy as np
+import pandas as pd
+from bad_models import spoilt, with_rate
+from spoiling import Case, pose, read, run, twins
+
+from igpe.equations.initial_value import initial_value_problem
+from igpe.equations.system import read_systems
+from igpe.errors import DataError, ModelError, ProblemError
+from igpe.experiment import Experiment
+from igpe.loss import Huber, Normal, PiecewiseConstant
+
+NAN, INF = np.nan, np.inf
+
+
+def read_without_start(model: Any) -> Any:
+    """Read the equations where the model itself must say how A starts."""
+    return read_systems(pose(model, experiments=run(start={})))
+
+
+def initial(feed: Any) -> Any:
+    """The initial value problem with this input."""
+    problem = pose(experiments=run(inputs={"feed": feed}))
+    one = problem.experiments[0]
+    return initial_value_problem(problem, one, read_systems(problem)[0])
+
+
+def read_pendulum() -> Any:
+    """Read a model of index 3."""
+    data = pd.DataFrame({"time": [0.0, 0.1, 0.2], "x": [1.0, 0.9, 0.8]})
+    pulled = Experiment(data, start={"x": 1.0, "y": 0.0, "u": 0.0, "v": 0.0})
+    return read_systems(pose(bad.pendulum, parameters=["g"], experiments=pulled))
+
+
+SETTINGS: Mapping[str, Case] = {
+    "parameter unknown": (
+        lambda: pose(parameters=["k9"]),
+        ProblemError,
+        ["no scalar Var 'k9'", "['k']", "mutable Param"],
+    ),
+    "parameter twice": (lambda: pose(parameters=["k", "k"]), ProblemError, ["['k']", "once"]),
+    "parameters a text": (
+        lambda: pose(parameters="k"),
+        ProblemError,
+        ["parameters='k'", "parameters=['k']"],
+    ),
+    "parameter over time": (
+        lambda: pose(parameters=["B"]),
+        ProblemError,
+        ["'B' varies with time", "time_varying="],
+    ),
+    "bounds crossed": (
+        lambda: pose(parameters={"k": (2, 1)}),
+        ProblemError,
+        ["'k' has bounds [2, 1]", "lower < upper"],
+    ),
+    "bounds equal": (lambda: pose(parameters={"k": (1, 1)}), ProblemError, ["[1, 1]", "Fix the"]),
+    "bounds NaN": (lambda: pose(parameters={"k": (NAN, 1)}), ProblemError, ["[nan, 1]", "lower <"]),
+    "bounds at infinity": (
+        lambda: pose(parameters={"k": (INF, INF)}),
+        ProblemError,
+        ["'k' has bounds [inf, inf]"],
+    ),
+    "bounds no pair": (
+        lambda: pose(parameters={"k": 3.0}),
+        ProblemError,
+        ["'k'", "3.0", "(lower, upper)"],
+    ),
+    "no parameters": (
+        lambda: pose(parameters=[]),
+        ProblemError,
+        ["No parameters are named", "list the model's Vars"],
+    ),
+    "local no parameter": (
+        lambda: pose(local=["q"]),
+        ProblemError,
+        ["local=['q']", "not among the parameters", "'k'"],
+    ),
+    "prior for a stranger": (
+        lambda: pose(priors={"q": Normal(1, 1)}),
+        ProblemError,
+        ["['q']", "no unknowns", "['k']"],
+    ),
+    "prior deviation zero": (
+        lambda: Normal(1, 0),
+        ProblemError,
+        ["mean 1 and deviation 0", "positive deviation"],
+    ),
+    "prior mean NaN": (lambda: Normal(NAN, 1), ProblemError, ["mean nan", "finite mean"]),
+    "Huber negative": (lambda: Huber(-1), ProblemError, ["delta is -1", "positive"]),
+    "Huber NaN": (lambda: Huber(NAN), ProblemError, ["delta is nan", "positive"]),
+    "time-varying stranger": (
+        lambda: pose(time_varying={"Z": PiecewiseConstant((0.5,), 0, 1)}),
+        ProblemError,
+        ["time_varying names ['Z']", "'feed'"],
+    ),
+    "time-varying input": (
+        lambda: pose(
+            time_varying={"feed": PiecewiseConstant((0.5,), 0, 1)},
+            experiments=run(inputs={"feed": 1.0}),
+        ),
+        ProblemError,
+        ["'feed'", "input", "time_varying"],
+    ),
+    "breaks unsorted": (
+        lambda: PiecewiseConstant((1, 0), 0, 1),
+        ProblemError,
+        ["breaks [1, 0]", "do not increase"],
+    ),
+    "breaks none": (lambda: PiecewiseConstant((), 0, 1), ProblemError, ["breaks []"]),
+    "time-varying bounds": (
+        lambda: PiecewiseConstant((1,), 1, 0),
+        ProblemError,
+        ["[1, 0]", "lower < upper"],
+    ),
+    "penalty negative": (
+        lambda: PiecewiseConstant((1,), 0, 1, penalty=-1),
+        ProblemError,
+        ["penalty -1", "0 or more"],
+    ),
+    "no experiments": (
+        lambda: pose(experiments=[]),
+        ProblemError,
+        ["holds nothing", "igpe.Experiment"],
+    ),
+    "experiments of wrong type": (
+        lambda: pose(experiments=[{"A": 1}]),
+        ProblemError,
+        ["['dict']", "one or several igpe.Experiment"],
+    ),
+    "experiment None": (
+        lambda: pose(experiments=None),
+        ProblemError,
+        ["NoneType", "one or several igpe.Experiment"],
+    ),
+    "same names": (
+        lambda: pose(experiments=twins()),
+        ProblemError,
+        ["['run', 'run']", "its own name"],
+    ),
+    "same names by number": (
+        lambda: pose(experiments=[run(name="2"), run()]),
+        ProblemError,
+        ["['2', '2']", "its own name"],
+    ),
+    "fixing a stranger": (
+        lambda: pose().fixing({"q": 1.0}),
+        ProblemError,
+        ["['q']", "no unknowns", "['k']"],
+    ),
+    "fixing at NaN": (lambda: pose().fixing({"k": NAN}), ProblemError, ["'k'", "nan", "finite"]),
+}
+
+MODELS: Mapping[str, Case] = {
+    "no builder": (
+        lambda: pose(bad.model([0.0, 1.0])),
+        ModelError,
+        ["ConcreteModel", "model(times)"],
+    ),
+    "builder raises": (
+        lambda: pose(bad.raises),
+        ModelError,
+        ["`raises` failed", "KeyError", "no table", "Experiment(inputs=...)"],
+    ),
+    "builder without arguments": (
+        lambda: pose(lambda: bad.model([0.0])),
+        ModelError,
+        ["<lambda>", "failed", "any list of times"],
+    ),
+    "returns None": (
+        lambda: pose(bad.returns_none),
+        ModelError,
+        ["NoneType", "Pyomo model", "return m"],
+    ),
+    "no ContinuousSet": (
+        lambda: pose(bad.without_time),
+        ModelError,
+        ["no pyomo.dae ContinuousSet", "m.t = ContinuousSet(initialize=times)"],
+    ),
+    "no DerivativeVar": (
+        lambda: pose(bad.without_derivative),
+        ModelError,
+        ["no pyomo.dae DerivativeVar", "DerivativeVar(m.A)"],
+    ),
+    "several ContinuousSets": (
+        lambda: pose(spoilt(bad.second_time)),
+        ModelError,
+        ["['t', 'z']", "one time", "discretise the others"],
+    ),
+    "second derivative": (
+        lambda: pose(spoilt(bad.second_derivative)),
+        ModelError,
+        ["'ddA'", "higher or mixed", "m.dv = DerivativeVar(m.v)"],
+    ),
+    "two derivatives": (
+        lambda: pose(spoilt(bad.two_derivatives)),
+        ModelError,
+        ["`spoilt_model` failed", "derivative already defined as dA"],
+    ),
+    "free scalar": (
+        lambda: pose(spoilt(bad.free_scalar)),
+        ModelError,
+        ["'q'", "not fixed", "parameters=[...]"],
+    ),
+    "input without value": (
+        lambda: pose(spoilt(bad.input_without_value)),
+        ProblemError,
+        ["'acid' has no value", "Experiment(inputs=...)"],
+    ),
+    "constant without value": (
+        lambda: read(spoilt(bad.scalar_without_value)),
+        ModelError,
+        ["'q'", "no value", "give it one"],
+    ),
+    "start fixed without value": (
+        lambda: read_without_start(spoilt(bad.start_fixed_without_value)),
+        ProblemError,
+        ["['A'] have no start value", "Experiment(start="],
+    ),
+    "math.exp": (
+        lambda: read(with_rate(bad.uses_math)),
+        ModelError,
+        ["'rate' changes with time", "Pyomo's functions", "pyo.exp(-t)", "inputs"],
+    ),
+    "branches on time": (
+        lambda: read(with_rate(bad.branches_on_time)),
+        ModelError,
+        ["'rate' changes with time", "without `if`"],
+    ),
+    "lags behind": (
+        lambda: read(with_rate(bad.lags)),
+        ModelError,
+        ["'rate' changes with time", "without `if`"],
+    ),
+    "input by math": (
+        lambda: initial(math.sin),
+        DataError,
+        ["'feed'", "pyo.exp(-t)", "igpe.steps"],
+    ),
+    "input by numpy": (lambda: initial(np.sin), DataError, ["'feed'", "outside Pyomo"]),
+    "input that branches": (
+        lambda: initial(lambda t: 1.0 if t < 1.5 else 2.0),
+        DataError,
+        ["'feed'", "without `if`", "igpe.steps"],
+    ),
+    "exists sometimes": (
+        lambda: read(with_rate(bad.skips_inside)),
+        ModelError,
+        ["'rate", "does not exist at time", "at all times"],
+    ),
+    "mixes times": (
+        lambda: read(with_rate(bad.mixes_times)),
+        ModelError,
+        ["'A[", "times may not be mixed"],
+    ),
+    "start nonlinear": (
+        lambda: read_without_start(spoilt(bad.start_square)),
+        ModelError,
+        ["'begin'", "not linear in 'A'", "A == expression of parameters"],
+    ),
+    "start without the state": (
+        lambda: read_without_start(spoilt(bad.start_cancels)),
+        ModelError,
+        ["'begin'", "'A'"],
+    ),
+    "higher index": (
+        read_pendulum,
+        ModelError,
+        ["too many equations", "'circle'", "'force'", "higher index", "differentiate"],
+    ),
+    "too few equations": (
+        lambda: read(spoilt(bad.no_equation_for_B)),
+        ModelError,
+        ["undetermined: ", "'B'", "Experiment(inputs=...)"],
+    ),
+    "external function": (
+        lambda: read(spoilt(bad.external)),
+        ModelError,
+        ["external function", "Pyomo's functions"],
+    ),
+    "time not used": (
+        lambda: read(bad.own_times),
+        ModelError,
+        ["only the points", "ContinuousSet(initialize=times)"],
+    ),
+}

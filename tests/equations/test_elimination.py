@@ -1,0 +1,120 @@
+"""Slopes and algebraic variables by elimination are those of a numerical solution."""
+
+import casadi as ca
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from scipy.optimize import fsolve
+from zoo import ZOO
+
+from igpe.equations.elimination import LARGEST_SYMBOLIC, solve_all, solve_for
+from igpe.equations.initial_value import initial_value_problem
+from igpe.equations.stack import stack
+from igpe.equations.system import read_system
+from igpe.experiment import Experiment
+from igpe.problem import Problem
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+def test_the_residual_vanishes_at_what_elimination_says(case):
+    problem = case.problem()
+    system = read_system(problem, problem.experiments[0])
+    solved = solve_all(system.residual, system.unknowns)
+    y = stack(system.unknowns[j] for j in solved.implicit)
+    inserted = ca.substitute(system.residual, system.unknowns, stack(solved.expressions))
+    symbols = system.symbols
+    known = [symbols.t, symbols.x, symbols.u, symbols.p, symbols.s]
+    function = ca.Function("r", [*known, y], [inserted, solved.remaining])
+    random = np.random.default_rng(3)
+    point = [random.uniform(0.5, 1.5, v.shape) for v in known]
+
+    def remaining(values):
+        return np.asarray(function(*point, values)[1]).ravel()
+
+    implicit = fsolve(remaining, np.ones(y.numel()), xtol=1e-13) if y.numel() else np.zeros(0)
+    residual = np.asarray(function(*point, implicit)[0]).ravel()
+    assert residual == pytest.approx(np.zeros(len(residual)), abs=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_linear_blocks_up_to_the_limit_are_solved_by_symbols(n):
+    random = np.random.default_rng(n)
+    matrix, right = random.normal(size=(n, n)) + 3 * np.eye(n), random.normal(size=n)
+    x = ca.SX.sym("x", n)
+    solved = solve_all(ca.DM(matrix) @ x - ca.DM(right), x)
+    if n > LARGEST_SYMBOLIC:
+        assert sorted(solved.implicit) == list(range(n))
+        return
+    assert solved.implicit == ()
+    found = np.asarray(ca.evalf(stack(solved.expressions))).ravel()
+    assert found == pytest.approx(np.linalg.solve(matrix, right), rel=1e-12)
+
+
+def test_a_chain_is_solved_in_order_and_a_part_alone():
+    x, p = ca.SX.sym("x", 3), ca.SX.sym("p")
+    residual = ca.vertcat(x[2] - x[0] * x[1], x[0] - p, x[1] - 2 * x[0] ** 2)
+    solved = solve_all(residual, x)
+    function = ca.Function("f", [p], [stack(solved.expressions)])
+    assert np.asarray(function(3.0)).ravel() == pytest.approx([3.0, 18.0, 54.0])
+    part = solve_for(residual, x, [1, 2], [1, 0])
+    assert np.asarray(ca.Function("f", [p], [stack(part.expressions)])(3.0)).ravel().tolist() == [
+        18.0,
+        3.0,
+    ]
+
+
+def test_a_nonlinear_equation_stays_implicit_and_what_needs_it_uses_its_unknown():
+    x = ca.SX.sym("x", 2)
+    solved = solve_all(ca.vertcat(x[0] ** 3 + x[0] - 10, x[1] - 5 * x[0]), x)
+    assert solved.implicit == (0,)
+    assert ca.is_equal(solved.expressions[0], x[0])
+    assert float(ca.Function("f", [x[0]], [solved.expressions[1]])(2.0)) == 10.0
+    assert float(ca.Function("f", [x[0]], [solved.remaining])(2.0)) == 0.0
+
+
+def coupled(times):
+    """Two slopes that stand in both equations."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
+    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
+    m.a, m.b = pyo.Var(bounds=(0, 9)), pyo.Var(bounds=(0, 9))
+    m.one = pyo.Constraint(m.t, rule=lambda m, t: m.a * m.dx[t] + m.b * m.dy[t] == -m.x[t])
+    m.two = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] - m.y[t] * m.dy[t] == 1 + t)
+    return m
+
+
+def test_implicit_slopes_are_those_of_the_linear_system():
+    table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 2.0, 3.0]})
+    run = Experiment(table, start={"x": 1.0, "y": 2.0})
+    problem = Problem(coupled, parameters=["a", "b"], experiments=run)
+    one = problem.experiments[0]
+    ivp = initial_value_problem(problem, one, read_system(problem, one))
+    assert ivp.implicit == ()
+    a, b, x, y, t = 2.0, 0.7, 1.3, 0.4, 1.1
+    found = ca.Function("f", [ivp.t, ivp.x, ivp.q], [ivp.f])(t, [x, y], [a, b])
+    wanted = np.linalg.solve([[a, b], [1.0, -y]], [-x, 1 + t])
+    assert np.asarray(found).ravel() == pytest.approx(wanted, rel=1e-13)
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+def test_derivatives_of_the_initial_value_problem_against_central_differences(case):
+    problem = case.problem()
+    run = problem.experiments[0]
+    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    v = ca.vertcat(ivp.x, ivp.y, ivp.q)
+    everything = ca.vertcat(ivp.f, ivp.g, ivp.measured, ivp.start)
+    function = ca.Function("f", [ivp.t, v, ivp.u], [everything, ca.jacobian(everything, v)])
+    point = np.random.default_rng(5).uniform(0.5, 1.5, v.numel())
+    u = np.full(ivp.u.numel(), 0.8)
+
+    def value(at):
+        return np.asarray(function(0.4, at, u)[0]).ravel()
+
+    h = 1e-6
+    steps = h * np.eye(len(point))
+    central = [(value(point + s) - value(point - s)) / (2 * h) for s in steps]
+    exact = np.asarray(function(0.4, point, u)[1])
+    assert exact == pytest.approx(np.array(central).T, rel=1e-7, abs=1e-8)

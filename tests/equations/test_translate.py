@@ -1,0 +1,120 @@
+"""Every Pyomo operation gives the same number through CasADi, and the right derivative."""
+
+from collections.abc import Callable
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from pyomo.core.expr.numeric_expr import LinearExpression
+
+from igpe.equations.instant import Instant
+from igpe.equations.translate import FUNCTIONS, Translator
+from igpe.errors import ModelError
+
+Written = Callable[[Any, Any, Any], Any]
+
+WRITTEN: dict[str, Written] = {
+    "sum": lambda m, x, y: x + y + 3,
+    "difference": lambda m, x, y: 2 - x - y,
+    "product": lambda m, x, y: 3 * x * y,
+    "monomial": lambda m, x, y: 3 * x + 4 * y,
+    "linear": lambda m, x, y: LinearExpression(
+        constant=1.0, linear_coefs=[2, 3], linear_vars=[x, y]
+    ),
+    "quotient": lambda m, x, y: x / y,
+    "reciprocal": lambda m, x, y: 1 / x,
+    "negative": lambda m, x, y: -(x * y),
+    "square": lambda m, x, y: x**2,
+    "power of a variable": lambda m, x, y: x**y,
+    "root": lambda m, x, y: x**0.5,
+    "number to a power": lambda m, x, y: 2**x,
+    "abs": lambda m, x, y: abs(x - y) + abs(y - x - 5),
+    "max": lambda m, x, y: pyo.numeric_expr.MaxExpression((x, y, 0.4)),
+    "min": lambda m, x, y: pyo.numeric_expr.MinExpression((x, y, 0.7)),
+    "if greater": lambda m, x, y: pyo.Expr_if(IF=x > y, THEN=x**2, ELSE=-y),
+    "if less or equal": lambda m, x, y: pyo.Expr_if(IF=x <= y, THEN=x**2, ELSE=-y),
+    "if between": lambda m, x, y: pyo.Expr_if(pyo.inequality(0.4, x, 0.7), x, y),
+    "if strictly between": lambda m, x, y: pyo.Expr_if(
+        pyo.inequality(0.4, x, 0.7, strict=True), x, y
+    ),
+    "named": lambda m, x, y: m.named + m.named * x,
+    "nested names": lambda m, x, y: m.outer / (1 + m.named),
+    "Param": lambda m, x, y: m.param * x + m.mutable**2 * y,
+    "indexed Param": lambda m, x, y: sum(m.many[i] * x for i in (1, 2)),
+    "fixed Var": lambda m, x, y: m.fixed * x + pyo.exp(m.fixed) * y,
+    "only numbers": lambda m, x, y: m.mutable + m.fixed,
+    "a constant": lambda m, x, y: 7.5,
+    "a leaf": lambda m, x, y: x,
+    "quicksum": lambda m, x, y: pyo.quicksum(x * y**i for i in range(5)),
+    "prod": lambda m, x, y: pyo.prod([x, y, x + 1]),
+    **{
+        name: lambda m, x, y, name=name: getattr(pyo, name)(x + y / 3)
+        for name in FUNCTIONS
+        if name not in ("acosh", "asin", "acos", "atanh")
+    },
+    **{
+        name: lambda m, x, y, name=name: getattr(pyo, name)((x + y) / 3)
+        for name in ("asin", "acos", "atanh")
+    },
+    "acosh": lambda m, x, y: pyo.acosh(1.1 + x * y),
+}
+
+
+@pytest.fixture(name="m")
+def _model() -> Any:
+    m = pyo.ConcreteModel()
+    m.x, m.y = pyo.Var(), pyo.Var()
+    m.named = pyo.Expression(expr=m.x * m.y + 1)
+    m.outer = pyo.Expression(expr=pyo.log(m.named) + m.named)
+    m.param = pyo.Param(initialize=1.7)
+    m.mutable = pyo.Param(initialize=2.3, mutable=True)
+    m.many = pyo.Param([1, 2], initialize={1: 0.3, 2: 0.8}, mutable=True)
+    m.fixed = pyo.Var(initialize=0.6)
+    m.fixed.fix()
+    return m
+
+
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_casadi_gives_pyomos_number_and_a_true_derivative(name: str, m: Any) -> None:
+    x = ca.SX.sym("x", 2)
+    expression = WRITTEN[name](m, m.x, m.y)
+    translated = ca.SX(Translator({id(m.x): x[0], id(m.y): x[1]}, ca.SX.sym("t"))(expression))
+    function = ca.Function("f", [x], [translated, ca.jacobian(translated, x)])
+    for point in np.random.default_rng(7).uniform(0.2, 0.9, (20, 2)):
+        m.x.set_value(point[0])
+        m.y.set_value(point[1])
+        said, derivative = function(point)
+        assert float(said) == pytest.approx(pyo.value(expression), rel=1e-13, abs=1e-14)
+        h = 1e-6
+        moved = [[float(function(point + s * h * e)[0]) for s in (1, -1)] for e in np.eye(2)]
+        central = [(up - down) / (2 * h) for up, down in moved]
+        assert np.asarray(derivative).ravel() == pytest.approx(central, rel=1e-6, abs=1e-7)
+
+
+def test_a_free_variable_without_a_symbol_is_refused_by_name(m: Any) -> None:
+    with pytest.raises(ModelError, match="free variable 'y'"):
+        Translator({id(m.x): ca.SX.sym("x")}, ca.SX.sym("t"))(m.x * m.y)
+
+
+def test_a_symbol_wins_over_the_value_of_a_fixed_variable(m: Any) -> None:
+    symbol = ca.SX.sym("x")
+    said = Translator({id(m.fixed): symbol}, ca.SX.sym("t"))(m.fixed + m.mutable)
+    assert ca.depends_on(said, symbol)
+
+
+def test_the_instant_is_a_number_to_comparisons_and_a_symbol_to_arithmetic() -> None:
+    now, t = Instant(2.5), ca.SX.sym("t")
+    assert now == 2.5
+    assert now > 2
+    assert {2.5: "found"}[now] == "found"
+    written = pyo.exp(-now / 3) + now**2 - 2 * now + (1 + now) * now
+    said = ca.Function("f", [t], [Translator({}, t)(written)])
+    assert float(said(4.0)) == pytest.approx(np.exp(-4 / 3) + 16 - 8 + 20, rel=1e-14)
+
+
+@pytest.mark.parametrize("compute", [np.exp, float, lambda t: np.interp(t, [0, 5], [0, 1])])
+def test_the_instant_refuses_to_become_a_number_unseen(compute: Any) -> None:
+    with pytest.raises(TypeError):
+        compute(Instant(2.5))

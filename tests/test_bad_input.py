@@ -1,0 +1,85 @@
+"""Everything a user can get wrong: which error it is, and that its message helps.
+
+Each message must say what was found, what was wanted, and what to do.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import bad_models as bad
+import numpy as np
+import pandas as pd
+import pytest
+from bad_data import CONDITIONS, TABLES
+from bad_problems import MODELS, SETTINGS
+from spoiling import pose, run, table
+
+from igpe.equations.system import read_systems
+from igpe.errors import IgpeError
+from igpe.inputs import steps
+
+CASES = {**TABLES, **CONDITIONS, **SETTINGS, **MODELS}
+
+
+def test_no_case_hides_another() -> None:
+    assert len(CASES) == len(TABLES) + len(CONDITIONS) + len(SETTINGS) + len(MODELS)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_it_is_refused_with_a_helpful_sentence(name: str) -> None:
+    attempt, error, fragments = CASES[name]
+    with pytest.raises(IgpeError) as caught:
+        attempt()
+    message = str(caught.value)
+    assert type(caught.value) is error, message
+    assert [f for f in fragments if f not in message] == [], message
+
+
+def test_the_sound_problem_is_accepted() -> None:
+    assert read_systems(pose())[0].unknown_names == ("d(A)", "B")
+
+
+@pytest.mark.parametrize("wrong", [{}, {"parameters": ["k9"]}, {"local": ["q"]}])
+def test_what_the_user_gave_is_not_changed(wrong: dict[str, Any]) -> None:
+    data = table(A=[1.0, np.nan, 0.2], s=[0.1, 0.1, 0.2])
+    times, values = np.array([0.0, 1.0]), np.array([1.0, 2.0])
+    series = pd.Series([1.0, 2.0], index=[0.0, 1.0])
+    start, sigma, units = {"A": 1.0}, {"A": "s"}, {"A": "mmol"}
+    before = data.copy(), series.copy(), dict(start), dict(sigma), dict(units)
+    for given in (series, steps(times, values)):
+        inputs = {"feed": given}
+        one = run(data, start=start, sigma=sigma, units=units, inputs=inputs)
+        measured = one.measurements.value.copy()
+        try:
+            read_systems(pose(experiments=[one], **wrong))
+        except IgpeError:
+            assert wrong
+        assert one.measurements.value.tolist() == measured.tolist()
+        assert inputs == {"feed": given}
+        assert one.name == ""
+    pd.testing.assert_frame_equal(data, before[0])
+    pd.testing.assert_series_equal(series, before[1])
+    assert (start, sigma, units) == before[2:]
+    assert (times.tolist(), values.tolist()) == ([0.0, 1.0], [1.0, 2.0])
+
+
+def test_the_users_model_objects_are_not_changed() -> None:
+    built = []
+
+    def keeps(times: Iterable[float]) -> Any:
+        built.append(bad.model(times))
+        return built[-1]
+
+    problem = pose(keeps)
+    described = [(_described(m), m) for m in built]
+    read_systems(problem)
+    problem.fixing({"k": 1.0})
+    assert [d for d, _ in described] == [_described(m) for _, m in described]
+
+
+def _described(model: Any) -> list[tuple[str, str, Any]]:
+    """Name, expression and value of every component."""
+    return [
+        (c.name, str(getattr(c, "expr", "")), getattr(c, "value", None))
+        for c in model.component_data_objects(descend_into=True)
+    ]

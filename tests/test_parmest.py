@@ -1,0 +1,110 @@
+"""Pyomo's own labelled models: parmest's published examples."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo.contrib.parmest.examples.reactor_design.reactor_design import ReactorDesignExperiment
+from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import RooneyBieglerExperiment
+from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperiment
+
+from igpe.dynamic.residuals import simulate
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.equations.system import read_systems
+from igpe.errors import ModelError
+from igpe.integrators.sundials import Sundials
+from igpe.problem import Problem
+
+TIMES = np.linspace(0.0, 21600.0, 21)
+TRUTH = {"k1": 15.01, "k2": 85.01, "E1": 30000.0, "E2": 40000.0}
+MEASURED = ("Ca", "Cb", "Cc", "Tr")
+
+
+def semibatch(**values):
+    """The data of one semi-batch experiment."""
+    series = {n: values.get(n, np.ones(len(TIMES))) for n in MEASURED}
+    data = {f"{n}_meas": dict(zip(map(str, TIMES), v, strict=True)) for n, v in series.items()}
+    conditions = {"Ca0": 0.0, "Cb0": 0.0, "Cc0": 0.0, "Tc1": 330.0, "Tc2": 320.0}
+    return {**data, **conditions, "Fa1": 0.0025, "Fa2": 0.001, "experiment": 1}
+
+
+class WithErrors(SemiBatchExperiment):
+    """The same, with standard deviations of its measurements."""
+
+    def finalize_model(self):
+        m = self.model
+        m.measurement_error = pyo.Suffix(direction=pyo.Suffix.LOCAL)
+        spread = {"Ca": 0.1, "Cb": 0.2, "Cc": 0.3, "Tr": 2.0}
+        for v in m.experiment_outputs:
+            m.measurement_error[v] = spread[v.parent_component().name]
+
+
+@pytest.fixture(name="exact", scope="module")
+def _exact():
+    problem = Problem.from_parmest([SemiBatchExperiment(semibatch())])
+    ((_, run),) = simulate(problem, read_systems(problem), Sundials(), TRUTH, (TIMES,))
+    names = problem.experiments[0].measured
+    return semibatch(**{n: run.measured[:, names.index(n)] for n in MEASURED})
+
+
+def test_the_semibatch_reactor_is_read_as_labelled(exact):
+    source = SemiBatchExperiment(exact)
+    problem = Problem.from_parmest([source])
+    run = problem.experiments[0]
+    assert problem.parameters == ("k1", "k2", "E1", "E2")
+    assert problem.unknowns.upper.tolist() == [100.0, 150.0, 40000.0, 50000.0]
+    assert sorted(run.measured) == sorted(MEASURED)
+    assert run.times == pytest.approx(TIMES)
+    assert not run.sigma_known
+    assert run.measurements.of("Cc")[1] == pytest.approx(list(exact["Cc_meas"].values()))
+    assert run.inputs["Tc"].times.tolist() == [0.0, 10800.0]
+    assert run.inputs["Fa"].values.tolist() == [0.0025, 0.001]
+
+
+def test_the_semibatch_reactors_parameters_are_found_again(exact):
+    problem = Problem.from_parmest([SemiBatchExperiment(exact)])
+    found = SingleShooting().estimate(problem, {n: 1.05 * v for n, v in TRUTH.items()})
+    assert found.parameters == pytest.approx(TRUTH, rel=1e-4)
+
+
+def test_measurement_errors_are_honoured(exact):
+    problem = Problem.from_parmest([WithErrors(exact)])
+    run = problem.experiments[0]
+    assert problem.sigma_known
+    told = {n: set(run.measurements.of(n)[2]) for n in MEASURED}
+    assert told == {"Ca": {0.1}, "Cb": {0.2}, "Cc": {0.3}, "Tr": {2.0}}
+
+
+def test_several_experiments_share_parameters(exact):
+    problem = Problem.from_parmest([SemiBatchExperiment(exact), SemiBatchExperiment(semibatch())])
+    assert [e.name for e in problem.experiments] == ["1", "2"]
+    assert problem.unknowns.names == ("k1", "k2", "E1", "E2")
+    assert problem.experiments[1].measurements.of("Ca")[1].tolist() == [1.0] * 21
+
+
+def test_bounds_can_be_given(exact):
+    given = {"k1": (10, 20), "k2": (80, 90), "E1": (29e3, 31e3), "E2": (39e3, 41e3)}
+    problem = Problem.from_parmest([SemiBatchExperiment(exact)], parameters=given)
+    assert problem.unknowns.lower.tolist() == [10.0, 80.0, 29e3, 39e3]
+
+
+def test_models_that_are_not_dynamic_are_refused():
+    reactor = pd.DataFrame([{"sv": 1.0, "caf": 1e4, "ca": 3e3, "cb": 1e3, "cc": 1e3, "cd": 1e3}])
+    for source in (
+        RooneyBieglerExperiment({"hour": 1.0, "y": 8.3}, measure_error=0.1),
+        ReactorDesignExperiment(reactor, 0),
+    ):
+        with pytest.raises(ModelError, match=r"no pyomo.dae ContinuousSet, so it is not dynamic"):
+            Problem.from_parmest([source])
+
+
+class Unlabelled(SemiBatchExperiment):
+    """An experiment that forgot its labels."""
+
+    def label_model(self):
+        self.model.experiment_outputs = pyo.Suffix(direction=pyo.Suffix.LOCAL)
+
+
+def test_a_model_without_labels_is_refused():
+    with pytest.raises(ModelError, match=r"lacks the suffixes \['unknown_parameters'\]"):
+        Problem.from_parmest([Unlabelled(semibatch())])

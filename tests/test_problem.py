@@ -1,0 +1,196 @@
+"""Problems: the names and bounds of unknowns, holding some, other data, units, several runs."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+from igpe.errors import DataError, ProblemError
+from igpe.experiment import Experiment, Unknown, read_experiments
+from igpe.inputs import steps
+from igpe.loss import Normal
+from igpe.problem import Problem
+
+TABLE = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.5, np.nan]})
+
+
+def model(times):
+    """A decays by k[1] + k[2]; times in minutes, A in mol, T in kelvin."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, units=pyo.units.mol)
+    m.T = pyo.Var(m.t, units=pyo.units.K)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var([1, 2], bounds=(0, 5), units=1 / pyo.units.min)
+    m.scale = pyo.Param(mutable=True, initialize=1.0)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k[1] * m.A[t] - m.k[2] * m.A[t])
+    m.warm = pyo.Constraint(m.t, rule=lambda m, t: m.T[t] == 300 * m.scale)
+    return m
+
+
+def run(data=TABLE, **conditions):
+    """An experiment that starts at A = 1."""
+    return Experiment(data, **{"start": {"A": 1.0}, **conditions})
+
+
+def test_an_indexed_parameter_stands_for_its_members():
+    problem = Problem(model, parameters=["k"], experiments=run())
+    assert problem.parameters == ("k[1]", "k[2]")
+    assert (problem.unknowns.lower.tolist(), problem.unknowns.upper.tolist()) == ([0, 0], [5, 5])
+    bounds = {"k[2]": (1, 2), "k[1]": (0, 9), "scale": (0.5, None)}
+    given = Problem(model, parameters=bounds, experiments=[run()])
+    assert given.unknowns.names == ("k[2]", "k[1]", "scale")
+    assert given.unknowns.upper.tolist() == [2.0, 9.0, np.inf]
+    whole = Problem(model, parameters={"k": (1, 3)}, experiments=run())
+    assert whole.unknowns.lower.tolist() == [1.0, 1.0]
+
+
+def two(**settings):
+    """Two experiments with a local scale and unknown starts."""
+    runs = [run(name="hot", start={"A": Unknown(0, 2)}), run(start={"A": Unknown(0, 3)})]
+    return Problem(model, parameters=["k", "scale"], experiments=runs, **settings)
+
+
+def test_local_parameters_and_starts_have_the_names_of_their_experiments():
+    problem = two(local=["k"])
+    expected = ["k[1]@hot", "k[1]@2", "k[2]@hot", "k[2]@2", "scale", "A(t0)@hot", "A(t0)@2"]
+    assert list(problem.unknowns.names) == expected
+    assert problem.unknowns.upper.tolist()[-2:] == [2.0, 3.0]
+    hot, other = problem.experiments
+    assert problem.unknown_of("k[1]", hot) == "k[1]@hot"
+    assert problem.unknown_of("scale", other) == "scale"
+    assert problem.start_unknown("A", other) == "A(t0)@2"
+    single = Problem(
+        model, parameters=["k"], local=["k"], experiments=run(start={"A": Unknown(0, 1)})
+    )
+    assert single.unknowns.names == ("k[1]", "k[2]", "A(t0)")
+    assert problem.size == 4
+
+
+def test_units_are_those_of_the_model():
+    problem = two(local=["k"])
+    units = [problem.unit(n) for n in ("k[1]@hot", "A(t0)@2", "A", "T", "scale", "stranger")]
+    assert units == ["1/min", "mol", "mol", "K", "", ""]
+
+
+def test_fixing_holds_unknowns_and_leaves_the_problem_as_it_was():
+    problem = two(priors={"scale": Normal(1, 0.1)})
+    smaller = problem.fixing({"k[1]": 0.3}).fixing({"scale": 2.0})
+    assert dict(smaller.fixed) == {"k[1]": 0.3, "scale": 2.0}
+    assert smaller.box.names == ("k[2]", "A(t0)@hot", "A(t0)@2")
+    assert problem.box.names == problem.unknowns.names == smaller.unknowns.names
+    assert len(problem.fixing(dict.fromkeys(problem.unknowns.names, 1.0)).box) == 0
+    with pytest.raises(ProblemError, match="no unknowns"):
+        problem.fixing({"k": 1.0})
+
+
+def test_with_data_keeps_the_conditions_and_what_is_fixed():
+    problem = Problem(model, parameters=["k"], experiments=run(sigma=0.1, name="one"))
+    other = problem.fixing({"k[1]": 0.3}).with_data(TABLE.assign(A=[3.0, 2.0, 1.0]))
+    assert other.experiments[0].measurements.value.tolist() == [3.0, 2.0, 1.0]
+    assert (other.experiments[0].name, other.sigma_known, dict(other.fixed)) == (
+        "one",
+        True,
+        {"k[1]": 0.3},
+    )
+    assert problem.experiments[0].measurements.value.tolist() == [1.0, 0.5]
+
+
+def test_with_data_for_several_experiments_reads_the_column_experiment():
+    problem = two()
+    both = pd.concat([TABLE.assign(experiment="hot"), TABLE.assign(experiment="2", A=7.0)])
+    found = problem.with_data(both).experiments
+    assert [list(e.measurements.value) for e in found] == [[1.0, 0.5], [7.0] * 3]
+    with pytest.raises(DataError, match="no experiment '2'"):
+        problem.with_data(TABLE.assign(experiment="hot"))
+
+
+def test_data_are_converted_to_the_models_units():
+    data = TABLE.assign(A=[1000.0, 500.0, 250.0], T=[20.0, 25.0, 30.0])
+    given = run(data, units={"A": "mmol", "T": "degC"}, sigma={"A": 20.0, "T": 0.5})
+    problem = Problem(model, parameters=["k"], experiments=given)
+    _, value, sigma = problem.experiments[0].measurements.of("A")
+    assert value == pytest.approx([1.0, 0.5, 0.25])
+    assert sigma == pytest.approx([0.02] * 3)
+    _, value, sigma = problem.experiments[0].measurements.of("T")
+    assert value == pytest.approx([293.15, 298.15, 303.15])
+    assert sigma == pytest.approx([0.5] * 3)
+    again = problem.with_data(data)
+    assert again.experiments[0].measurements.of("A")[1] == pytest.approx([1.0, 0.5, 0.25])
+
+
+def test_read_experiments_gives_each_its_own_conditions():
+    table = pd.concat([
+        TABLE.assign(experiment="a", B=np.nan),
+        TABLE.assign(experiment="b", B=[1.0, 2.0, 3.0]),
+    ])
+    starts = {"a": {"A": 1.0}, "b": {"A": 2.0}}
+    one, other = read_experiments(table, start=starts, sigma={"A": 0.1, "B": 0.2}, start_time=-1.0)
+    assert (one.name, other.name) == ("a", "b")
+    assert (one.measured, other.measured) == (("A",), ("A", "B"))
+    assert (one.start["A"], other.start["A"]) == (1.0, 2.0)
+    assert one.start_time == other.start_time == -1.0
+    assert other.measurements.of("B")[2].tolist() == [0.2] * 3
+
+
+def test_columns_that_one_experiment_did_not_measure_may_be_spoken_of():
+    table = pd.concat([
+        TABLE.assign(experiment="A", B=np.nan),
+        TABLE.assign(experiment="b", B=[1.0, 2.0, 3.0]),
+    ])
+    units = {"A": "mmol", "B": "K"}
+    one, other = read_experiments(table, only=["A", "B"], units=units)
+    assert (one.measured, other.measured) == (("A",), ("A", "B"))
+    assert (dict(one.units), dict(other.units)) == ({"A": "mmol"}, units)
+
+
+def test_a_state_may_have_the_name_of_the_only_experiment():
+    (one,) = read_experiments(TABLE.assign(experiment="A"), start={"A": 1.0})
+    assert dict(one.start) == {"A": 1.0}
+
+
+def test_replicates_are_kept_and_shown_as_their_mean():
+    data = pd.DataFrame({"time": [0.0, 1.0, 1.0], "A": [1.0, 2.0, 4.0]})
+    measured = run(data, replicates=True, sigma={"A": [0.1, 0.2, 0.3]})
+    times, values, sigma = measured.measurements.of("A")
+    assert (times.tolist(), values.tolist()) == ([0.0, 1.0, 1.0], [1.0, 2.0, 4.0])
+    assert sigma.tolist() == [0.1, 0.2, 0.3]
+    assert measured.times.tolist() == [0.0, 1.0]
+    assert measured.table()["A"].tolist() == [1.0, 3.0]
+
+
+START_TIMES = [([0.0, 1.0], 0.0), ([1.0, 2.0], 0.0), ([-2.0, 1.0], -2.0), ([0.5, 3.0], 0.0)]
+
+
+@pytest.mark.parametrize(("times", "start"), START_TIMES)
+def test_the_start_time_where_none_is_given(times, start):
+    assert run(pd.DataFrame({"time": times, "A": [1.0, 2.0]})).start_time == start
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
+def test_tables_come_back_from_files(kind, tmp_path):
+    path = tmp_path / f"table.{kind}"
+    writers = {"csv": TABLE.to_csv, "xlsx": TABLE.to_excel, "parquet": TABLE.to_parquet}
+    writers[kind](path, index=False)
+    for given in (path, str(path)):
+        assert run(given).measurements.value.tolist() == [1.0, 0.5]
+
+
+def test_the_values_of_a_table_of_inputs():
+    held, ramp = steps([0.0, 1.0], [5.0, 7.0]), pd.Series([0.0, 2.0], index=[0.0, 1.0])
+    assert [held.at(t) for t in (-1.0, 0.5, 1.0, 9.0)] == [5.0, 5.0, 7.0, 7.0]
+    assert held.at(1.0, before=True) == 5.0
+    line = run(inputs={"u": ramp}).inputs["u"]
+    assert [line.at(t) for t in (-1.0, 0.25, 1.0, 9.0)] == [0.0, 0.5, 2.0, 2.0]
+    assert line.at(1.0, before=True) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+def test_every_case_of_the_zoo_is_a_problem(case):
+    problem = case.problem()
+    assert problem.box.names == tuple(case.truth)
+    assert problem.size == len(case.times) * len(case.measured)
+    assert case.name not in repr(problem)
+    assert f"{problem.size} measurements" in repr(problem)

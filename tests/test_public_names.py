@@ -1,0 +1,67 @@
+"""The front door: which names the package offers, and that each opens."""
+
+import subprocess
+import sys
+
+import pytest
+
+import igpe
+
+NAMES = [
+    "Collocation",
+    "DataError",
+    "Estimate",
+    "EstimationFailed",
+    "Experiment",
+    "GcvSpline",
+    "GlobalSolver",
+    "Huber",
+    "IgpeError",
+    "Interpolation",
+    "Ipopt",
+    "L1",
+    "LeastSquares",
+    "ModelError",
+    "MultiStart",
+    "Normal",
+    "PiecewiseConstant",
+    "Problem",
+    "ProblemError",
+    "Result",
+    "Routes",
+    "Scip",
+    "Settings",
+    "SingleShooting",
+    "SolverMissing",
+    "Status",
+    "Sundials",
+    "Unknown",
+    "Unsupported",
+    "check",
+    "estimate",
+    "linear",
+    "read_experiments",
+    "simulate",
+    "steps",
+]
+
+
+def test_these_and_no_other_names_are_public() -> None:
+    assert list(igpe.__all__) == NAMES
+    assert dir(igpe) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_loads_and_says_what_it_is(name: str) -> None:
+    assert getattr(igpe, name).__doc__
+
+
+def test_no_other_name_is_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Solver'"):
+        igpe.Solver  # noqa: B018 - looking is the test
+
+
+def test_import_alone_loads_nothing_slow() -> None:
+    code = "import sys, igpe; print(sorted({'pyomo', 'casadi', 'pandas'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
