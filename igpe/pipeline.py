@@ -8,6 +8,7 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
+from igpe.dynamic.polish import polish
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.estimates import Estimate
@@ -52,8 +53,10 @@ def estimate(
         complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         ways = _corrected(problem, systems, algebraic, complete, settings)
+        best, at = polish(problem, systems, ways[0].corrected, settings.integrator)
+        ways[0] = ways[0]._replace(corrected=best)
     with clock.step("statistics", "Statistics of the fit"):
-        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, clock.seconds)
+        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, at, clock.seconds)
         return summarise(steps, settings)
 
 

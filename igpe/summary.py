@@ -11,7 +11,7 @@ from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
 from igpe.arrays import FloatArray
 from igpe.dynamic.guess import fine_grid
-from igpe.dynamic.residuals import Residuals, simulate
+from igpe.dynamic.residuals import simulate
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
@@ -42,6 +42,7 @@ class Steps(NamedTuple):
     ladder   step 1;  systems, structure: step 2
     first    the paper's way of posing step 3, the one that is solved with a proof
     ways     steps 3 to 5, best first
+    at       residuals and derivative at the best; None if the model cannot be integrated there
     seconds  wall time of each step
     """
 
@@ -51,6 +52,7 @@ class Steps(NamedTuple):
     structure: Structure
     first: Algebraic
     ways: Sequence[Way]
+    at: Linearised | None
     seconds: dict[str, float]
 
 
@@ -58,8 +60,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     """The result of the best way, with the others as candidates."""
     problem, best = steps.problem, steps.ways[0]
     values = best.corrected.parameters
-    x = problem.box.vector(values)
-    at = Residuals(problem, steps.systems, settings.integrator)(x)
+    x, at = problem.box.vector(values), steps.at
     errors = _errors(problem, x, at, settings.confidence)
     points, curves = _tables(steps, values, settings)
     return Result(

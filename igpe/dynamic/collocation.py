@@ -73,10 +73,10 @@ class Collocation:
 
         All are corrected on the same first mesh, which is built once. The best, and distinct ones
         within 1e-3 of its objective, are refined; the others are given as on the first mesh.
+        A model that keeps its own discretisation is solved on it and not refined.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
-        raises       Unsupported if the loss is not least squares or unknowns vary with time;
-                     ModelError if the builder does not take the mesh's times
+        raises       Unsupported if the loss is not least squares or unknowns vary with time
         """
         require_plain(problem, "Collocation", constraints_too=False)
         if not starts:
@@ -90,6 +90,8 @@ class Collocation:
         for start, profiles in zip(starts, guesses, strict=True):
             begin(program, start, profiles)
             fits.append(_solve(program, prepared, start, self._left(begun)))
+        if not program.refinable:
+            return [self._estimate(fit, fit.answer.status, begun) for fit in fits]
         return self._refine_best(problem, fits, begun)
 
     def _refine_best(self, problem: Problem, fits: list[Fit], begun: float) -> list[Estimate]:

@@ -2,8 +2,9 @@
 
 The user's builder is called with all collocation points as its times, so that every equation,
 Expression and bound of the model is there as the user wrote it; only the equations that tie slopes
-to states are added (pyomo.dae's own transformation would call the rules a second time, and list
-the set of times for each of its equations).
+to states are added. (pyomo.dae's own transformation rounds its points to six decimals, which a
+horizon of microseconds does not survive, and an equation with explicit time is wrong at.) A model
+that insists on times of its own, as parmest's do, is discretised by pyomo.dae, or kept as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,10 @@ import pyomo.environ as pyo
 from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.numeric_expr import LinearExpression
 
-from igpe.dynamic.mesh import Mesh
+from igpe.dynamic.mesh import Mesh, Radau
 from igpe.dynamic.transcription_of_run import Scalars, set_conditions
-from igpe.errors import ModelError
 from igpe.experiment import Experiment
-from igpe.model import Instance, build
+from igpe.model import Instance, build, read
 from igpe.problem import Problem
 
 
@@ -27,12 +27,14 @@ from igpe.problem import Problem
 class Run:
     """One experiment on its mesh; each name has a Pyomo variable for each time of the mesh.
 
+    is_ours             False if the model keeps a discretisation of its own
     states, algebraics  name -> variables
     slopes              state -> variables
     """
 
     experiment: Experiment
     mesh: Mesh
+    is_ours: bool
     states: dict[str, list[Any]]
     slopes: dict[str, list[Any]]
     algebraics: dict[str, list[Any]]
@@ -56,6 +58,11 @@ class Transcription:
         return sum(run.mesh.n_elements for run in self.runs)
 
     @property
+    def refinable(self) -> bool:
+        """Whether other meshes are possible: no model keeps its own."""
+        return all(run.is_ours for run in self.runs)
+
+    @property
     def meshes(self) -> list[Mesh]:
         """One for each experiment; with the model's own times among the edges."""
         return [run.mesh for run in self.runs]
@@ -66,10 +73,7 @@ class Transcription:
 
 
 def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
-    """Build the program on one mesh for each experiment.
-
-    raises ModelError if the builder does not take the mesh's times
-    """
+    """Build the program on one mesh for each experiment."""
     whole = pyo.ConcreteModel()
     scalars = Scalars(problem)
     runs, cost = [], []
@@ -78,7 +82,8 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
         for objective in instance.model.component_data_objects(pyo.Objective, active=True):
             objective.deactivate()
         cost += set_conditions(problem, experiment, instance, scalars)
-        _add_polynomials(run, instance.model)
+        if run.is_ours:
+            _add_polynomials(run, instance.model)
         whole.add_component(f"experiment_{k}", instance.model)
         runs.append(run)
     whole.links = pyo.ConstraintList()
@@ -94,34 +99,48 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
 
 def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Instance]:
     instance = build(problem.model, mesh.times, experiment)
-    extra = sorted({float(t) for t in instance.time} - set(mesh.times))
-    if extra:  # the model has times of its own: they become edges
-        mesh = Mesh(np.unique([*mesh.edges, *extra]), mesh.radau)
+    own = sorted({float(t) for t in instance.time} - set(mesh.times))
+    if own and set(mesh.times) <= {float(t) for t in instance.time}:  # some more: they become edges
+        mesh = Mesh(np.unique([*mesh.edges, *own]), mesh.radau)
         instance = build(problem.model, mesh.times, experiment)
-    if sorted(float(t) for t in instance.time) != list(mesh.times):
-        raise ModelError(
-            "The model's time does not consist of the times its builder is given. Make it of them, "
-            "m.t = ContinuousSet(initialize=times), and leave the discretisation to igpe."
-        )
+    is_ours = sorted(float(t) for t in instance.time) == list(mesh.times)
+    if not is_ours:
+        instance, mesh = _as_it_is(instance, mesh.radau)
     run = Run(
         experiment,
         mesh,
-        states=_in_order(instance.states, mesh),
-        slopes=_in_order(instance.slopes, mesh),
+        is_ours,
+        states=_in_order(instance.states, instance.time),
+        slopes=_in_order(instance.slopes, instance.time),
         algebraics=_in_order(
             {
                 n: s
                 for n, s in instance.series.items()
                 if n not in experiment.inputs and s[instance.first].is_variable_type()
             },
-            mesh,
+            instance.time,
         ),
     )
     return run, instance
 
 
-def _in_order(family: Mapping[str, Any], mesh: Mesh) -> dict[str, list[Any]]:
-    return {name: [series[t] for t in mesh.times] for name, series in family.items()}
+def _as_it_is(instance: Instance, radau: Radau) -> tuple[Instance, Mesh]:
+    """A model with times of its own, discretised by pyomo.dae unless it comes so already."""
+    time = instance.time
+    if not time.get_changed():
+        pyo.TransformationFactory("dae.collocation").apply_to(
+            instance.model, wrt=time, nfe=len(time) - 1, ncp=radau.points, scheme="LAGRANGE-RADAU"
+        )
+        instance = read(instance.model)
+    edges = np.array(sorted(time.get_finite_elements()), dtype=float)
+    points, left = divmod(len(time) - 1, len(edges) - 1)
+    if left:  # finite differences and the like: nothing is known between the times
+        edges, points = np.array(sorted(time), dtype=float), 1
+    return instance, Mesh(edges, Radau(points))
+
+
+def _in_order(family: Mapping[str, Any], time: Any) -> dict[str, list[Any]]:
+    return {name: [series[t] for t in sorted(time)] for name, series in family.items()}
 
 
 def _add_polynomials(run: Run, model: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyomo import dae
 
 from igpe.dynamic.collocation import Collocation
-from igpe.errors import ModelError, Unsupported
+from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import steps
 from igpe.loss import L1, Normal
@@ -329,14 +329,35 @@ def test_times_of_the_models_own_become_edges() -> None:
     })
 
 
-def test_builder_that_discretises_is_refused() -> None:
+def test_a_model_keeps_its_own_discretisation() -> None:
     def model(times: Iterable[float]) -> Any:
-        m = decay(times)
+        m = decay([t for t in times if t in TIMES])
         scheme = pyo.TransformationFactory("dae.collocation")
-        scheme.apply_to(m, wrt=m.t, nfe=len(m.t) - 1, ncp=2, scheme="LAGRANGE-RADAU")
+        scheme.apply_to(m, wrt=m.t, nfe=len(m.t) - 1, ncp=4, scheme="LAGRANGE-RADAU")
         return m
 
     run = Experiment(table(np.exp(-0.8 * TIMES)), start={"A": 1.0})
-    problem = Problem(model, parameters=["k"], experiments=run)
-    with pytest.raises(ModelError, match="leave the discretisation"):
-        FIT.estimate(problem, {"k": 0.5})
+    found = FIT.estimate(Problem(model, parameters=["k"], experiments=run), {"k": 0.5})
+    assert found.parameters == close({"k": 0.8})
+    assert "12 elements" in found.method
+    assert found.trail == ()
+
+
+def test_a_model_that_ignores_the_times_is_discretised_on_its_own() -> None:
+    def model(times: Iterable[float]) -> Any:
+        return decay(TIMES)
+
+    run = Experiment(table(np.exp(-0.8 * TIMES)), start={"A": 1.0})
+    found = FIT.estimate(Problem(model, parameters=["k"], experiments=run), {"k": 0.5})
+    assert found.parameters == close({"k": 0.8})
+
+
+def test_a_horizon_of_microseconds() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times)
+        m.k.setub(1e7)
+        return m
+
+    run = Experiment(table(np.exp(-8e5 * TIMES * 1e-6), times=TIMES * 1e-6), start={"A": 1.0})
+    found = estimate(Problem(model, parameters=["k"], experiments=run), {"k": 5e5})
+    assert found == close({"k": 8e5})
