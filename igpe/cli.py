@@ -8,16 +8,51 @@ Answers go to standard output, progress and errors to standard error.
 # Typer reads annotations at run time, and everything slow is imported inside the commands, so that
 # `igpe --help` answers at once.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from igpe.problem import Problem
 
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+PICTURES = (".pdf", ".png", ".svg")
+
+
+class Commands(TyperGroup):
+    """Every error of igpe becomes one message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from igpe.errors import EstimationFailed, IgpeError
+
+        try:
+            return super().invoke(ctx)
+        except EstimationFailed as error:
+            _complain(error, FAILED)
+        except (IgpeError, OSError) as error:
+            _complain(error, BAD_INPUT)
+        except KeyboardInterrupt:
+            _complain("Interrupted.", INTERRUPTED)
+
+
+def _writable(path: Path | None) -> Path | None:
+    """Refuse before the work what could not be written after it."""
+    if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder '{path.parent}'; make it first.")
+    return path
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in PICTURES:
+        raise typer.BadParameter(f"'{path}' does not end in {', '.join(PICTURES)}.")
+    return _writable(path)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Globally optimal parameters of dynamic models, from measurements.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,12 +65,15 @@ DataFile = Annotated[
     typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
 ]
 PlotFile = Annotated[
-    Path | None, typer.Option("--plot", help="Write a picture (.png, .pdf, .svg).")
+    Path | None,
+    typer.Option("--plot", callback=_picture, help="Write a picture (.png, .pdf, .svg)."),
 ]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Write JSON to this file; - is standard output.")
+    Path | None,
+    typer.Option(
+        "--json", callback=_writable, help="Write JSON to this file; - is standard output."
+    ),
 ]
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 @app.command()
@@ -98,20 +136,11 @@ def simulate(
 
 
 def main() -> None:
-    """Run the command line; every error of igpe becomes one message and an exit code."""
-    from igpe.errors import EstimationFailed, IgpeError
-
-    try:
-        app()
-    except EstimationFailed as error:
-        _complain(error, FAILED)
-    except IgpeError as error:
-        _complain(error, BAD_INPUT)
-    except KeyboardInterrupt:
-        _complain("Interrupted.", INTERRUPTED)
+    """Run the command line."""
+    app()
 
 
-def _complain(error: object, code: int) -> None:
+def _complain(error: object, code: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
     typer.echo(str(error), err=True)
     raise SystemExit(code)

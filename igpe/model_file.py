@@ -1,7 +1,10 @@
 """Loading a problem from a Python file with a function `problem()`."""
 
 import runpy
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from igpe.errors import IgpeError, ProblemError
@@ -16,16 +19,14 @@ def load_problem(path: Path) -> Problem:
     if not path.is_file():
         raise ProblemError(f"There is no model file '{path}' (looked from {Path.cwd()}).")
     try:
-        found = runpy.run_path(str(path))
-        function = found.get("problem")
-        problem = function() if callable(function) else None
+        with _importing_from(path.parent):
+            function = runpy.run_path(str(path)).get("problem")
+            problem = function() if callable(function) else None
     except IgpeError:
         raise
     except Exception as error:
-        line = traceback.extract_tb(error.__traceback__)[-1]
         raise ProblemError(
-            f"The model file '{path}' failed at {line.filename}:{line.lineno}: "
-            f"{type(error).__name__}: {error}"
+            f"The model file '{path}' failed{_where(path, error)}: {type(error).__name__}: {error}"
         ) from error
     if function is None:
         raise ProblemError(
@@ -36,3 +37,22 @@ def load_problem(path: Path) -> Problem:
             f"problem() in '{path}' returned a {type(problem).__name__}; wanted an igpe.Problem."
         )
     return problem
+
+
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """A model file may import its neighbours, as if it were run by Python."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _where(path: Path, error: Exception) -> str:
+    """The last line of the model file itself on the way to the error."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    return f" in line {lines[-1]}" if lines else ""

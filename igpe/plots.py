@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 COLUMNS = 3  # panels side by side
+PANEL = (4.2, 3.2)  # inches
 BAND = 1.96  # standard errors on either side of a smoothed curve: 95 %
 
 
@@ -29,8 +30,18 @@ def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> An
         if several:
             ax.set_title(f"experiment {experiment}", fontsize="medium")
     if len(drawn):
-        drawn[0].legend(fontsize="small")
+        _legend(drawn[0], above=axes is None)
     return drawn
+
+
+def _legend(ax: Any, *, above: bool) -> None:
+    """Above all panels of a figure made here, where it hides nothing; else inside the first."""
+    handles, labels = ax.get_legend_handles_labels()
+    if above:
+        columns = len(labels) if ax.figure.get_figwidth() > PANEL[0] else 1
+        ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    else:
+        ax.legend(handles, labels, fontsize="small")
 
 
 def _panel(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
@@ -39,7 +50,9 @@ def _panel(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
         half = BAND * curves["smoothed_error"]
         low, high = curves["smoothed"] - half, curves["smoothed"] + half
         ax.fill_between(t, low, high, color="tab:orange", alpha=0.2, linewidth=0)
-        ax.plot(t, curves["smoothed"], color="tab:orange", linestyle="--", label="smoothed")
+        ax.plot(
+            t, curves["smoothed"], color="tab:orange", linestyle="--", label="smoothed, 95 % band"
+        )
     ax.plot(t, curves["fitted"], color="tab:blue", label="fitted model")
     error = points["sigma"].to_numpy() if points["sigma"].notna().all() else None
     ax.errorbar(
@@ -66,7 +79,7 @@ def _axes(count: int, axes: Any) -> Any:
     columns = min(COLUMNS, max(count, 1))
     rows = -(-count // columns)
     _, grid = plt.subplots(
-        max(rows, 1), columns, figsize=(4.2 * columns, 3.2 * max(rows, 1)), squeeze=False,
+        max(rows, 1), columns, figsize=(PANEL[0] * columns, PANEL[1] * max(rows, 1)), squeeze=False,
         layout="constrained",
     )  # fmt: skip
     for spare in grid.ravel()[count:]:

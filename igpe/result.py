@@ -96,7 +96,7 @@ class Result:
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
-    covariance    (n, n), in the order of `estimates`
+    covariance    (n, n), of the first n `estimates`; those after them were held
     measurements  number of them;  degrees: measurements - unknowns not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   of a larger chi squared; NaN if sigma was not given
@@ -142,7 +142,9 @@ class Result:
     def correlation(self) -> pd.DataFrame:
         """Correlation of the estimates; NaN where an error is not defined."""
         names = [p.name for p in self.estimates]
-        return pd.DataFrame(correlation(self.covariance), index=names, columns=names)
+        free = names[: len(self.covariance)]
+        table = pd.DataFrame(correlation(self.covariance), index=free, columns=free)
+        return table.reindex(index=names, columns=names)
 
     def to_frame(self) -> pd.DataFrame:
         """The estimates as a table, indexed by name."""
@@ -202,9 +204,7 @@ class Result:
             **kept
             | {
                 "status": Status[stored["status"]],
-                "covariance": np.array(kept["covariance"], dtype=float).reshape(
-                    len(stored["estimates"]), -1
-                ),
+                "covariance": np.array(kept["covariance"], dtype=float),
                 "estimates": tuple(
                     Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in kept["estimates"]
                 ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from igpe.result import Parameter, Result
 
-HEADS = ("", "estimate", "± standard error", "interval", "unit", "found by")
+HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found by")
 
 
 def text(result: "Result") -> str:
@@ -38,7 +38,7 @@ def number(value: float, error: float = math.nan) -> str:
     if value == 0 or not math.isfinite(error) or error <= 0:
         return f"{value:.6g}"
     digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
-    return f"{value:.{min(max(digits, 2), 10)}g}"
+    return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
 
 
 def _cells(p: "Parameter") -> tuple[str, ...]:
@@ -51,8 +51,9 @@ def _cells(p: "Parameter") -> tuple[str, ...]:
 
 
 def _sentences(result: "Result") -> Sequence[str]:
+    words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
     fit = (
-        f"Weighted sum of squares {result.objective:.6g} over {result.measurements} measurements, "
+        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
         f"{result.degrees} degrees of freedom."
     )
     percent = f"{100 * result.confidence:g} %"
@@ -60,12 +61,16 @@ def _sentences(result: "Result") -> Sequence[str]:
         result.status.value,
         fit,
         *_spread(result),
-        f"Intervals: {percent}, linearised.",
+        *([f"Intervals: {percent}, linearised."] if _has_intervals(result) else []),
         *(f"Step 3: {c.sentence}" for c in result.certificates),
         *_candidates(result),
         *result.notes,
         "Time: " + ", ".join(f"{k} {v:.2f} s" for k, v in result.seconds.items()) + ".",
     ]
+
+
+def _has_intervals(result: "Result") -> bool:
+    return any(math.isfinite(p.lower) and not p.remark for p in result.estimates)
 
 
 def _spread(result: "Result") -> list[str]:

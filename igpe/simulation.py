@@ -27,14 +27,11 @@ def simulate(
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     returns     columns experiment, time, the states, and what is measured beside them
-    raises      ProblemError if an unknown has no value or a time lies before the start,
+    raises      ProblemError if an unknown has no value, a value belongs to no unknown or a time
+                lies before the start,
                 EstimationFailed if the integration breaks down, saying when
     """
-    missing = [n for n in problem.box.names if n not in parameters]
-    if missing:
-        raise ProblemError(
-            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
-        )
+    _check_names(problem, parameters)
     grids = tuple(
         fine_grid(problem, k) if times is None else np.unique(np.asarray(times, dtype=float))
         for k in range(len(problem.experiments))
@@ -59,3 +56,17 @@ def simulate(
         columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def _check_names(problem: Problem, parameters: Mapping[str, float]) -> None:
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
+    strangers = [n for n in parameters if n not in problem.unknowns.names]
+    if strangers:
+        raise ProblemError(
+            f"Values are given for {strangers}, which are no unknowns; the unknowns are "
+            f"{list(problem.unknowns.names)}."
+        )
