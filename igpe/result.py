@@ -227,6 +227,10 @@ class Result:
             json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
         )
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)
+        return f"Result({found}; objective {self.objective:.6g}; {self.status.name})"
+
     def __str__(self) -> str:
         return text(self)
 
