@@ -8,6 +8,7 @@ from scipy.stats import qmc
 
 from igpe.arrays import BoolArray, FloatArray
 
+SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
 AT_BOUND = 1e-6  # a value this close to a bound, relative to their distance, lies on it
 
 
@@ -65,8 +66,8 @@ class Box:
     def sobol(self, count: int, seed: int) -> FloatArray:
         """(count, n) well-spread points, the same for the same seed.
 
-        Where the lower bound is zero or above and the upper far away, half of the points are spread
-        evenly over orders of magnitude: rate constants live there.
+        Where no bound is negative, every other point is spread evenly over orders of magnitude
+        (four of them where the lower bound is zero): rate constants live there.
         """
         if len(self) == 0:
             return np.zeros((count, 0))
@@ -74,7 +75,7 @@ class Box:
         unit = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count]
         straight = self.lower + unit * (self.upper - self.lower)
         positive = (self.lower >= 0) & (self.upper > 0)
-        floor = np.where(positive, np.maximum(self.lower, 1e-4 * self.upper), 1.0)
+        floor = np.where(positive, np.where(self.lower > 0, self.lower, SMALLEST * self.upper), 1.0)
         ratio = np.where(positive, self.upper / floor, 1.0)
         logarithmic = np.where(positive, floor * ratio**unit, straight)
         every_other = (np.arange(count) % 2 == 1)[:, None]

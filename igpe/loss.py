@@ -70,12 +70,12 @@ class PiecewiseConstant:
     penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if len(self.breaks) == 0 or (np.diff(self.breaks) <= 0).any():
+        if len(self.breaks) == 0 or not (np.diff(self.breaks) > 0).all():
             raise ProblemError(
                 f"The breaks {list(self.breaks)} of a time-varying unknown do not increase; give "
                 "each time once, in order."
             )
-        if not self.lower < self.upper or self.penalty < 0:
+        if not (self.lower < self.upper and self.penalty >= 0):
             raise ProblemError(
                 f"A time-varying unknown has bounds [{self.lower:g}, {self.upper:g}] and penalty "
                 f"{self.penalty:g}; give lower < upper and a penalty of 0 or more."

@@ -100,8 +100,7 @@ def _corrected(
     starts = [c.parameters for c in complete]
     corrected = settings.correction.estimate_each(problem, starts, guesses)
     ways = [Way(*way) for way in zip(algebraic, complete, corrected, strict=True)]
-    usable = [way for way in ways if way.corrected.status.usable]
-    if not usable:
+    if not any(np.isfinite(way.corrected.objective) for way in ways if way.usable):
         status = ways[0].corrected.status
         raise EstimationFailed(
             f"None of the {len(ways)} candidates could be corrected on the dynamics; the first "
@@ -109,4 +108,4 @@ def _corrected(
             "model at plausible parameters: igpe.simulate(problem, {...}).",
             status,
         )
-    return sorted(ways, key=lambda way: way.corrected.objective)
+    return sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))

@@ -12,6 +12,8 @@ class Status(enum.Enum):
     BEST_OF_SEVERAL = "The best of several local optima; a better one may exist, none was found."
     TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
     ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
+    STALLED = "The search could not leave this point: every step from it breaks the integration."
+    INTERRUPTED = "The computation was interrupted; the parameters are the best found so far."
     NOTHING_TO_DO = "There was nothing left to estimate."
     UNDETERMINED = "The measurements do not determine these parameters."
     INTEGRATION_BROKE = "The model could not be integrated to the last measurement."

@@ -34,6 +34,11 @@ class Way(NamedTuple):
     complete: Estimate
     corrected: Estimate
 
+    @property
+    def usable(self) -> bool:
+        """Whether step 5 gave parameters."""
+        return self.corrected.status.usable
+
 
 class Steps(NamedTuple):
     """Everything the five steps found.

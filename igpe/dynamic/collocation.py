@@ -73,7 +73,9 @@ class Collocation:
 
         All are corrected on the same first mesh, which is built once. The best, and distinct ones
         within 1e-3 of its objective, are refined; the others are given as on the first mesh.
-        A model that keeps its own discretisation is solved on it and not refined.
+        A model that keeps its own discretisation is solved on it and not refined. Ctrl-C after the
+        first solve ends with what is there: status INTERRUPTED, objective infinite where there is
+        nothing.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
         raises       Unsupported if the loss is not least squares or unknowns vary with time
@@ -87,12 +89,26 @@ class Collocation:
         program = transcribe(problem, meshes)
         prepared = self.solver.prepare(program.model)
         fits = []
-        for start, profiles in zip(starts, guesses, strict=True):
-            begin(program, start, profiles)
-            fits.append(_solve(program, prepared, start, self._left(begun)))
+        try:
+            for start, profiles in zip(starts, guesses, strict=True):
+                begin(program, start, profiles)
+                fits.append(_solve(program, prepared, start, self._left(begun)))
+        except KeyboardInterrupt:
+            if not fits:
+                raise
+            return self._interrupted(fits, starts, begun)
         if not program.refinable:
             return [self._estimate(fit, fit.answer.status, begun) for fit in fits]
         return self._refine_best(problem, fits, begun)
+
+    def _interrupted(
+        self, fits: list[Fit], starts: Sequence[Mapping[str, float]], begun: float
+    ) -> list[Estimate]:
+        """What has been solved on the first mesh; the other starts as they were."""
+        status = Status.INTERRUPTED
+        solved = [self._estimate(fit, status, begun) for fit in fits]
+        waiting = starts[len(fits) :]
+        return [*solved, *(Estimate(dict(s), np.inf, status, "not corrected") for s in waiting)]
 
     def _refine_best(self, problem: Problem, fits: list[Fit], begun: float) -> list[Estimate]:
         refined: list[tuple[Fit, Estimate]] = []
@@ -104,7 +120,10 @@ class Collocation:
             if not fit.answer.status.usable or _far(fit.answer.objective, best):
                 continue
             twin = next((e for f, e in refined if _same(problem, f, fit, SAME_POINT)), None)
-            found[i] = twin or self._refine(problem, fit, begun)
+            try:
+                found[i] = twin or self._refine(problem, fit, begun)
+            except KeyboardInterrupt:
+                return [replace(e, status=Status.INTERRUPTED) for e in found]
             refined.append((fit, found[i]))
         return found
 

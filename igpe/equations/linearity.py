@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from igpe.equations.stack import stack
+from igpe.equations.system import System
 
 
 class Linearity(NamedTuple):
@@ -35,6 +36,12 @@ def linear_parameters(expressions: Any, p: Any) -> Linearity:
     diagonal = second.diagonal().astype(bool)
     individually = [i for i in range(p.numel()) if not diagonal[i]]
     return Linearity(tuple(individually), _without_products(second, individually))
+
+
+def equation_linearity(system: System) -> dict[str, Linearity]:
+    """In which of the model's parameters each equation is linear; indices of the parameters."""
+    rows = zip(system.equations, ca.vertsplit(system.residual), strict=True)
+    return {name: linear_parameters(row, system.symbols.p) for name, row in rows}
 
 
 def _second_derivatives(expressions: Any, p: Any) -> Any:

@@ -46,6 +46,11 @@ class System:
     measured: Mapping[str, Any]
     starts: Mapping[str, Any]
 
+    def function(self) -> Any:
+        """F as a CasADi function of (t, dx, x, z, u, p, s); its derivatives of any order are exact."""
+        names = ["t", "dx", "x", "z", "u", "p", "s"]
+        return ca.Function("F", list(self.symbols.vectors), [self.residual], names, ["F"])
+
     @property
     def unknowns(self) -> Any:
         """What the equations are solved for: slopes and algebraic variables, one SX vector."""

@@ -32,7 +32,7 @@ class Fit(NamedTuple):
 
     x            (n,) best point found
     at           residual and derivative there; None if not even the start could be evaluated
-    status       CONVERGED, ITERATION_LIMIT or INTEGRATION_BROKE
+    status       CONVERGED, ITERATION_LIMIT, STALLED, or INTEGRATION_BROKE at the start itself
     iterations   accepted and rejected steps together
     """
 

@@ -60,7 +60,8 @@ class GaussNewton:
                 x, at = box.clip(x + step), trial
             radius = _radius(radius, length, ratio)
             if radius < np.finfo(float).eps:
-                return Fit(x, at, Status.CONVERGED, iteration)
+                stalled = trial is None
+                return Fit(x, at, Status.STALLED if stalled else Status.CONVERGED, iteration)
         return Fit(x, at, Status.ITERATION_LIMIT, iteration)
 
 

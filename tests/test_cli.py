@@ -1,0 +1,211 @@
+"""The command line: answers on standard output, one sentence of error, and exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import bellman
+import consecutive
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from igpe.cli import app
+
+ROOT = Path(__file__).parents[1]
+CHAIN = str(ROOT / "models" / "consecutive.py")
+BELLMAN = str(ROOT / "models" / "bellman.py")
+AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
+WRITERS = {
+    ".csv": lambda table, path: table.to_csv(path, index=False),
+    ".xlsx": lambda table, path: table.to_excel(path, index=False),
+    ".parquet": lambda table, path: table.to_parquet(path),
+}
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+def test_check_says_what_can_be_estimated():
+    done = run("check", CHAIN)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("p1  from the slope")
+
+
+def test_check_as_json():
+    found = json.loads(run("check", CHAIN, "--json", "-").stdout)
+    assert found["p2"]["reach"] == "algebraic"
+
+
+def test_estimate_prints_the_result():
+    done = run("estimate", CHAIN)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[1].startswith("p1  5.00")
+
+
+def test_estimate_as_json_is_pure_json():
+    done = run("estimate", CHAIN, "--json", "-", "--seed", 7)
+    found = json.loads(done.stdout)
+    assert found["parameters"] == pytest.approx(consecutive.OPTIMUM, rel=1e-4)
+    assert found["objective"] == pytest.approx(1.186e-6, rel=1e-2)
+    assert (found["status"], found["seed"]) == ("CONVERGED", 7)
+
+
+def test_estimate_writes_json_and_picture(tmp_path):
+    json_file, picture = tmp_path / "result.json", tmp_path / "fit.png"
+    done = run("estimate", CHAIN, "--json", json_file, "--plot", picture)
+    assert done.stdout.splitlines()[1].startswith("p1  5.00")
+    assert json.loads(json_file.read_text())["parameters"].keys() == {"p1", "p2"}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_other_measurements(tmp_path, ending):
+    """Data of a chain that is twice as fast: the same values at half the times."""
+    faster = pd.read_csv(consecutive.DATA)
+    faster["time"] /= 2
+    path = tmp_path / f"run{ending}"
+    WRITERS[ending](faster[faster["time"] < 0.45], path)
+    found = json.loads(run("estimate", CHAIN, "--data", path, "--json", "-").stdout)
+    assert found["parameters"]["p2"] == pytest.approx(2.0, rel=0.01)
+    assert found["measurements"] == 2 * (faster["time"] < 0.45).sum()
+
+
+def test_simulate_prints_a_table(tmp_path):
+    picture = tmp_path / "simulated.svg"
+    done = run("simulate", CHAIN, *AT_OPTIMUM, "--plot", picture)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["experiment,time,x1,x2", "1,0.0,1.0,0.0"]
+    assert "<svg" in picture.read_text()
+
+
+def test_simulate_as_json():
+    rows = json.loads(run("simulate", CHAIN, *AT_OPTIMUM, "--json", "-").stdout)
+    assert rows[0] == {"experiment": "1", "time": 0.0, "x1": 1.0, "x2": 0.0}
+
+
+SPOILT = {
+    "no function": ("x = 1", "has no function problem()"),
+    "not a function": ("problem = 1", "has no function problem()"),
+    "not a problem": ("def problem(): return 3", "returned a int; wanted an igpe.Problem"),
+    "nothing": ("def problem(): pass", "returned a NoneType; wanted an igpe.Problem"),
+    "raises": ("def problem():\n    return {}['k']", "failed in line 2: KeyError: 'k'"),
+    "raises below": (
+        "import json\n\ndef problem():\n    json.loads('{')",
+        "failed in line 4: JSONDecodeError",
+    ),
+    "syntax": ("x = 1\ndef problem(:", "failed in line 2: SyntaxError"),
+    "import": ("import no_such_package", "failed in line 1: ModuleNotFoundError"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_model_file(tmp_path, name):
+    text, words = SPOILT[name]
+    path = tmp_path / "model.py"
+    path.write_text(text)
+    refused(run("check", path), str(path), words)
+
+
+def test_no_model_file():
+    refused(run("check", "nowhere.py"), "There is no model file 'nowhere.py'", "looked from")
+
+
+@pytest.mark.parametrize("command", ["check", "estimate", "simulate"])
+def test_no_data_file(command):
+    refused(run(command, CHAIN, "--data", "nowhere.csv"), "There is no file 'nowhere.csv'")
+
+
+def test_data_of_another_model(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("time,x9\n1,2\n2,3\n")
+    refused(run("estimate", CHAIN, "--data", path), "x9")
+
+
+def test_data_that_are_no_table(tmp_path):
+    path = tmp_path / "run.xlsx"
+    path.write_text("not a workbook")
+    refused(run("estimate", CHAIN, "--data", path), "run.xlsx")
+
+
+BAD_VALUES = {
+    "no number": (["p1"], "--set p1 is not of the form name=number"),
+    "no figure": (["p1=fast"], "--set p1=fast is not of the form name=number"),
+    "missing": (["p1=1"], "Give values for ['p2']"),
+    "unheard of": (["p1=1", "p2=1", "p3=1"], "['p3'], which are no unknowns"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_bad_values(name):
+    given, words = BAD_VALUES[name]
+    refused(run("simulate", CHAIN, *(w for one in given for w in ("--set", one))), words)
+
+
+UNWRITABLE = {
+    "--json": "nowhere/result.json",
+    "--plot": "nowhere/fit.png",
+}
+
+
+@pytest.mark.parametrize("option", UNWRITABLE)
+def test_a_folder_that_is_missing_is_noticed_before_the_work(option):
+    done = run("estimate", "nowhere.py", option, UNWRITABLE[option])
+    assert done.exit_code == 2
+    assert "no folder 'nowhere'" in done.stderr
+
+
+def test_a_picture_of_unknown_kind_is_noticed_before_the_work():
+    done = run("estimate", "nowhere.py", "--plot", "fit.docx")
+    assert done.exit_code == 2
+    assert ".png" in done.stderr
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    refused(run("simulate", CHAIN, *AT_OPTIMUM, "--json", tmp_path), "Is a directory")
+
+
+def test_a_model_that_breaks_down_ends_with_1():
+    done = run("simulate", BELLMAN, "--set", "p1=-0.1", "--set", "p2=0")
+    assert done.exit_code == 1
+    assert "could be integrated only to time" in done.stderr
+    assert bellman.OPTIMUM.keys() == {"p1", "p2"}
+
+
+def test_an_interruption_ends_with_130(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("def problem(): raise KeyboardInterrupt")
+    done = run("estimate", path)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "Error: Interrupted.\n"
+
+
+def test_python_m_igpe():
+    words = [sys.executable, "-m", "igpe", "simulate", "nowhere.py"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: There is no model file")
+
+
+def test_help_does_not_wait_for_what_is_slow():
+    code = (
+        "import sys\nfrom igpe.cli import main\nsys.argv = ['igpe', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "slow = {'pyomo', 'casadi', 'pandas', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("check", "estimate", "simulate"))
+
+
+def refused(done, *words):
+    """One error on standard error, no answer and no traceback."""
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr
+    assert [w for w in words if w not in done.stderr] == [], done.stderr

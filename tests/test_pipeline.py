@@ -1,0 +1,140 @@
+"""The five steps as a whole: what is told, kept, refused and interrupted."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+from igpe.dynamic import collocation
+
+CASES = {case.name: case for case in ZOO}
+LINEAR = CASES["consecutive"]
+
+
+def two_reactions(times):
+    """The six species of Michalik et al. (2009, IGPE), eqs. 6 to 11."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.i = pyo.RangeSet(6)
+    m.x = pyo.Var(m.i, m.t)
+    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m.r1 = pyo.Expression(m.t, rule=lambda m, t: m.k1 * m.x[1, t] * m.x[2, t])
+    m.r2 = pyo.Expression(m.t, rule=lambda m, t: m.k2 * m.x[4, t] * m.x[5, t])
+    sign = {1: -1, 2: -1, 3: 1, 4: -1, 5: -1, 6: 1}
+
+    def balance(m, i, t):
+        return m.dx[i, t] == sign[i] * (m.r1[t] if i <= 3 else m.r2[t])
+
+    m.balance = pyo.Constraint(m.i, m.t, rule=balance)
+    return m
+
+
+def six_species():
+    times = np.linspace(0.2, 4.0, 20)
+    data = pd.DataFrame({"time": times, "x[1]": 1 / (1 + 0.8 * times)})
+    start = {f"x[{i}]": 1.0 if i in (1, 2, 4, 5) else 0.0 for i in range(1, 7)}
+    run = igpe.Experiment(data, start=start)
+    return igpe.Problem(two_reactions, parameters=["k1", "k2"], experiments=run)
+
+
+def test_the_six_species_of_the_paper():
+    text = str(igpe.check(six_species()))
+    assert "k2  cannot be estimated" in text
+    assert "x[4], x[5] or x[6]" in text
+
+
+def test_what_nothing_measured_depends_on_is_held_and_said():
+    result = igpe.estimate(six_species())
+    assert result.parameters["k1"] == pytest.approx(0.8, rel=1e-5)
+    held = next(p for p in result.estimates if p.name == "k2")
+    assert held.remark == "nothing measured depends on it"
+    assert any("k2 cannot be estimated" in note for note in result.notes)
+    assert "k2" in str(result)
+
+
+def test_nothing_at_all_to_estimate_is_refused_with_the_reason():
+    problem = six_species().fixing({"k1": 0.8})
+    with pytest.raises(igpe.ProblemError, match=r"Measuring x\[4\], x\[5\] or x\[6\]"):
+        igpe.estimate(problem)
+
+
+def test_progress_is_told_step_by_step():
+    told: list[str] = []
+    igpe.estimate(LINEAR.problem(), progress=told.append)
+    assert [line[:6] for line in told[:5]] == [f"Step {i}" for i in range(1, 6)]
+
+
+def test_candidates_are_listed_best_first():
+    result = igpe.estimate(LINEAR.problem(0.02, 1))
+    costs = [c.objective for c in result.candidates]
+    assert costs[0] == pytest.approx(min(costs), rel=1e-6)  # polished off the mesh, the others not
+    assert costs[1:] == sorted(costs[1:])
+    assert len({c.origin for c in result.candidates}) == len(costs) >= 3
+
+
+def test_a_problem_with_a_boundary_condition_is_kept_by_collocation():
+    case = LINEAR
+
+    def model(times):
+        m = case.builder(times)
+        first = next(iter(m.component_objects(pyo.Var)))
+        m.above = pyo.Constraint(expr=first[m.component("t").last()] >= 0.0)
+        return m
+
+    plain = case.problem()
+    problem = igpe.Problem(model, parameters=list(case.truth), experiments=list(plain.experiments))
+    assert igpe.estimate(problem).parameters == pytest.approx(case.truth, rel=1e-4)
+
+
+def test_unbounded_unknowns_of_step_4_are_refused():
+    plain = six_species()
+    problem = igpe.Problem(
+        two_reactions,
+        parameters={"k1": (0, np.inf), "k2": (0, 1)},
+        experiments=list(plain.experiments),
+    )
+    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+        igpe.estimate(problem)
+
+
+@pytest.mark.parametrize("loss", [igpe.L1(), igpe.Huber()])
+def test_robust_losses_are_refused_by_name(loss):
+    plain = LINEAR.problem()
+    problem = igpe.Problem(
+        LINEAR.builder,
+        parameters=list(LINEAR.truth),
+        experiments=list(plain.experiments),
+        loss=loss,
+    )
+    with pytest.raises(igpe.Unsupported, match=type(loss).__name__):
+        igpe.estimate(problem)
+
+
+def test_an_interrupt_keeps_what_is_corrected(monkeypatch):
+    solves = []
+    solve = collocation._solve
+
+    def interrupted(*arguments):
+        if len(solves) == 2:
+            raise KeyboardInterrupt
+        solves.append(1)
+        return solve(*arguments)
+
+    monkeypatch.setattr(collocation, "_solve", interrupted)
+    result = igpe.estimate(LINEAR.problem(0.02, 1))
+    assert result.status is igpe.Status.INTERRUPTED
+    assert result.parameters == pytest.approx(LINEAR.truth, rel=0.2)
+    assert np.isinf(result.candidates[-1].objective)
+
+
+def test_an_interrupt_before_anything_is_there_goes_through(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(collocation, "_solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        igpe.estimate(LINEAR.problem())
