@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
 from pyomo.core.base.block import Block
-from pyomo.core.base.component import ActiveComponent
 from pyomo.dae import ContinuousSet, DerivativeVar
-from pyomo.dae.flatten import flatten_dae_components
 
+from igpe.along_time import AlongTime, along_time
 from igpe.errors import ModelError
 
 Builder: TypeAlias = Callable[..., Any]
@@ -100,32 +99,19 @@ def read(model: Any) -> Instance:
     derivatives = [v for v in model.component_objects(descend_into=True) if _is_derivative(v)]
     time = _time(model, derivatives)
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
-    slopes, states = _slopes(model, time, derivatives)
-    scalars, variables = flatten_dae_components(model, time, pyo.Var, active=True)
-    numbers, parameters = _parameters(model, time)
+    scalars, variables = along_time(model, time, pyo.Var)
+    slopes, states = _slopes(variables, derivatives)
+    numbers, parameters = along_time(model, time, pyo.Param, lambda p: p.mutable)
     return Instance(
         model=model,
         time=time,
         states=states,
         slopes=slopes,
         series=_others(variables, states, derivatives) | parameters,
-        scalars={v.name: v for v in scalars} | numbers,
-        expressions=_by_name(flatten_dae_components(model, time, pyo.Expression, active=True)[1]),
+        scalars=scalars | numbers,
+        expressions=along_time(model, time, pyo.Expression)[1],
         **_constraints(model, time, derivatives),
     )
-
-
-def short_name(slice_or_reference: Any) -> str:
-    """Name of a quantity without its time index: `c[*,A]` -> `c[A]`, `b[*].z` -> `b.z`."""
-    text = str(pyo.ComponentUID(slice_or_reference.referent))
-    for old, new in (("[*,", "["), (",*]", "]"), (",*,", ","), ("[*]", "")):
-        text = text.replace(old, new)
-    return text
-
-
-def is_equality(constraint: Any) -> bool:
-    """Whether a Pyomo constraint says `==`."""
-    return bool(constraint.equality)
 
 
 def _positional(builder: Builder) -> int:
@@ -175,10 +161,8 @@ def _time(model: Any, derivatives: list[Any]) -> Any:
 
 
 def _slopes(
-    model: Any, time: Any, derivatives: list[Any]
+    variables: AlongTime, derivatives: list[Any]
 ) -> tuple[dict[str, Series], dict[str, Series]]:
-    _, references = flatten_dae_components(model, time, pyo.Var, active=True)
-    variables = _by_name(references)
     home = {id(data): (name, t) for name, series in variables.items() for t, data in series.items()}
     slopes: dict[str, dict[float, Any]] = {}
     for derivative in derivatives:
@@ -196,58 +180,30 @@ def _slopes(
     return dict(slopes), {name: variables[name] for name in slopes}
 
 
-def _by_name(references: Iterable[Any]) -> dict[str, Series]:
-    return {short_name(r): r for r in references}
-
-
 def _others(
-    references: Iterable[Any], states: Mapping[str, Series], derivatives: list[Any]
+    variables: AlongTime, states: Mapping[str, Series], derivatives: list[Any]
 ) -> dict[str, Series]:
     # A discretised DerivativeVar is listed among the Vars: it is a slope, no more.
     slopes = {id(data) for d in derivatives for data in d.values()}
     return {
         name: series
-        for name, series in _by_name(references).items()
+        for name, series in variables.items()
         if name not in states and id(next(iter(series.values()))) not in slopes
     }
 
 
-def _parameters(model: Any, time: Any) -> tuple[dict[str, Any], dict[str, Series]]:
-    """Mutable Params without and with time (immutable ones are plain numbers to Pyomo)."""
-    constants: dict[str, Any] = {}
-    over_time: dict[str, dict[float, Any]] = {}
-    for parameter in model.component_objects(pyo.Param, active=True, descend_into=True):
-        if not parameter.mutable:
-            continue
-        position = [s is time for s in parameter.index_set().subsets()]
-        for index in parameter.index_set():
-            if not any(position):
-                constants[parameter[index].name] = parameter[index]
-                continue
-            key = index if isinstance(index, tuple) else (index,)
-            rest = ",".join(str(i) for i, is_time in zip(key, position, strict=True) if not is_time)
-            name = parameter.name + (f"[{rest}]" if rest else "")
-            over_time.setdefault(name, {})[key[position.index(True)]] = parameter[index]
-    return constants, dict(over_time)
-
-
 def _constraints(model: Any, time: Any, derivatives: list[Any]) -> dict[str, Any]:
-    discretised = {id(data) for d in derivatives for data in _discretisation(d)}
-    scalar, over_time = flatten_dae_components(model, time, pyo.Constraint, active=True)
+    added = {id(c) for d in derivatives for c in _discretisation(d)}
+    conditions, over_time = along_time(model, time, pyo.Constraint, lambda c: id(c) not in added)
     equations: dict[str, Series] = {}
     inequalities: dict[str, Series] = {}
-    for reference in over_time:
-        kept = {t: data for t, data in reference.items() if id(data) not in discretised}
-        if not kept:
-            continue
-        family = equations if is_equality(next(iter(kept.values()))) else inequalities
-        family[short_name(reference)] = kept
-    conditions = {c.name: c for c in scalar if id(c) not in discretised}
+    for name, series in over_time.items():
+        family = equations if next(iter(series.values())).equality else inequalities
+        family[name] = series
     return {"equations": equations, "inequalities": inequalities, "conditions": conditions}
 
 
-def _discretisation(derivative: Any) -> Iterable[Any]:
-    """The equations pyomo.dae added for a derivative when it discretised the model."""
-    block = derivative.parent_block()
-    added = block.component(f"{derivative.local_name}_disc_eq")
-    return added.values() if isinstance(added, ActiveComponent) else ()
+def _discretisation(derivative: Any) -> list[Any]:
+    """The constraint pyomo.dae added for a derivative when it discretised the model, if it did."""
+    added = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+    return [] if added is None else [added]

@@ -19,6 +19,7 @@ FLOORS: dict[str, int] = {
     "status": 0,
     "arrays": 0,
     "inputs": 10,
+    "along_time": 1,
     "tables": 10,
     "box": 10,
     "estimates": 10,

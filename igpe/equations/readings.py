@@ -5,7 +5,7 @@ times that differ show it; then the constraint's rule is asked again with an `In
 answer is believed only if it explains all readings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
+from igpe.equations.stack import stack
 from igpe.equations.symbols import Symbols, require_at
 from igpe.equations.translate import Translator
 from igpe.errors import ModelError
@@ -43,15 +44,16 @@ def read_equations(
     readings = [_read_at(instance, symbols, measured, time) for time in times]
     first = readings[0]
     for family, components in enumerate((instance.equations, instance.expressions)):
-        for name in first[family]:
-            numbers = [
-                _sample(r[family][name], symbols, t) for r, t in zip(readings, times, strict=True)
-            ]
-            if all(_same(n, numbers[0]) for n in numbers):
+        numbers = [
+            _sample(r[family].values(), symbols, t) for r, t in zip(readings, times, strict=True)
+        ]
+        for i, name in enumerate(first[family]):
+            heard = np.array([n[i] for n in numbers])
+            if _same(heard, heard[0]):
                 continue
             first[family][name] = _ask_again(components[name], name, symbols, instance, times)
-            told = [_sample(first[family][name], symbols, t) for t in times]
-            if not all(_same(a, b) for a, b in zip(told, numbers, strict=True)):
+            told = [_sample([first[family][name]], symbols, t)[0] for t in times]
+            if not _same(np.array(told), heard):
                 raise _unexplained(name, "its rule computes with numbers that depend on the time")
     return first
 
@@ -70,12 +72,12 @@ def _difference(constraint: Any, translate: Translator) -> Any:
     return translate(body) - translate(upper)
 
 
-def _sample(expression: Any, symbols: Symbols, time: float) -> FloatArray:
-    """The expression at one generic point, and at the given time."""
+def _sample(expressions: Iterable[Any], symbols: Symbols, time: float) -> FloatArray:
+    """(n,) the expressions at one generic point, and at the given time."""
     generator = np.random.default_rng(0)
     point = [generator.uniform(0.5, 1.5, v.shape) for v in symbols.vectors[1:]]
-    function = ca.Function("sample", list(symbols.vectors), [ca.SX(expression)])
-    return np.asarray(function(time, *point), dtype=float)
+    function = ca.Function("sample", list(symbols.vectors), [stack(expressions)])
+    return np.asarray(function(time, *point), dtype=float).ravel()
 
 
 def _same(a: FloatArray, b: FloatArray) -> bool:

@@ -47,7 +47,7 @@ class System:
     starts: Mapping[str, Any]
 
     def function(self) -> Any:
-        """F as a CasADi function of (t, dx, x, z, u, p, s); its derivatives of any order are exact."""
+        """F as a CasADi function of (t, dx, x, z, u, p, s), with exact derivatives of any order."""
         names = ["t", "dx", "x", "z", "u", "p", "s"]
         return ca.Function("F", list(self.symbols.vectors), [self.residual], names, ["F"])
 
