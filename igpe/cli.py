@@ -53,7 +53,6 @@ def _picture(path: Path | None) -> Path | None:
 
 app = typer.Typer(
     cls=Commands,
-    help="Globally optimal parameters of dynamic models, from measurements.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,6 +73,26 @@ JsonFile = Annotated[
         "--json", callback=_writable, help="Write JSON to this file; - is standard output."
     ),
 ]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(version("igpe"))
+        except PackageNotFoundError:
+            typer.echo("igpe is not installed; it runs from its source.")
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which igpe.")
+    ] = False,
+) -> None:
+    """Globally optimal parameters of dynamic models, from measurements."""
 
 
 @app.command()
@@ -187,7 +206,9 @@ def _progress() -> Any:
     @contextmanager
     def shown() -> "Iterator[Any]":
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        console = Console(stderr=True)
+        hidden = not console.is_terminal  # else a log would begin with an empty line
+        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
             task = progress.add_task("Reading the model")
             yield lambda sentence: progress.update(task, description=sentence)
 

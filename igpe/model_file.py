@@ -28,13 +28,14 @@ def load_problem(path: Path) -> Problem:
         raise ProblemError(
             f"The model file '{path}' failed{_where(path, error)}: {type(error).__name__}: {error}"
         ) from error
-    if function is None:
+    if not callable(function):
         raise ProblemError(
             f"'{path}' has no function problem(); write one that returns an igpe.Problem."
         )
     if not isinstance(problem, Problem):
         raise ProblemError(
-            f"problem() in '{path}' returned a {type(problem).__name__}; wanted an igpe.Problem."
+            f"problem() in '{path}' returned a value of type {type(problem).__name__}; "
+            "wanted an igpe.Problem."
         )
     return problem
 

@@ -13,19 +13,18 @@ HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found b
 
 def text(result: "Result") -> str:
     """The answer first, then how sure it is, then how it came about."""
-    rows = [HEADS, *(_cells(p) for p in result.estimates)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
-    kept = [i for i, w in enumerate(widths) if w > len(HEADS[i]) or any(r[i] for r in rows[1:])]
-    lines = ["  ".join(row[i].ljust(widths[i]) for i in kept).rstrip() for row in rows]
+    rows = _table(result)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *_sentences(result)])
 
 
 def html(result: "Result") -> str:
     """The same as a table and a list."""
-    head = "".join(f"<th>{escape.escape(h)}</th>" for h in HEADS)
+    heads, *rows = _table(result)
+    head = "".join(f"<th>{escape.escape(h)}</th>" for h in heads)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape.escape(c)}</td>" for c in _cells(p)) + "</tr>"
-        for p in result.estimates
+        "<tr>" + "".join(f"<td>{escape.escape(c)}</td>" for c in row) + "</tr>" for row in rows
     )
     said = "".join(f"<li>{escape.escape(s)}</li>" for s in _sentences(result))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{said}</ul>"
@@ -39,6 +38,13 @@ def number(value: float, error: float = math.nan) -> str:
         return f"{value:.6g}"
     digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
     return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
+
+
+def _table(result: "Result") -> list[list[str]]:
+    """Heads and one row for each unknown, without columns that say nothing."""
+    rows = [_cells(p) for p in result.estimates]
+    kept = [i for i in range(len(HEADS)) if any(row[i] for row in rows)]
+    return [[row[i] for i in kept] for row in (HEADS, *rows)]
 
 
 def _cells(p: "Parameter") -> tuple[str, ...]:

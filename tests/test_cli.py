@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import bellman
 import consecutive
 import pandas as pd
 import pytest
@@ -89,8 +88,11 @@ def test_simulate_as_json():
 SPOILT = {
     "no function": ("x = 1", "has no function problem()"),
     "not a function": ("problem = 1", "has no function problem()"),
-    "not a problem": ("def problem(): return 3", "returned a int; wanted an igpe.Problem"),
-    "nothing": ("def problem(): pass", "returned a NoneType; wanted an igpe.Problem"),
+    "not a problem": (
+        "def problem(): return 3",
+        "returned a value of type int; wanted an igpe.Problem",
+    ),
+    "nothing": ("def problem(): pass", "returned a value of type NoneType; wanted an igpe.Problem"),
     "raises": ("def problem():\n    return {}['k']", "failed in line 2: KeyError: 'k'"),
     "raises below": (
         "import json\n\ndef problem():\n    json.loads('{')",
@@ -171,7 +173,16 @@ def test_a_model_that_breaks_down_ends_with_1():
     done = run("simulate", BELLMAN, "--set", "p1=-0.1", "--set", "p2=0")
     assert done.exit_code == 1
     assert "could be integrated only to time" in done.stderr
-    assert bellman.OPTIMUM.keys() == {"p1", "p2"}
+
+
+def test_version():
+    done = run("--version")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(("0.", "igpe is not installed"))
+
+
+def test_without_a_command_it_shows_help():
+    assert "estimate" in run().output
 
 
 def test_an_interruption_ends_with_130(tmp_path):

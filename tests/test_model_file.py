@@ -52,7 +52,7 @@ def test_the_search_path_is_as_before_even_after_a_failure(tmp_path):
 def test_an_error_of_igpe_is_passed_on(tmp_path):
     path = tmp_path / "model.py"
     path.write_text("import igpe\ndef problem(): igpe.Experiment('nowhere.csv')")
-    with pytest.raises(DataError, match="There is no file 'nowhere.csv'"):
+    with pytest.raises(DataError, match=r"There is no file 'nowhere\.csv'"):
         load_problem(path)
 
 

@@ -1,0 +1,145 @@
+"""Pictures: which panels there are, what they show, and how they are labelled."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from igpe.plots import plot_fit, plot_simulation
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+TIMES = np.linspace(0.0, 1.0, 11)
+
+
+def points(runs=("1",), names=("A", "B"), sigma=np.nan):
+    """A table as `Result.points`: A in mol/L, all else without unit."""
+    return pd.concat([
+        pd.DataFrame({
+            "experiment": run,
+            "name": name,
+            "time": TIMES,
+            "measured": np.exp(-TIMES),
+            "sigma": sigma,
+            "unit": "mol/L" if name == "A" else "",
+        })
+        for run in runs
+        for name in names
+    ])
+
+
+def curves(runs=("1",), names=("A", "B"), smoothed=1.0, error=0.1):
+    grid = np.linspace(0.0, 1.0, 50)
+    return pd.concat([
+        pd.DataFrame({
+            "experiment": run,
+            "name": name,
+            "time": grid,
+            "fitted": np.exp(-grid),
+            "smoothed": smoothed * np.exp(-grid),
+            "smoothed_error": error,
+        })
+        for run in runs
+        for name in names
+    ])
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def labels(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_one_panel_per_measured_quantity_of_each_experiment():
+    runs = ("cold", "hot")
+    axes = plot_fit(points(runs), curves(runs))
+    assert [ax.get_ylabel() for ax in axes] == ["A [mol/L]", "B", "A [mol/L]", "B"]
+    titles = [ax.get_title() for ax in axes]
+    assert titles == ["experiment cold"] * 2 + ["experiment hot"] * 2
+    assert all(ax.get_xlabel() == "time" for ax in axes)
+
+
+def test_a_single_experiment_needs_no_title():
+    assert [ax.get_title() for ax in plot_fit(points(), curves())] == ["", ""]
+
+
+def test_what_a_panel_shows():
+    ax = plot_fit(points(), curves())[0]
+    assert labels(ax) == ["smoothed, 95 % band", "fitted model", "measured"]
+    assert ax.lines[1].get_ydata() == pytest.approx(np.exp(-np.linspace(0.0, 1.0, 50)))
+
+
+@pytest.mark.parametrize("names", [("A",), ("A", "B")])
+def test_the_legend_of_a_new_figure_hides_nothing(names):
+    axes = plot_fit(points(names=names), curves(names=names))
+    assert axes[0].get_legend() is None
+    figure = axes[0].figure
+    figure.canvas.draw()
+    legend = figure.legends[0].get_window_extent()
+    assert legend.y0 >= max(ax.get_window_extent().y1 for ax in axes)
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+
+
+def test_standard_deviations_are_drawn_as_bars():
+    with_bars = plot_fit(points(sigma=0.05), curves())[0].containers[0]
+    without = plot_fit(points(), curves())[0].containers[0]
+    assert (with_bars.has_yerr, without.has_yerr) == (True, False)
+
+
+def test_given_axes_are_used():
+    figure, given = plt.subplots(1, 2)
+    axes = plot_fit(points(), curves(), given)
+    assert list(axes) == list(given)
+    assert given[0].get_legend() is not None
+    assert figure.legends == []
+
+
+def test_a_single_axes_will_do():
+    _, given = plt.subplots()
+    assert list(plot_fit(points(names=("A",)), curves(names=("A",)), given)) == [given]
+
+
+def test_too_few_axes_are_refused():
+    _, given = plt.subplots()
+    with pytest.raises(ValueError, match="longer"):
+        plot_fit(points(), curves(), given)
+
+
+def test_a_wide_band_does_not_flatten_the_data():
+    low, high = plot_fit(points(), curves(error=1e6))[0].get_ylim()
+    assert high - low < 1.0
+
+
+def test_what_was_not_smoothed_is_left_out():
+    ax = plot_fit(points(), curves(smoothed=np.nan, error=np.nan))[0]
+    assert labels(ax) == ["fitted model", "measured"]
+
+
+def test_a_constant_is_visible():
+    flat_points, flat_curves = points(names=("A",)), curves(names=("A",), error=0.0)
+    flat_points["measured"] = flat_curves["fitted"] = flat_curves["smoothed"] = 2.0
+    low, high = plot_fit(flat_points, flat_curves)[0].get_ylim()
+    assert low < 2.0 < high
+
+
+def test_spare_panels_are_not_shown():
+    names = ("A", "B", "C", "D")
+    axes = plot_fit(points(names=names), curves(names=names))
+    assert len(axes) == 4
+    shown = [ax for ax in axes[0].figure.axes if ax.get_visible()]
+    assert shown == list(axes)
+
+
+def test_simulations():
+    one = pd.DataFrame({"experiment": "1", "time": TIMES, "A": TIMES, "B": -TIMES})
+    two = one.assign(experiment="2")
+    single, double = plot_simulation(one), plot_simulation(pd.concat([one, two]))
+    assert [ax.get_ylabel() for ax in single] == ["A", "B"]
+    assert single[0].get_legend() is None
+    assert [len(ax.lines) for ax in double] == [2, 2]
+    assert double[0].get_legend() is not None

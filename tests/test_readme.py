@@ -1,0 +1,129 @@
+"""What README.md promises is so: its commands, its example, its links and its names."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import igpe
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+OWN_RUN = "my_run.xlsx"  # the user's file
+
+
+def blocks(language, word):
+    return [text for kind, text in BLOCKS if kind == language and word in text]
+
+
+def section(title):
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def commands(text):
+    """Lines of a shell block without remarks."""
+    lines = (line.partition("  #")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def run(words, folder):
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, cwd=folder, env=ENVIRONMENT, timeout=300
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of what the README's commands read, and the user's own file."""
+    for name in ("data", "models"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    pd.read_csv(ROOT / "data" / "bellman.csv").to_excel(tmp_path / OWN_RUN, index=False)
+    return tmp_path
+
+
+def test_the_quick_start_is_two_commands():
+    found = [
+        line
+        for kind, text in re.findall(
+            r"^```(\w*)\n(.*?)^```", section("Quick start"), flags=re.DOTALL | re.MULTILINE
+        )
+        if kind == "sh"
+        for line in commands(text)
+    ]
+    assert len(found) == 2
+    assert "igpe estimate models/" in found[0]
+    assert "pytest" in found[1]
+    assert all(line.startswith("python3 -m venv .venv && .venv/bin/pip install") for line in found)
+
+
+def test_the_example_runs_as_written(folder):
+    (example,) = blocks("python", "igpe")
+    done = run([sys.executable, "-W", "error", "-c", example], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert igpe.Result.from_json(folder / "result.json").parameters.keys() == {"k1", "k2"}
+    assert (folder / "fit.png").exists()
+    assert "k1  from the slope" in done.stdout
+    assert "step 3, linear least squares" in done.stdout
+
+
+COMMANDS = [line for text in blocks("sh", "igpe check") for line in commands(text)]
+
+
+def test_the_commands_are_found():
+    assert {line.split()[1] for line in COMMANDS} == {"check", "estimate", "simulate"}
+    assert any(OWN_RUN in line for line in COMMANDS)
+
+
+OUTPUT = ("--plot", "--json")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_works(line, folder):
+    before = {p.name for p in folder.iterdir()}
+    name, *words = shlex.split(line)
+    done = run([sys.executable, "-m", name, *words], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+    promised = {w for option, w in pairwise(words) if option in OUTPUT}
+    assert {p.name for p in folder.iterdir()} - before == promised
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)]+)\)", README))))
+def test_links_lead_somewhere(target):
+    assert target.startswith("https://") or (ROOT / target).exists()
+
+
+def test_files_named_in_code_exist():
+    named = set(re.findall(r"[\w/]+\.(?:py|yml|ipynb|md)\b", README))
+    assert [n for n in named if not (ROOT / n).exists()] == []
+
+
+def test_optional_extras_exist():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    named = {e for group in re.findall(r"'\.\[([\w,]+)\]'", README) for e in group.split(",")}
+    assert "test" in named
+    assert named <= set(extras)
+
+
+def test_public_names_exist():
+    named = set(re.findall(r"\bigpe\.([A-Za-z_]\w*)", README))
+    assert named
+    for name in named:
+        assert hasattr(igpe, name), name
+
+
+def test_the_number_of_models_is_right():
+    words = dict(enumerate(["six", "seven", "eight", "nine", "ten", "eleven"], start=6))
+    count = len(list((ROOT / "models").glob("*.py")))
+    assert f"`models/` holds {words[count]} published ones" in README

@@ -1,0 +1,279 @@
+"""What a result says: numbers, words, tables, and its way through JSON."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+from igpe.result_text import number
+
+CASE = {c.name: c for c in ZOO}
+TIMES = np.linspace(0.25, 5.0, 20)
+NOISE = 0.01 * np.random.default_rng(0).standard_normal(len(TIMES))
+EXACT = np.exp(-0.5 * TIMES)
+
+
+def tank(times):
+    """A vanishes by k1 * k2, and D, which nothing measured depends on, by q."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, units=pyo.units.mol / pyo.units.L)
+    m.D = pyo.Var(m.t)
+    m.dA, m.dD = dae.DerivativeVar(m.A), dae.DerivativeVar(m.D)
+    m.k1 = pyo.Var(bounds=(0, 5), units=1 / pyo.units.hour)
+    m.k2, m.q = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0, 4))
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.k2 * m.A[t])
+    m.rate_D = pyo.Constraint(m.t, rule=lambda m, t: m.dD[t] == -m.q * m.D[t])
+    return m
+
+
+def fitted(*parameters, values=EXACT + NOISE, settings=None, **known):
+    """The other parameters are fixed at 1 in the model."""
+
+    def model(times):
+        m = tank(times)
+        for name in {"k1", "k2", "q"}.difference(parameters):
+            m.component(name).fix(1.0)
+        return m
+
+    data = pd.DataFrame({"time": TIMES, "A": values})
+    run = igpe.Experiment(data, start={"A": 1.0, "D": 1.0}, **known)
+    return igpe.estimate(igpe.Problem(model, parameters=parameters, experiments=[run]), settings)
+
+
+@pytest.fixture(scope="session")
+def chain():
+    """A -> B -> C with noise of unknown size."""
+    return igpe.estimate(CASE["consecutive"].problem(noise=0.02))
+
+
+@pytest.fixture(scope="session")
+def known_sigma():
+    return fitted("k1", sigma=0.01)
+
+
+@pytest.fixture(scope="session")
+def on_bound():
+    """A does not vanish but grow, which k1 >= 0 forbids."""
+    return fitted("k1", values=1 + 0.1 * TIMES)
+
+
+@pytest.fixture(scope="session")
+def unreachable():
+    return fitted("k1", "q")
+
+
+@pytest.fixture(scope="session")
+def product():
+    """Only k1 * k2 is determined."""
+    coarse = igpe.Collocation(max_refinements=1)  # where nothing stands still, refining is long
+    return fitted("k1", "k2", settings=igpe.Settings(correction=coarse))
+
+
+KINDS = ["chain", "known_sigma", "on_bound", "unreachable", "product"]
+
+
+def test_the_printed_result_begins_with_the_estimates(chain):
+    lines = str(chain).splitlines()
+    heads = ["estimate", "± standard error", "interval", "first found by"]
+    assert re.split(r" {2,}", lines[0].strip()) == heads
+    assert [line.split()[0] for line in lines[1:3]] == ["k1", "k2"]
+    assert lines[3] == ""
+
+
+def test_the_printed_result_says_how_sure_it_is(chain):
+    said = str(chain)
+    assert chain.status.value in said
+    assert "Sum of squares" in said
+    assert "over 60 measurements, 58 degrees of freedom" in said
+    assert f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}" in said
+    assert "Intervals: 95 %, linearised." in said
+    assert "candidates of step 3 ended in this optimum" in said
+    assert all(step in said for step in chain.seconds)
+
+
+def test_the_certificate_is_a_sentence(chain):
+    assert chain.certificates
+    for certificate in chain.certificates:
+        assert certificate.sentence in str(chain)
+        assert "linear least squares, so globally optimal for step 3" in certificate.sentence
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [(0.5, "no parameters in the bounds make step 3 better than 0.5"), (-np.inf, "nothing is")],
+)
+def test_what_a_search_has_proved(chain, bound, words):
+    searched = replace(
+        chain.certificates[0], method="search", lower_bound=bound, status=igpe.Status.TIME_LIMIT
+    )
+    assert words in searched.sentence
+
+
+def test_repr_is_one_line(chain):
+    assert repr(chain).startswith(f"Result(k1={chain.parameters['k1']:.6g}, k2=")
+    assert len(repr(chain).splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_html_is_well_formed_and_says_the_same(kind, request):
+    result = request.getfixturevalue(kind)
+    page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")
+    rows = [[cell.text or "" for cell in row] for row in page.iter("tr")]
+    assert [" ".join(row).split() for row in rows] == [
+        line.split() for line in str(result).splitlines()[: len(rows)]
+    ]
+    assert [row[0] for row in rows[1:]] == list(result.parameters)
+    assert [item.text for item in page.iter("li")] == str(result).splitlines()[len(rows) + 1 :]
+
+
+def test_html_is_escaped(chain):
+    evil = replace(chain, notes=("k1 < k2 & <script>",))
+    assert "k1 &lt; k2 &amp; &lt;script&gt;" in evil._repr_html_()
+
+
+def test_the_table_of_estimates(chain):
+    table = chain.to_frame()
+    assert list(table.index) == ["k1", "k2"]
+    assert table["estimate"].to_dict() == chain.parameters
+    assert (table["lower"] < table["estimate"]).all()
+    assert (table["estimate"] < table["upper"]).all()
+    assert chain.parameters == pytest.approx(CASE["consecutive"].truth, rel=0.1)
+
+
+def test_the_intervals_are_students(chain):
+    """58 degrees of freedom: half a 95 % interval is 2.0017 standard errors."""
+    table = chain.to_frame()
+    half = (table["upper"] - table["lower"]) / 2
+    assert (half / table["standard_error"]).to_numpy() == pytest.approx(2.0017, abs=1e-4)
+
+
+def test_the_fit_of_each_quantity(chain):
+    table = chain.fit()
+    assert list(table.index) == [("1", "A"), ("1", "B"), ("1", "C")]
+    assert list(table["measurements"]) == [20, 20, 20]
+    assert table["sum_of_squares"].sum() == pytest.approx(chain.objective, rel=1e-6)
+    squares = table["rms_residual"] ** 2 * table["measurements"]
+    assert squares.to_numpy() == pytest.approx(table["sum_of_squares"].to_numpy())
+
+
+def test_the_correlation(chain):
+    table = chain.correlation
+    assert np.diag(table) == pytest.approx([1.0, 1.0])
+    assert abs(table.loc["k1", "k2"]) < 1
+    assert table.loc["k1", "k2"] == table.loc["k2", "k1"]
+
+
+def test_candidates_are_sorted(chain):
+    assert len(chain.candidates) > 1
+    assert all(a.objective <= b.objective for a, b in pairwise(chain.candidates))
+
+
+def test_known_standard_deviations_are_put_to_the_test(known_sigma):
+    assert known_sigma.variance == 1.0
+    assert known_sigma.chi_squared == pytest.approx(known_sigma.objective / 19)
+    assert 0.01 < known_sigma.probability < 0.99
+    assert "Chi squared per degree of freedom" in str(known_sigma)
+    assert "Weighted sum of squares" in str(known_sigma)
+    weights = known_sigma.points["residual"] / 0.01
+    assert known_sigma.fit()["sum_of_squares"].iloc[0] == pytest.approx(weights @ weights)
+
+
+def test_wrong_standard_deviations_are_improbable():
+    assert fitted("k1", sigma=0.002).probability < 1e-6
+
+
+def test_unknown_standard_deviations_are_estimated(chain):
+    assert chain.variance == pytest.approx(chain.objective / chain.degrees)
+    assert np.isnan(chain.probability)
+    assert "Chi squared" not in str(chain)
+
+
+def test_units_are_shown(known_sigma):
+    assert known_sigma.to_frame().loc["k1", "unit"] == "1/h"
+    assert "1/h" in str(known_sigma).splitlines()[1]
+    assert set(known_sigma.points["unit"]) == {"mol/l"}
+
+
+def test_a_parameter_on_its_bound(on_bound):
+    k1 = on_bound.to_frame().loc["k1"]
+    assert k1["estimate"] == pytest.approx(0.0, abs=1e-6)
+    assert k1["remark"] == "on its lower bound"
+    assert np.isnan(k1["standard_error"])
+    assert "on its lower bound" in str(on_bound)
+    assert "Intervals" not in str(on_bound)
+    assert on_bound.degrees == 20
+
+
+def test_an_unreachable_parameter_is_held_and_named(unreachable):
+    q = unreachable.to_frame().loc["q"]
+    assert (q["estimate"], q["found_by"]) == (2.0, "held")
+    assert q["remark"] == "nothing measured depends on it"
+    assert any(n.startswith("q cannot be estimated") for n in unreachable.notes)
+    assert "Measuring D would free it." in str(unreachable)
+
+
+def test_the_correlation_of_what_was_held_is_undefined(unreachable):
+    table = unreachable.correlation
+    assert table.loc["k1", "k1"] == pytest.approx(1.0)
+    assert table["q"].isna().all()
+
+
+def test_only_a_product_is_determined(product):
+    table = product.to_frame()
+    assert table["estimate"].prod() == pytest.approx(0.5, abs=0.02)
+    assert list(table["remark"]) == ["not determined by the data"] * 2
+    assert np.isinf(table["standard_error"]).all()
+    assert "not determined by the data" in str(product)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json_keeps_everything(kind, request, tmp_path):
+    result = request.getfixturevalue(kind)
+    path = tmp_path / "result.json"
+    written = result.to_json(path)
+    json.loads(written, parse_constant=pytest.fail)  # NaN and Infinity are not JSON
+    for back in (igpe.Result.from_json(written), igpe.Result.from_json(str(path))):
+        assert back.to_dict() == result.to_dict()
+        assert str(back) == str(result)
+        assert back.certificates == result.certificates
+        assert back.candidates == result.candidates
+        np.testing.assert_array_equal(back.covariance, result.covariance)
+        pd.testing.assert_frame_equal(back.points, result.points)
+        pd.testing.assert_frame_equal(back.curves, result.curves)
+        pd.testing.assert_frame_equal(back.to_frame(), result.to_frame())
+
+
+def test_the_front_of_the_json(known_sigma):
+    found = known_sigma.to_dict()
+    assert found["format"] == 1
+    assert found["parameters"] == known_sigma.parameters
+    assert (found["status"], found["message"]) == ("CONVERGED", known_sigma.status.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (1.0, 0.00034, "1.00000"),
+        (12.214, 0.25, "12.21"),
+        (2.784e-4, 5.5e-5, "0.000278"),
+        (123456.0, 2e6, "1.2e+05"),
+        (10.0, 200.0, "10"),
+        (0.0, 0.1, "0"),
+        (3.14159265, np.nan, "3.14159"),
+        (np.inf, 1.0, "∞"),
+        (-np.inf, 1.0, "-∞"),
+        (np.nan, 1.0, ""),
+    ],
+)
+def test_numbers_have_the_digits_they_deserve(value, error, shown):
+    assert number(value, error) == shown

@@ -1,0 +1,98 @@
+"""igpe.simulate against known solutions, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+
+CASE = {c.name: c for c in ZOO}
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+def test_against_an_independent_integration(case):
+    expected = case.data()
+    found = igpe.simulate(case.problem(), case.truth, case.times)
+    assert list(found["time"]) == list(case.times)
+    for name in case.measured:
+        assert found[name].to_numpy() == pytest.approx(
+            expected[name].to_numpy(), rel=1e-5, abs=1e-7
+        )
+
+
+def test_decay_is_exponential():
+    problem = CASE["decay"].problem()
+    found = igpe.simulate(problem, {"k": 0.3}, [3.0, 1.0, 1.0])
+    assert list(found["time"]) == [1.0, 3.0]
+    assert found["A"].to_numpy() == pytest.approx(2 * np.exp([-0.3, -0.9]), rel=1e-6)
+
+
+def test_without_times_it_reports_the_measured_ones_among_many():
+    case = CASE["decay"]
+    found = igpe.simulate(case.problem(), case.truth)
+    assert found["time"].iloc[0] == 0.0
+    assert found["time"].iloc[-1] == case.times[-1]
+    assert set(case.times) <= set(found["time"])
+    assert len(found) >= 200
+
+
+def test_states_that_are_not_measured_are_reported_too():
+    case = CASE["unmeasured_intermediate"]
+    found = igpe.simulate(case.problem(), case.truth)
+    assert {"A", "B", "C"} <= set(found.columns)
+
+
+def test_several_experiments_one_below_the_other():
+    case = CASE["decay"]
+    runs = [igpe.Experiment(case.data(), name=n, start={"A": a}) for n, a in (("x", 1), ("y", 3))]
+    problem = igpe.Problem(case.builder, parameters=["k"], experiments=runs)
+    found = igpe.simulate(problem, {"k": 1.0}, [2.0])
+    assert list(found["experiment"]) == ["x", "y"]
+    assert found["A"].to_numpy() == pytest.approx(np.exp(-2.0) * np.array([1, 3]), rel=1e-6)
+
+
+def test_a_missing_value_is_named():
+    case = CASE["consecutive"]
+    with pytest.raises(igpe.ProblemError, match=r"Give values for \['k2'\]; the unknowns are"):
+        igpe.simulate(case.problem(), {"k1": 1.0})
+
+
+def test_a_value_of_nothing_is_named():
+    with pytest.raises(igpe.ProblemError, match=r"\['kk'\], which are no unknowns"):
+        igpe.simulate(CASE["decay"].problem(), {"k": 1.0, "kk": 2.0})
+
+
+def test_what_is_held_needs_no_value():
+    problem = CASE["consecutive"].problem().fixing({"k2": 0.4})
+    whole = igpe.simulate(CASE["consecutive"].problem(), {"k1": 1.0, "k2": 0.4}, [1.0])
+    for given in ({"k1": 1.0}, {"k1": 1.0, "k2": 0.4}):
+        pd.testing.assert_frame_equal(igpe.simulate(problem, given, [1.0]), whole)
+
+
+def test_a_time_before_the_start_is_refused():
+    with pytest.raises(igpe.ProblemError, match="Time -1 lies before the start of experiment 1, 0"):
+        igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, [-1.0, 1.0])
+
+
+def explosion(times):
+    """dx/dt = k x^2, x(0) = 1: infinite at t = 1/k."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = pyo.Var(m.t)
+    m.dx = dae.DerivativeVar(m.x)
+    m.k = pyo.Var(bounds=(0, 5))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.x[t] ** 2)
+    return m
+
+
+def test_a_break_down_says_when():
+    data = pd.DataFrame({"time": [0.5, 2.0], "x": [1.0, 2.0]})
+    run = igpe.Experiment(data, start={"x": 1.0})
+    problem = igpe.Problem(explosion, parameters=["k"], experiments=[run])
+    words = r"Experiment 1 could be integrated only to time 0\.9\d* of 2"
+    with pytest.raises(igpe.EstimationFailed, match=words) as caught:
+        igpe.simulate(problem, {"k": 1.0})
+    assert caught.value.status is igpe.Status.INTEGRATION_BROKE
