@@ -32,6 +32,11 @@ class Estimate:
     @property
     def gap(self) -> float:
         """Distance to the proven bound relative to the objective; 0 means globally optimal."""
-        if self.objective == self.lower_bound:
-            return 0.0
-        return (self.objective - self.lower_bound) / max(abs(self.objective), 1e-12)
+        return relative_gap(self.objective, self.lower_bound)
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """(objective - bound) / |objective|; 0 if they are equal."""
+    if objective == lower_bound:
+        return 0.0
+    return (objective - lower_bound) / max(abs(objective), 1e-12)

@@ -10,12 +10,13 @@ from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.polish import polish
 from igpe.equations.system import System, read_systems
-from igpe.errors import EstimationFailed, ProblemError
+from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.result import Result
 from igpe.settings import Settings
+from igpe.status import Status
 from igpe.structure.findings import Reach
 from igpe.structure.structure import Structure, analyse
 from igpe.summary import Steps, Way, summarise
@@ -74,7 +75,7 @@ def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     if not len(lost):
         return problem
     if len(lost) == len(problem.box):
-        raise ProblemError(f"Nothing can be estimated.\n{structure}")
+        raise EstimationFailed(f"Nothing can be estimated.\n{structure}", Status.UNDETERMINED)
     middle = (lost.lower + lost.upper) / 2
     held = lost.mapping(np.where(np.isfinite(middle), middle, lost.clip(np.ones(len(lost)))))
     return problem.fixing({

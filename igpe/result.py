@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.estimates import relative_gap
 from igpe.plots import plot_fit
 from igpe.result_text import html, text
 from igpe.statistics.covariance import correlation
@@ -71,8 +72,12 @@ class Certificate:
     method: str
     objective: float
     lower_bound: float
-    gap: float
     status: Status
+
+    @property
+    def gap(self) -> float:
+        """Distance of the bound relative to the objective."""
+        return relative_gap(self.objective, self.lower_bound)
 
     @property
     def sentence(self) -> str:
@@ -82,10 +87,11 @@ class Certificate:
             return f"{names}: linear least squares, so globally optimal for step 3 ({self.origin})."
         if math.isinf(self.lower_bound):
             return f"{names}: {self.method}; nothing is proved ({self.origin})."
+        stopped = ", stopped by you" if self.status is Status.INTERRUPTED else ""
         return (
-            f"{names}: {self.method}; no parameters in the bounds make step 3 better than "
-            f"{self.lower_bound:.6g}, found {self.objective:.6g}, gap {self.gap:.2g} "
-            f"({self.origin})."
+            f"{names}: {self.method}{stopped}; within {self.gap:.2g} of the best that any "
+            f"parameters in the bounds can do in step 3 (sum of squares {self.objective:.6g}, "
+            f"proven bound {self.lower_bound:.6g}; {self.origin})."
         )
 
 

@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from igpe.status import Status
+
 if TYPE_CHECKING:
     from igpe.result import Parameter, Result
 
@@ -64,14 +66,13 @@ def _sentences(result: "Result") -> Sequence[str]:
     )
     percent = f"{100 * result.confidence:g} %"
     return [
-        result.status.value,
+        _verdict(result),
         fit,
         *_spread(result),
         *([f"Intervals: {percent}, linearised."] if _has_intervals(result) else []),
         *(f"Step 3: {c.sentence}" for c in result.certificates),
-        *_candidates(result),
         *result.notes,
-        "Time: " + ", ".join(f"{k} {v:.2f} s" for k, v in result.seconds.items()) + ".",
+        _time(result),
     ]
 
 
@@ -92,15 +93,25 @@ def _spread(result: "Result") -> list[str]:
     ]
 
 
-def _candidates(result: "Result") -> list[str]:
+def _verdict(result: "Result") -> str:
+    """How it ended, and whether the candidates agree."""
     tried = len(result.candidates)
-    if tried <= 1:
-        return []
+    if result.status is not Status.CONVERGED or tried <= 1:
+        return result.status.value
     best = result.candidates[0].objective
-    same = sum(1 for c in result.candidates if _close(c.objective, best))
     others = [c.objective for c in result.candidates if not _close(c.objective, best)]
-    said = f"{same} of {tried} candidates of step 3 ended in this optimum"
-    return [said + (f"; the next best has {min(others):.6g}." if others else ".")]
+    if not others:
+        return f"All {tried} candidates of step 3 led here; a proof that it is global is lacking."
+    return (
+        f"The best of several optima: {tried - len(others)} of {tried} candidates of step 3 led to "
+        f"it, the next best has {min(others):.6g}; a proof that it is global is lacking."
+    )
+
+
+def _time(result: "Result") -> str:
+    longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
+    whole = f"Time {sum(result.seconds.values()):.1f} s"
+    return f"{whole} (step {longest}: {result.seconds[longest]:.1f} s)." if longest else f"{whole}."
 
 
 def _close(a: float, b: float) -> bool:

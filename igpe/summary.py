@@ -69,7 +69,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     errors = _errors(problem, x, at, settings.confidence)
     points, curves = _tables(steps, values, settings)
     return Result(
-        estimates=(*_parameters(steps, x, errors), *_held(problem)),
+        estimates=(*_parameters(steps, x, errors), *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
         status=best.corrected.status,
         covariance=errors.covariance,
@@ -144,9 +144,10 @@ def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str
     )
 
 
-def _held(problem: Problem) -> list[Parameter]:
-    """Unknowns that nothing measured depends on, at the value they were held at."""
+def _held(problem: Problem, structure: Structure) -> list[Parameter]:
+    """Unknowns at the value they were held at, by the user or because nothing depends on them."""
     box = problem.unknowns
+    lost = structure.names(Reach.UNREACHABLE)
     return [
         Parameter(
             name=name,
@@ -157,7 +158,7 @@ def _held(problem: Problem) -> list[Parameter]:
             unit=problem.unit(name),
             bounds=(float(box.select([name]).lower[0]), float(box.select([name]).upper[0])),
             found_by="held",
-            remark="nothing measured depends on it",
+            remark="nothing measured depends on it" if name in lost else "given",
         )
         for name, value in problem.fixed.items()
     ]
@@ -177,7 +178,6 @@ def _certificates(first: Algebraic) -> tuple[Certificate, ...]:
             method=answer.estimate.method,
             objective=answer.estimate.objective,
             lower_bound=answer.estimate.lower_bound,
-            gap=answer.estimate.gap,
             status=answer.estimate.status,
         )
         for group, answer in first.answers

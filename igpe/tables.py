@@ -54,10 +54,9 @@ def _read_file(data: str | Path) -> pd.DataFrame:
     try:
         return READERS[path.suffix.lower()](path)
     except ImportError as error:
-        extra = "parquet" if path.suffix == ".parquet" else "excel"
+        package = "pyarrow" if path.suffix.lower() == ".parquet" else "openpyxl"
         raise DataError(
-            f"Reading '{path}' needs a package that is missing ({error}); "
-            f"install it with: pip install 'igpe[{extra}]'"
+            f"Reading '{path}' needs a package that is not installed: pip install {package}"
         ) from error
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"'{path}' could not be read as a table: {error}") from error

@@ -58,7 +58,7 @@ def test_what_nothing_measured_depends_on_is_held_and_said():
 
 def test_nothing_at_all_to_estimate_is_refused_with_the_reason():
     problem = six_species().fixing({"k1": 0.8})
-    with pytest.raises(igpe.ProblemError, match=r"Measuring x\[4\], x\[5\] or x\[6\]"):
+    with pytest.raises(igpe.EstimationFailed, match=r"Measuring x\[4\], x\[5\] or x\[6\]"):
         igpe.estimate(problem)
 
 

@@ -25,13 +25,14 @@ class Curves:
         return None if curve is None else curve.value(times)
 
     def notes(self, problem: Problem) -> tuple[str, ...]:
-        """What the smoother wants the user to know, with the name of the curve."""
-        return tuple(
-            f"{name} of experiment {e.name}: {note}"
-            for e, curves in zip(problem.experiments, self.of, strict=True)
-            for name, curve in curves.items()
-            for note in curve.notes
-        )
+        """What the smoother wants the user to know, each said once with the curves it is about."""
+        said: dict[str, list[str]] = {}
+        for e, curves in zip(problem.experiments, self.of, strict=True):
+            place = "" if len(self.of) == 1 else f" of {e.name}"
+            for name, curve in curves.items():
+                for note in curve.notes:
+                    said.setdefault(note, []).append(f"{name}{place}")
+        return tuple(f"Smoothing {', '.join(names)}: {note}" for note, names in said.items())
 
 
 def smooth_measurements(problem: Problem, smoother: Smoother) -> Curves:

@@ -28,6 +28,7 @@ from igpe.solvers.base import Answer, Solver
 from igpe.solvers.scip import Scip
 from igpe.status import Status
 
+BOUNDED = (Status.OPTIMAL_WITHIN_GAP, Status.TIME_LIMIT, Status.INTERRUPTED)  # bring a bound
 SLACK = 1e-3  # the cut-off lies this much above the incumbent, so that rounding never cuts it off
 BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for the solver's rounding
 
@@ -37,7 +38,7 @@ class GlobalSolver:
     """A global solver behind igpe's wall, started from the best local optimum.
 
     solver      gives incumbent and bound;  witness: confirms a closed gap
-    time_limit  s; when it is reached the best point and the bound so far are returned
+    time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
     local       finds the incumbent, and answers alone where the solver cannot
     """
 
@@ -54,7 +55,7 @@ class GlobalSolver:
             return self.local.estimate(regression)
         scaled = _Scaled(regression, fit)
         answer = self._answer(scaled, began)
-        if answer.status not in (Status.OPTIMAL_WITHIN_GAP, Status.TIME_LIMIT):
+        if answer.status not in BOUNDED:
             return self.local.estimate(regression)
         fit = self._better(regression, fit, scaled.point(answer))
         bound = min(scaled.bound(answer), fit.cost)

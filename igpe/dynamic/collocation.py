@@ -23,6 +23,7 @@ from igpe.status import Status
 
 WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
 SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
+FLAT = 1e-9  # relative change of the objective below which unknowns may wander in a valley
 TINY = 1e-12  # objectives of exact data are rounding errors and all equally good
 SMALL = 1e-3  # of the bounds' width: below it the change of an unknown counts absolutely
 
@@ -145,7 +146,7 @@ class Collocation:
             finer = _solve(program, self.solver.prepare(program.model), fit.parameters, left)
             if not finer.answer.status.usable:
                 break
-            stands = _same(problem, fit, finer, self.tolerance)
+            stands = _same(problem, fit, finer, self.tolerance) or _flat(fit, finer)
             fit = replace(finer, trail=(*fit.trail, replace(before, trail=())))
             if finer.answer.status is not Status.CONVERGED or stands:
                 status = finer.answer.status
@@ -189,6 +190,12 @@ def _rank(fit: Fit) -> float:
 
 def _far(objective: float, best: float) -> bool:
     return bool(objective > best + WORTH_REFINING * abs(best) + TINY)
+
+
+def _flat(one: Fit, other: Fit) -> bool:
+    """Whether the objective no longer tells the two apart: the rest is a valley."""
+    a, b = one.answer.objective, other.answer.objective
+    return bool(abs(a - b) <= FLAT * abs(b) + TINY)
 
 
 def _same(problem: Problem, one: Fit, other: Fit, tolerance: float) -> bool:

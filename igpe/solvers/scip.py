@@ -18,7 +18,7 @@ STATUSES = {
     TerminationCondition.provenInfeasible: Status.INFEASIBLE,
     TerminationCondition.maxTimeLimit: Status.TIME_LIMIT,
     TerminationCondition.iterationLimit: Status.ITERATION_LIMIT,
-    TerminationCondition.interrupted: Status.ITERATION_LIMIT,
+    TerminationCondition.interrupted: Status.INTERRUPTED,
 }
 """Pyomo's termination conditions; every other is a failure."""
 

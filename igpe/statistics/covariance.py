@@ -9,6 +9,7 @@ they are held, and their errors are not defined.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -28,7 +29,7 @@ class Uncertainty:
     confidence       e.g. 0.95
     held             (n,) which unknowns lie on a bound
     undetermined     (n,) which unknowns the measurements do not determine
-    degrees          degrees of freedom: measurements - unknowns not held
+    degrees          degrees of freedom: residuals - determined directions of unknowns not held
     variance         s^2 above
     """
 
@@ -53,12 +54,12 @@ def uncertainty(
     confidence: float = 0.95,
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n)."""
-    n, degrees = len(x), len(residual) - int(np.sum(~held))
+    n, free = len(x), np.flatnonzero(~held)
+    inverse, lost, rank = _inverse_normal_matrix(jacobian[:, free])
+    degrees = len(residual) - rank
     variance = (
         1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
     )
-    free = np.flatnonzero(~held)
-    inverse, lost = _inverse_normal_matrix(jacobian[:, free])
     covariance = np.full((n, n), np.nan)
     covariance[np.ix_(free, free)] = variance * inverse
     undetermined = np.zeros(n, dtype=bool)
@@ -74,9 +75,10 @@ def uncertainty(
 
 def correlation(covariance: FloatArray) -> FloatArray:
     """(n, n) correlation matrix; NaN where an error is not defined."""
-    error = np.sqrt(np.diag(covariance))
     with np.errstate(invalid="ignore"):
-        return np.asarray(covariance / np.outer(error, error))
+        error = np.sqrt(np.diag(covariance))
+    error = np.where(np.isfinite(error) & (error > 0), error, np.nan)
+    return np.asarray(covariance / np.outer(error, error))
 
 
 def chi_squared_probability(chi2: float, degrees: int) -> float:
@@ -84,11 +86,18 @@ def chi_squared_probability(chi2: float, degrees: int) -> float:
     return float(stats.chi2.sf(chi2, degrees)) if degrees > 0 else float("nan")
 
 
-def _inverse_normal_matrix(jacobian: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """(J'J)^-1 on the determined directions, and which columns reach into the others."""
+class _Inverse(NamedTuple):
+    """(J'J)^-1 on the determined directions, which columns reach into others, and the rank."""
+
+    inverse: FloatArray
+    lost: BoolArray
+    rank: int
+
+
+def _inverse_normal_matrix(jacobian: FloatArray) -> _Inverse:
     n = jacobian.shape[1]
     if n == 0:
-        return np.zeros((0, 0)), np.zeros(0, dtype=bool)
+        return _Inverse(np.zeros((0, 0)), np.zeros(0, dtype=bool), 0)
     norm = np.linalg.norm(jacobian, axis=0)
     norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
     _, singular, directions = np.linalg.svd(jacobian / norm, full_matrices=True)
@@ -96,7 +105,7 @@ def _inverse_normal_matrix(jacobian: FloatArray) -> tuple[FloatArray, BoolArray]
     known = singular > RANK * max(singular[0], 1e-300)
     root = directions[known].T / singular[known]
     lost = np.sum(directions[~known] ** 2, axis=0) > RANK
-    return (root @ root.T) / np.outer(norm, norm), lost
+    return _Inverse((root @ root.T) / np.outer(norm, norm), lost, int(known.sum()))
 
 
 def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
