@@ -9,7 +9,7 @@ from scipy.stats import qmc
 from igpe.arrays import BoolArray, FloatArray
 
 SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
-AT_BOUND = 1e-6  # a value this close to a bound, relative to their distance, lies on it
+ROUNDING = 1e-9  # a value this close to a bound, relative to its size, lies on it
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,10 @@ class Box:
         return np.clip(values, self.lower, self.upper)
 
     def at_bound(self, values: FloatArray) -> BoolArray:
-        """(n,) which values lie on one of their bounds."""
-        width = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, 1.0)
+        """(n,) which values lie on one of their bounds, up to rounding."""
+        width = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, 0.0)
         near = np.minimum(values - self.lower, self.upper - values)
-        return np.asarray(
-            near <= AT_BOUND * np.minimum(width, np.maximum(abs(values), 1e-3 * width))
-        )
+        return np.asarray(near <= ROUNDING * np.maximum(np.abs(values), 1e-3 * width))
 
     def select(self, names: Iterable[str]) -> "Box":
         """The box of some of the unknowns, in the order asked for."""

@@ -6,11 +6,12 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
+from igpe.dynamic.base import constrained_unknowns, require_plain
 from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.polish import polish
 from igpe.equations.system import System, read_systems
-from igpe.errors import EstimationFailed
+from igpe.errors import EstimationFailed, ProblemError
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
@@ -41,6 +42,9 @@ def estimate(
     """
     settings = settings or Settings()
     settings = settings if seed is None else settings.seeded(seed)
+    if not isinstance(settings.seed, int) or settings.seed < 0:
+        raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
+    require_plain(problem, "igpe.estimate", constraints_too=False)
     clock = Clock(progress)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
@@ -54,10 +58,10 @@ def estimate(
         complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         ways = _corrected(problem, systems, algebraic, complete, settings)
-        best, at = polish(problem, systems, ways[0].corrected, settings.integrator)
-        ways[0] = ways[0]._replace(corrected=best)
+        best = polish(problem, systems, ways[0].corrected, settings.integrator)
+        ways[0] = ways[0]._replace(corrected=best.estimate)
     with clock.step("statistics", "Statistics of the fit"):
-        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, at, clock.seconds)
+        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds)
         return summarise(steps, settings)
 
 
@@ -71,7 +75,8 @@ def check(problem: Problem) -> Structure:
 
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     """Hold what nothing measured depends on: at its prior's mean, or amid its bounds."""
-    lost = problem.box.select(structure.names(Reach.UNREACHABLE))
+    tied = constrained_unknowns(problem)  # a constraint may tie them to what is measured
+    lost = problem.box.select(n for n in structure.names(Reach.UNREACHABLE) if n not in tied)
     if not len(lost):
         return problem
     if len(lost) == len(problem.box):

@@ -38,4 +38,8 @@ class Settings:
 
     def seeded(self, seed: int) -> "Settings":
         """The same settings with another seed."""
-        return replace(self, complement=replace(self.complement, seed=seed))
+        return replace(
+            self,
+            complement=replace(self.complement, seed=seed),
+            routes=self.routes.seeded(seed),
+        )

@@ -10,7 +10,9 @@ import pandas as pd
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
 from igpe.arrays import FloatArray
+from igpe.dynamic.base import constraints
 from igpe.dynamic.guess import fine_grid
+from igpe.dynamic.polish import Polished
 from igpe.dynamic.residuals import simulate
 from igpe.equations.system import System
 from igpe.estimates import Estimate
@@ -47,7 +49,7 @@ class Steps(NamedTuple):
     ladder   step 1;  systems, structure: step 2
     first    the paper's way of posing step 3, the one that is solved with a proof
     ways     steps 3 to 5, best first
-    at       residuals and derivative at the best; None if the model cannot be integrated there
+    best     the best way's estimate, polished, with residuals and derivative
     seconds  wall time of each step
     """
 
@@ -57,7 +59,7 @@ class Steps(NamedTuple):
     structure: Structure
     first: Algebraic
     ways: Sequence[Way]
-    at: Linearised | None
+    best: Polished
     seconds: dict[str, float]
 
 
@@ -65,7 +67,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     """The result of the best way, with the others as candidates."""
     problem, best = steps.problem, steps.ways[0]
     values = best.corrected.parameters
-    x, at = problem.box.vector(values), steps.at
+    x, at = problem.box.vector(values), steps.best.at
     errors = _errors(problem, x, at, settings.confidence)
     points, curves = _tables(steps, values, settings)
     return Result(
@@ -86,7 +88,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         seconds=steps.seconds,
         versions=_versions(),
         seed=settings.seed,
-        notes=_notes(steps, at),
+        notes=_notes(steps),
     )
 
 
@@ -241,12 +243,21 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
     return pd.concat(pieces, ignore_index=True)
 
 
-def _notes(steps: Steps, at: Linearised | None) -> tuple[str, ...]:
-    lost = steps.structure.names(Reach.UNREACHABLE)
-    notes = [f"{name} {sentence(steps.structure[name])}" for name in lost]
-    if at is None:
-        notes.append("The model could not be integrated at the estimate, so it has no errors.")
-    return (*notes, *steps.ladder[0].notes(steps.problem))
+def _notes(steps: Steps) -> tuple[str, ...]:
+    """What was held, what the last step says, and what smoothing says if candidates disagree."""
+    held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
+    costs = [way.corrected.objective for way in steps.ways]
+    smoothing = (
+        () if np.allclose(costs, costs[0], rtol=1e-3) else steps.ladder[0].notes(steps.problem)
+    )
+    kept = constraints(steps.problem)
+    ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
+    return (
+        *(f"{name} {sentence(steps.structure[name])}" for name in held),
+        *steps.best.notes,
+        *ignored,
+        *smoothing,
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -48,7 +48,10 @@ def test_sobol_without_unknowns():
 AT_BOUNDS = [
     (0.0, 10.0, 0.0, True),
     (0.0, 10.0, 10.0, True),
-    (0.0, 10.0, 10.0 - 1e-7, True),
+    (0.0, 10.0, 10.0 - 1e-9, True),
+    (0.0, 10.0, 1e-12, True),
+    (0.0, 1000.0, 1.95e-7, False),
+    (0.0, np.inf, 1.95e-10, False),
     (0.0, 10.0, 1e-3, False),
     (0.0, 10.0, 5.0, False),
     (0.0, 1e6, 1e-2, False),

@@ -47,6 +47,10 @@ class GlobalSolver:
     time_limit: float = 20.0
     local: Local = Local()
 
+    def seeded(self, seed: int) -> "GlobalSolver":
+        """The same route with another seed of its local search (a proof needs none)."""
+        return replace(self, local=self.local.seeded(seed))
+
     def estimate(self, regression: Regression) -> Found:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()

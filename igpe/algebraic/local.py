@@ -5,7 +5,7 @@ incumbent.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,10 @@ class Local:
     starts: int = 12
     seed: int = 0
     search: GaussNewton = GaussNewton()
+
+    def seeded(self, seed: int) -> "Local":
+        """The same search from other points."""
+        return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> Found:
         """The best local optimum found; parameters the data do not determine are left out."""

@@ -112,15 +112,11 @@ def _edges(problem: Problem, member: Member) -> FloatArray:
 
 
 def _quadrature(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Places (n,) and weights (n_intervals, n) that integrate over each interval."""
+    """Places (n_intervals * n,) and weights (n_intervals, n) that integrate over each interval."""
     half = np.diff(edges)[:, None] / 2
     middle = (edges[1:] + edges[:-1])[:, None] / 2
     places = middle + half * NODES
-    n, q = places.shape
-    combine = np.zeros((n, n * q))
-    for i in range(n):
-        combine[i, i * q : (i + 1) * q] = half[i] * WEIGHTS
-    return places.ravel(), combine
+    return places.ravel(), half * WEIGHTS
 
 
 def _weight(target: FloatArray, error: FloatArray) -> FloatArray:

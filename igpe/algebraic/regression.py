@@ -29,7 +29,7 @@ class Piece:
 
     predict   CasADi function (known (n_known,), p) -> slope
     known     (n_known, n_places): everything but p at each place
-    combine   (n_residuals, n_places) quadrature weights C, or None for the identity
+    combine   (n_residuals, n) weights C of n places in a row for each residual, or None: identity
     target    (n_residuals,) d
     weight    (n_residuals,) w
     """
@@ -47,7 +47,9 @@ class Piece:
         f = np.asarray(slope).ravel()
         jacobian = np.asarray(by_p).reshape(len(p), places, order="F").T
         if self.combine is not None:
-            f, jacobian = self.combine @ f, self.combine @ jacobian
+            f = np.einsum("iq,iq->i", self.combine, f.reshape(self.combine.shape))
+            each = jacobian.reshape(*self.combine.shape, len(p))
+            jacobian = np.einsum("iq,iqp->ip", self.combine, each)
         return Linearised(self.weight * (self.target - f), -self.weight[:, None] * jacobian)
 
     def symbolic(self, p: Any) -> Any:
@@ -55,7 +57,8 @@ class Piece:
         slopes = [self.predict(self.known[:, j], p) for j in range(self.known.shape[1])]
         f = ca.vertcat(*slopes)
         if self.combine is not None:
-            f = ca.mtimes(ca.DM(self.combine), f)
+            n, q = self.combine.shape
+            f = ca.sum2(ca.DM(self.combine) * ca.reshape(f, q, n).T)
         return ca.DM(self.weight) * (ca.DM(self.target) - f)
 
     @cached_property

@@ -7,7 +7,7 @@ paper, is the one that is solved with a proof.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,11 +39,19 @@ class Routes:
     proven: Route = GlobalSolver()
     quick: Route = Local()
 
+    def seeded(self, seed: int) -> "Routes":
+        """The same routes with another seed, as far as they have one."""
+        return replace(self, proven=_seeded(self.proven, seed), quick=_seeded(self.quick, seed))
+
     def choose(self, regression: Regression, *, prove: bool) -> Route:
         """The route for one problem."""
         if regression.linear:
             return self.linear
         return self.proven if prove else self.quick
+
+
+def _seeded(route: Route, seed: int) -> Route:
+    return route.seeded(seed) if isinstance(route, (Local, GlobalSolver)) else route
 
 
 @dataclass(frozen=True)

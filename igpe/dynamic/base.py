@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
+from pyomo.core.expr.visitor import identify_variables
+
 from igpe.arrays import FloatArray
 from igpe.errors import Unsupported
 from igpe.estimates import Estimate
@@ -36,6 +38,19 @@ def constraints(problem: Problem) -> list[str]:
     return sorted(
         {n for s in problem.starts for n in s.others} | set(problem.instance.inequalities)
     )
+
+
+def constrained_unknowns(problem: Problem) -> set[str]:
+    """Unknowns that occur in the constraints of `constraints`."""
+    found: set[str] = set()
+    names = {id(v): n for n, v in problem.instance.scalars.items() if n in problem.parameters}
+    kept = [c for s in problem.starts for c in s.others.values()]
+    kept += [c for series in problem.instance.inequalities.values() for c in series.values()]
+    for constraint in kept:
+        inside = {names.get(id(v)) for v in identify_variables(constraint.expr)}
+        for experiment in problem.experiments:
+            found |= {problem.unknown_of(n, experiment) for n in inside if n is not None}
+    return found
 
 
 def is_plain(problem: Problem) -> bool:

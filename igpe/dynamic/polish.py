@@ -2,12 +2,16 @@
 
 Collocation ends where its mesh no longer moves the optimum by its tolerance; a few Gauss-Newton
 steps on an accurate integration end at the optimum itself, and their last linearisation is what the
-statistics need.
+statistics need. Where integration and collocation tell different stories the correction is kept,
+and the difference is told.
 """
 
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import System
@@ -17,27 +21,75 @@ from igpe.least_squares.base import Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
 
-SMALL = GaussNewton(radius=0.1, max_iterations=20)  # it is near: no step may lead elsewhere
+SEARCH = GaussNewton(radius=0.1, max_iterations=20)
+AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
+FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
+NEAR = 0.1  # relative distance the last digits may lie away
+SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
 class Polished(NamedTuple):
-    """The estimate, and residuals and derivative there (None if it cannot be integrated)."""
+    """The estimate, residuals and derivative there (None if it cannot be integrated), and notes."""
 
     estimate: Estimate
     at: Linearised | None
+    notes: tuple[str, ...] = ()
 
 
 def polish(
     problem: Problem, systems: tuple[System, ...], rough: Estimate, integrator: Integrator
 ) -> Polished:
-    """The estimate at the optimum of the integrated model, if it is one without constraints."""
+    """The optimum of the integrated model next to the corrected one, where the two agree."""
     residuals = Residuals(problem, systems, integrator)
     box = problem.box
     x = box.vector(rough.parameters)
+    at = residuals(x)
+    if at is None:
+        return Polished(rough, None, ("The model could not be integrated at the estimate.",))
+    if not _agree(problem, rough.objective, at.cost):
+        return Polished(rough, at, (_difference(rough.objective, at.cost),))
     if not is_plain(problem) or len(box) == 0:
-        return Polished(rough, residuals(x))
-    fit = SMALL.fit(residuals, x, box)
-    if fit.at is None:
-        return Polished(rough, None)
-    better = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost)
-    return Polished(better, fit.at)
+        return Polished(rough, at)
+    fit = SEARCH.fit(residuals, x, box)
+    passed = _passed_bounds(problem, residuals, fit.x)
+    if passed:
+        note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
+        return Polished(rough, at, (note,))
+    if fit.at is None or fit.cost > at.cost or not _near(fit.x, x, box.upper - box.lower):
+        return Polished(rough, at)
+    return Polished(replace(rough, parameters=box.mapping(fit.x), objective=fit.cost), fit.at)
+
+
+def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
+    data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
+    floor = FLOOR * sum(float(v @ v) for v in data)
+    return abs(collocated - integrated) <= AGREE * max(collocated, integrated) + floor
+
+
+def _difference(collocated: float, integrated: float) -> str:
+    return (
+        f"Collocation finds a sum of squares of {collocated:.6g} at the estimate, an accurate "
+        f"integration {integrated:.6g}: the model is unstable, stiff beyond the mesh, or depends "
+        "on time in a way the integrator does not see. Trust neither without a look at the plot."
+    )
+
+
+def _near(found: FloatArray, x: FloatArray, width: FloatArray) -> bool:
+    size = np.maximum(np.abs(x), np.where(np.isfinite(width), 1e-3 * width, 0.0))
+    return bool((np.abs(found - x) <= NEAR * size + np.finfo(float).tiny).all())
+
+
+def _passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
+    """States that leave the bounds of their Vars at a measured time."""
+    passed = []
+    for i, (name, series) in enumerate(problem.instance.states.items()):
+        lower, upper = series[problem.instance.first].bounds
+        for run in residuals.runs:
+            values = run.simulation.run(x[run.index]).states[:, i]
+            slack = SLACK * float(np.max(np.abs(values)))
+            low = lower is not None and values.min() < lower - slack
+            high = upper is not None and values.max() > upper + slack
+            if low or high:
+                passed.append(name)
+                break
+    return passed

@@ -52,3 +52,40 @@ class Instant(NumericValue, float):  # type: ignore[misc]
     def to_string(self, *arguments: Any, **options: Any) -> str:
         """Its name in printed expressions."""
         return "t"
+
+
+class Watched(Instant):
+    """An instant that remembers the numbers it is compared with."""
+
+    __hash__ = float.__hash__
+
+    def __init__(self, _: float) -> None:
+        self.seen: list[float] = []
+
+    def _compared(self, other: Any) -> None:
+        if isinstance(other, (int, float)) and not isinstance(other, Instant):
+            self.seen.append(float(other))
+
+    def __eq__(self, other: object) -> bool:
+        self._compared(other)
+        return float.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        self._compared(other)
+        return float.__ne__(self, other)
+
+    def __lt__(self, other: Any) -> bool:
+        self._compared(other)
+        return float.__lt__(self, other)
+
+    def __le__(self, other: Any) -> bool:
+        self._compared(other)
+        return float.__le__(self, other)
+
+    def __gt__(self, other: Any) -> bool:
+        self._compared(other)
+        return float.__gt__(self, other)
+
+    def __ge__(self, other: Any) -> bool:
+        self._compared(other)
+        return float.__ge__(self, other)

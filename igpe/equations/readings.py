@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
+from igpe.equations.rules import REFUSALS, refuse_branches, said
 from igpe.equations.stack import stack
 from igpe.equations.symbols import Symbols, require_at
 from igpe.equations.translate import Translator
@@ -23,7 +23,6 @@ from igpe.errors import ModelError
 from igpe.model import Instance
 
 SAME = 1e-10  # largest relative difference of two readings that say the same
-REFUSALS = (TypeError, ValueError, KeyError, AttributeError, PyomoException)  # of a user's rule
 
 
 class Reading(NamedTuple):
@@ -41,6 +40,7 @@ def read_equations(
     times   generic times of the instance at which they are read and compared
     raises  ModelError if they differ between times and no symbol for the time explains it
     """
+    refuse_branches(instance, times[0])
     readings = [_read_at(instance, symbols, measured, time) for time in times]
     first = readings[0]
     for family, components in enumerate((instance.equations, instance.expressions)):
@@ -91,29 +91,14 @@ def _ask_again(
     time = times[0]
     translate = Translator(_with_expressions(instance, symbols, time), symbols.t)
     try:
-        said = _said(series[time], time)
+        answer = said(series[time], time, Instant(time))
         if series[time].parent_component().ctype is not pyo.Constraint:
-            return translate(said)
-        constraint = pyo.Constraint(expr=said)
+            return translate(answer)
+        constraint = pyo.Constraint(expr=answer)
         constraint.construct()
         return _difference(constraint, translate)
     except REFUSALS as error:
         raise _unexplained(name, str(error)) from error
-
-
-def _said(data: Any, time: float) -> Any:
-    """What the rule of a component over time says when it is asked with an `Instant`."""
-    component, index = data.parent_component(), data.index()
-    is_indexed_by_time = index == time or (isinstance(index, tuple) and time in index)
-    rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
-    if not is_indexed_by_time or rule is None:
-        raise ValueError("it is not written as a rule over the time")
-    key = (
-        tuple(Instant(time) if i == time else i for i in index)
-        if isinstance(index, tuple)
-        else Instant(time)
-    )
-    return rule(data.parent_block(), key)
 
 
 def _with_expressions(instance: Instance, symbols: Symbols, time: float) -> dict[int, Any]:
@@ -121,7 +106,9 @@ def _with_expressions(instance: Instance, symbols: Symbols, time: float) -> dict
     found = symbols.by_identity(instance, time)
     for series in instance.expressions.values():
         with suppress(ModelError, *REFUSALS):
-            found[id(series[time])] = Translator(found, symbols.t)(_said(series[time], time))
+            found[id(series[time])] = Translator(found, symbols.t)(
+                said(series[time], time, Instant(time))
+            )
     return found
 
 

@@ -16,6 +16,7 @@ from scipy import stats
 
 from igpe.arrays import BoolArray, FloatArray
 
+NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
 RANK = 1e-8  # a direction whose scaled singular value is below this fraction is not determined
 
 
@@ -53,9 +54,16 @@ def uncertainty(
     sigma_known: bool,
     confidence: float = 0.95,
 ) -> Uncertainty:
-    """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n)."""
+    """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
+
+    A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
+    is rounding: that unknown is undetermined.
+    """
     n, free = len(x), np.flatnonzero(~held)
-    inverse, lost, rank = _inverse_normal_matrix(jacobian[:, free])
+    spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
+    effect = np.linalg.norm(jacobian, axis=0) * np.maximum(np.abs(x), np.finfo(float).tiny)
+    told = np.where((effect > NOTHING * spread) | (x == 0), 1.0, 0.0)
+    inverse, lost, rank = _inverse_normal_matrix((jacobian * told)[:, free])
     degrees = len(residual) - rank
     variance = (
         1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan

@@ -39,8 +39,8 @@ def test_the_derivative_of_a_piece_against_central_differences(combined):
     x = np.linspace(0.1, 4.0, 9)
     piece = curved_piece(x, RANDOM.normal(size=9))
     if combined:
-        mix = RANDOM.normal(size=(4, 9))
-        piece = Piece(piece.predict, piece.known, mix, np.ones(4), np.arange(1.0, 5.0))
+        mix = RANDOM.normal(size=(3, 3))
+        piece = Piece(piece.predict, piece.known, mix, np.ones(3), np.arange(1.0, 4.0))
     p, h = np.array([1.2, 0.8]), 1e-6
     at = piece.linearised(p)
     central = [

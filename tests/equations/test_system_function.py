@@ -1,12 +1,20 @@
 """The equations as functions: exact first and second derivatives, and where they are linear."""
 
+from typing import Any
+
 import casadi as ca
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from zoo import ZOO, Case
 
 from igpe.equations.linearity import equation_linearity
 from igpe.equations.system import read_system
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.problem import Problem
 
 cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 
@@ -59,3 +67,27 @@ def test_in_which_parameters_an_equation_is_linear() -> None:
     nonlinear = set(system.symbols.parameters) - set(names[0])
     assert len(nonlinear) == 1  # the Michaelis constant
     assert set(found[0].jointly) <= set(found[0].individually)
+
+
+@pytest.mark.parametrize("inside", [0.5, 1.9999])
+def test_a_branch_on_time_between_the_reading_places_is_refused(inside: float) -> None:
+    def model(times: list[float]) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0, 1))
+
+        def rate(m: Any, t: float) -> Any:
+            if t == m.t.first():
+                return pyo.Constraint.Skip
+            return m.dx[t] == -m.k * m.x[t] + (20 if inside <= t <= inside + 1e-3 else 0)
+
+        m.rate = pyo.Constraint(m.t, rule=rate)
+        return m
+
+    data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 0.5, 0.2]})
+    run = Experiment(data, start={"x": 1.0})
+    problem = Problem(model, parameters=["k"], experiments=run)
+    with pytest.raises(ModelError, match=f"branches on the time at {inside:g}.*igpe.steps"):
+        read_system(problem, run)

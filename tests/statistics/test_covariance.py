@@ -66,7 +66,8 @@ def test_all_on_bounds():
 @pytest.mark.parametrize("scale", [1.0, 1e9, 1e-9])
 def test_what_the_measurements_do_not_determine(scale):
     twins = np.column_stack([DESIGN[:, 0], scale * DESIGN[:, 1], 3 * DESIGN[:, 1]])
-    told = uncertainty(np.ones(3), np.ones(12), twins, held=FREE, sigma_known=True)
+    x = np.array([1.0, 1.0 / scale, 1.0])  # the same unknown in another unit
+    told = uncertainty(x, np.ones(12), twins, held=FREE, sigma_known=True)
     assert told.undetermined.tolist() == [False, True, True]
     assert np.isfinite(told.standard_error[0])
     assert np.isinf(told.standard_error[1:]).all()
@@ -107,3 +108,13 @@ def test_probability_of_a_chi_squared():
     assert chi_squared_probability(3.841458821, 1) == pytest.approx(0.05, rel=1e-8)
     assert chi_squared_probability(0.0, 7) == 1.0
     assert np.isnan(chi_squared_probability(1.0, 0))
+
+
+@pytest.mark.parametrize("sigma_known", [True, False])
+def test_a_column_of_rounding_errors_determines_nothing(sigma_known):
+    design = DESIGN * np.array([1.0, 1e-15, 1.0])
+    residual = np.linspace(-1.0, 1.0, 12)
+    told = uncertainty(np.ones(3), residual, design, held=FREE, sigma_known=sigma_known)
+    assert told.undetermined.tolist() == [False, True, False]
+    assert np.isinf(told.standard_error[1])
+    assert told.degrees == 10

@@ -1,0 +1,82 @@
+"""The last digits are taken only where integration and collocation agree."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+
+TIMES = np.linspace(0.1, 3.0, 12)
+
+
+def decay(times: Iterable[float], bounds: tuple[float | None, float | None] = (None, None)) -> Any:
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = pyo.Var(m.t, bounds=bounds, initialize=1.0)
+    m.dx = dae.DerivativeVar(m.x)
+    m.k = pyo.Var(bounds=(0, 10), initialize=1.0)
+    m.half = pyo.Var(bounds=(0, 10), initialize=1.0)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+    return m
+
+
+def problem(model: Any, values: np.ndarray, parameters: list[str]) -> igpe.Problem:
+    data = pd.DataFrame({"time": TIMES, "x": values})
+    run = igpe.Experiment(data, start={"x": 1.0})
+    return igpe.Problem(model, parameters=parameters, experiments=run)
+
+
+def test_an_unseen_unknown_that_a_constraint_ties_is_not_held() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times)
+        m.tie = pyo.Constraint(expr=m.k == 2 * m.half)
+        return m
+
+    result = igpe.estimate(problem(model, np.exp(-TIMES), ["k", "half"]))
+    assert result.parameters == pytest.approx({"k": 1.0, "half": 0.5}, rel=1e-4)
+    assert any("['tie']" in note for note in result.notes)
+
+
+def test_an_active_bound_of_a_state_is_kept_and_told() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times, (0.3, None))
+        m.half.fix()
+        return m
+
+    result = igpe.estimate(problem(model, np.exp(-TIMES), ["k"]))
+    assert math.exp(-result.parameters["k"] * TIMES[-1]) >= 0.3 * (1 - 1e-3)
+    assert any("bounds of x are active" in note for note in result.notes)
+
+
+def test_an_inactive_bound_of_a_state_does_no_harm() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times, (0.0, None))
+        m.half.fix()
+        return m
+
+    result = igpe.estimate(problem(model, np.exp(-TIMES), ["k"]))
+    assert result.parameters == pytest.approx({"k": 1.0}, rel=1e-8)
+    assert not any("active" in note for note in result.notes)
+
+
+def test_seeds_that_are_none_are_refused() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times)
+        m.half.fix()
+        return m
+
+    with pytest.raises(igpe.ProblemError, match="seed is -1"):
+        igpe.estimate(problem(model, np.exp(-TIMES), ["k"]), seed=-1)
+
+
+def test_a_seed_reaches_every_search() -> None:
+    settings = igpe.Settings().seeded(7)
+    assert settings.seed == 7
+    assert settings.routes.quick.seed == 7
+    assert settings.routes.proven.local.seed == 7
