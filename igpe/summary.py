@@ -14,6 +14,7 @@ from igpe.dynamic.base import constraints
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.polish import Polished
 from igpe.dynamic.residuals import simulate
+from igpe.dynamic.tangent import active_jacobian, parameter_constraints
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
@@ -102,6 +103,7 @@ def _errors(
     return uncertainty(
         x, at.residual, at.jacobian,
         held=held, sigma_known=problem.sigma_known, confidence=confidence,
+        active=active_jacobian(problem, x),
     )  # fmt: skip
 
 
@@ -250,7 +252,8 @@ def _notes(steps: Steps) -> tuple[str, ...]:
     smoothing = (
         () if np.allclose(costs, costs[0], rtol=1e-3) else steps.ladder[0].notes(steps.problem)
     )
-    kept = constraints(steps.problem)
+    told = {c.name for _, c in parameter_constraints(steps.problem)}
+    kept = [name for name in constraints(steps.problem) if name not in told]
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),

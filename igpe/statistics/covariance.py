@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import null_space
 
 from igpe.arrays import BoolArray, FloatArray
 
@@ -53,8 +54,13 @@ def uncertainty(
     held: BoolArray,
     sigma_known: bool,
     confidence: float = 0.95,
+    active: FloatArray | None = None,
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
+
+    held    (n,) unknowns on a bound
+    active  (k, n) derivative of active constraints: the unknowns move only along them, and
+            V = s^2 Z (Z' J' J Z)^-1 Z' with Z their null space
 
     A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
     is rounding: that unknown is undetermined.
@@ -63,7 +69,8 @@ def uncertainty(
     spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
     effect = np.linalg.norm(jacobian, axis=0) * np.maximum(np.abs(x), np.finfo(float).tiny)
     told = np.where((effect > NOTHING * spread) | (x == 0), 1.0, 0.0)
-    inverse, lost, rank = _inverse_normal_matrix((jacobian * told)[:, free])
+    along = null_space(active[:, free]) if active is not None and len(active) else np.eye(len(free))
+    inverse, lost, rank = _inverse_normal_matrix((jacobian * told)[:, free], along)
     degrees = len(residual) - rank
     variance = (
         1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
@@ -102,18 +109,21 @@ class _Inverse(NamedTuple):
     rank: int
 
 
-def _inverse_normal_matrix(jacobian: FloatArray) -> _Inverse:
-    n = jacobian.shape[1]
-    if n == 0:
-        return _Inverse(np.zeros((0, 0)), np.zeros(0, dtype=bool), 0)
-    norm = np.linalg.norm(jacobian, axis=0)
+def _inverse_normal_matrix(jacobian: FloatArray, along: FloatArray) -> _Inverse:
+    """Of the directions `along` (n, k), those that J determines."""
+    n, k = along.shape
+    if k == 0:
+        return _Inverse(np.zeros((n, n)), np.zeros(n, dtype=bool), 0)
+    moved = jacobian @ along
+    norm = np.linalg.norm(moved, axis=0)
     norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
-    _, singular, directions = np.linalg.svd(jacobian / norm, full_matrices=True)
-    singular = np.pad(singular, (0, n - len(singular)))
+    _, singular, directions = np.linalg.svd(moved / norm, full_matrices=True)
+    singular = np.pad(singular, (0, k - len(singular)))
     known = singular > RANK * max(singular[0], 1e-300)
-    root = directions[known].T / singular[known]
-    lost = np.sum(directions[~known] ** 2, axis=0) > RANK
-    return _Inverse((root @ root.T) / np.outer(norm, norm), lost, int(known.sum()))
+    root = (along / norm) @ (directions[known].T / singular[known])
+    gone = along @ directions[~known].T
+    lost = np.sum(gone**2, axis=1) > RANK
+    return _Inverse(root @ root.T, lost, int(known.sum()))
 
 
 def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:

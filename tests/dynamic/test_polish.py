@@ -40,7 +40,25 @@ def test_an_unseen_unknown_that_a_constraint_ties_is_not_held() -> None:
 
     result = igpe.estimate(problem(model, np.exp(-TIMES), ["k", "half"]))
     assert result.parameters == pytest.approx({"k": 1.0, "half": 0.5}, rel=1e-4)
-    assert any("['tie']" in note for note in result.notes)
+    k, half = result.estimates
+    assert half.standard_error == pytest.approx(k.standard_error / 2, rel=1e-6)
+    assert result.degrees == len(TIMES) - 1
+
+
+def test_a_constraint_determines_what_the_data_leave_open() -> None:
+    def model(times: Iterable[float]) -> Any:
+        m = decay(times)
+        m.rate.deactivate()
+        m.sum = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -(m.k + m.half) * m.x[t])
+        m.tie = pyo.Constraint(expr=m.k == m.half)
+        return m
+
+    noisy = np.exp(-TIMES) + 0.01 * np.random.default_rng(1).standard_normal(len(TIMES))
+    result = igpe.estimate(problem(model, noisy, ["k", "half"]))
+    a, b = result.estimates
+    assert a.value == pytest.approx(b.value, rel=1e-5)
+    assert (a.remark, b.remark) == ("", "")
+    assert 0 < a.standard_error < 0.05
 
 
 def test_an_active_bound_of_a_state_is_kept_and_told() -> None:
