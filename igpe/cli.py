@@ -42,6 +42,8 @@ def _writable(path: Path | None) -> Path | None:
     """Refuse before the work what could not be written after it."""
     if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
         raise typer.BadParameter(f"there is no folder '{path.parent}'; make it first.")
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"'{path}' is a folder; give the name of a file to write.")
     return path
 
 
@@ -112,7 +114,7 @@ def estimate(
     model: Model,
     data: DataFile = None,
     plot: PlotFile = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
     json: JsonFile = None,
 ) -> None:
     """Estimate the parameters globally, in five steps."""

@@ -6,13 +6,14 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from igpe.arguments import is_finite, require_mapping, shown
 from igpe.arrays import FloatArray, IntArray
 from igpe.errors import DataError
 from igpe.inputs import Input, InputValue, read_inputs
-from igpe.tables import Data, numbers, read_table, rows_of, select_columns, time_column
+from igpe.sigma import Sigma, check_sigma, sigma_columns, sigma_of
+from igpe.tables import Data, read_table, rows_of, select_columns, time_column
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,21 @@ class Unknown:
     guess: float | None = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite([self.lower, self.upper]).all() and self.lower < self.upper):
+        if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
             raise DataError(
-                f"An unknown start value has bounds [{self.lower:g}, {self.upper:g}]; give finite "
-                "bounds with lower < upper, or a number if the value is known."
+                f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
+                "give finite bounds with lower < upper, or a number if the value is known."
             )
-        if self.guess is not None and not self.lower <= self.guess <= self.upper:
+        is_inside = is_finite(self.guess) and self.lower <= float(self.guess or 0.0) <= self.upper
+        if self.guess is not None and not is_inside:
             raise DataError(
-                f"The guess {self.guess:g} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]; give one inside, or leave it out."
+                f"The guess {shown(self.guess)} of an unknown start value lies outside its bounds "
+                f"[{self.lower:g}, {self.upper:g}]; give a number inside, or leave it out."
             )
 
 
 Start: TypeAlias = float | str | Unknown
 """A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
-
-Sigma: TypeAlias = float | Mapping[str, float | str | npt.ArrayLike] | None
-"""Standard deviations: one for all, per column (number, array, name of a column), or unknown."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +103,15 @@ class Experiment:
         only: Iterable[str] | None = None,
         replicates: bool = False,
     ) -> None:
-        if isinstance(only, str):
-            raise DataError(
-                f"only={only!r} is one text; wanted a list of columns: only=[{only!r}]."
-            )
+        _check_kinds(name, start, inputs, units, only)
         table = read_table(data)
         self._conditions: dict[str, Any] = {
             "name": name,
-            "start": start,
+            "start": dict(start),
             "start_time": start_time,
-            "inputs": inputs,
-            "sigma": sigma,
-            "units": units,
+            "inputs": dict(inputs),
+            "sigma": dict(sigma) if isinstance(sigma, Mapping) else sigma,
+            "units": dict(units),
             "only": None if only is None else tuple(only),
             "replicates": replicates,
         }
@@ -125,9 +121,19 @@ class Experiment:
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
         self.sigma_known = sigma is not None
         times = time_column(table, replicates=replicates)
-        columns = select_columns(table, self._conditions["only"], leave=_sigma_columns(sigma))
+        columns = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, columns, sigma)
         self.start_time = _start_time(times, start_time)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle and copy keep: pickle cannot read a mapping that is closed to changes."""
+        state = self.__dict__
+        return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in ("start", "inputs", "units"):
+            setattr(self, name, MappingProxyType(state[name]))
 
     def with_data(self, data: Data) -> "Experiment":
         """The same run with other measurements."""
@@ -197,11 +203,23 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     return value if is_of_states else value[name]
 
 
+def _check_kinds(name: Any, start: Any, inputs: Any, units: Any, only: Any) -> None:
+    if not isinstance(name, str):
+        raise DataError(f"name is {shown(name)}; an experiment's name is a text: name='run1'.")
+    require_mapping("start", start, "start={'A': 1.0, 'B': igpe.Unknown(0, 5)}", DataError)
+    require_mapping("inputs", inputs, "inputs={'feed': igpe.steps(times, values)}", DataError)
+    require_mapping("units", units, "units={'A': 'mol/L'}", DataError)
+    if isinstance(only, str):
+        raise DataError(f"only={only!r} is one text; wanted a list of columns: only=[{only!r}].")
+    if only is not None and not isinstance(only, Iterable):
+        raise DataError(f"only is {shown(only)}; wanted a list of columns: only=['A', 'B'].")
+
+
 def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
     for name, value in start.items():
         if isinstance(value, (str, Unknown)):
             continue
-        if not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+        if not is_finite(value):
             raise DataError(
                 f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
                 "parameter, or igpe.Unknown(lower, upper)."
@@ -211,13 +229,21 @@ def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
 
 def _start_time(times: FloatArray, given: float | None) -> float:
     first, last = float(times[0]), float(times[-1])
-    if given is not None:
-        if not np.isfinite(given) or given > first:
-            raise DataError(
-                f"start_time is {given:g}, but the first measurement is at {first:g}; "
-                "an experiment starts no later than its first measurement."
-            )
-        return float(given)
+    begin = _default_start(first, last) if given is None else given
+    if not is_finite(begin) or begin > first:
+        raise DataError(
+            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; give a "
+            "number: an experiment starts no later than its first measurement."
+        )
+    if begin == last:
+        raise DataError(
+            f"The only measurements are at {last:g}, where the experiment starts, so nothing is "
+            "seen of what happens; add later ones, or give the earlier start: start_time=..."
+        )
+    return float(begin)
+
+
+def _default_start(first: float, last: float) -> float:
     if first <= 0:
         return first
     if first <= last - first:
@@ -228,68 +254,14 @@ def _start_time(times: FloatArray, given: float | None) -> float:
     )
 
 
-def _sigma_columns(sigma: Sigma) -> set[str]:
-    if not isinstance(sigma, Mapping):
-        return set()
-    return {value for value in sigma.values() if isinstance(value, str)}
-
-
 def _measurements(
     table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
 ) -> Measurements:
     values = table[columns].to_numpy(dtype=float)
-    sigmas = np.column_stack([_sigma_of(table, c, sigma) for c in columns])
+    sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
     distinct, row_of = np.unique(times, return_inverse=True)
     row, column = np.nonzero(np.isfinite(values))
-    _check_sigma(columns, sigmas[row, column], column)
+    check_sigma(columns, sigmas[row, column], column)
     return Measurements(
         distinct, tuple(columns), row_of[row], column, values[row, column], sigmas[row, column]
     )
-
-
-def _sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
-    n = len(table)
-    if sigma is None:
-        return np.ones(n)
-    if not isinstance(sigma, Mapping):
-        return np.full(n, _number(sigma))
-    if column not in sigma:
-        raise DataError(
-            f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
-            "standard deviation, or none."
-        )
-    value = sigma[column]
-    if isinstance(value, str):
-        if value not in table.columns:
-            raise DataError(
-                f"sigma of '{column}' names the column '{value}', which is not in the table "
-                f"{list(table.columns)}."
-            )
-        return numbers(table, value)
-    spread = np.asarray(value, dtype=float)
-    if spread.ndim > 0 and spread.shape != (n,):
-        raise DataError(
-            f"sigma of '{column}' has shape {spread.shape}; give one number, or one for each of "
-            f"the {n} rows."
-        )
-    return np.broadcast_to(spread, (n,)).astype(float)
-
-
-def _number(sigma: Any) -> float:
-    try:
-        return float(sigma)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"sigma is {sigma!r}; give a number for all columns, or for each its own: "
-            "sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
-        ) from None
-
-
-def _check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None:
-    bad = ~(np.isfinite(sigma) & (sigma > 0))
-    if bad.any():
-        name = columns[int(column[bad][0])]
-        raise DataError(
-            f"sigma of '{name}' is {sigma[bad][0]:g}; standard deviations must be positive "
-            "numbers. Leave sigma out if they are unknown."
-        )

@@ -6,7 +6,7 @@ suffixes `experiment_outputs` (measured variable -> value), `unknown_parameters`
 its own times, and often its own discretisation, which is kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,10 +35,11 @@ def read_labelled(experiments: Sequence[Any]) -> Labelled:
 
     raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
     """
+    given = _sources(experiments)
     found = []
     parameters: list[str] = []
     sources = {}
-    for number, source in enumerate(experiments, start=1):
+    for number, source in enumerate(given, start=1):
         model = _labelled_model(source)
         inputs = _varying_inputs(model)
         instance = read(model)
@@ -51,20 +52,42 @@ def read_labelled(experiments: Sequence[Any]) -> Labelled:
         parameters = names
         found.append(_experiment(str(number), instance, inputs))
         sources[str(number)] = source
-    return Labelled(_builder(sources), parameters, found)
+    return Labelled(_Labelled(sources), parameters, found)
 
 
-def _builder(sources: dict[str, Any]) -> Builder:
-    def labelled_model(times: Sequence[float], experiment: Experiment) -> Any:
-        model = _labelled_model(sources[experiment.name])
+def _sources(experiments: Any) -> list[Any]:
+    given = list(experiments) if isinstance(experiments, Iterable) else [experiments]
+    strangers = [type(e).__name__ for e in given if not hasattr(e, "get_labeled_model")]
+    if strangers or not given:
+        raise ModelError(
+            f"from_parmest was given {strangers or 'nothing'}; wanted a list of parmest "
+            "experiments, each with a method get_labeled_model()."
+        )
+    return given
+
+
+class _Labelled:
+    """The builder of parmest experiments (pickle keeps it if it can keep their models)."""
+
+    __name__ = "get_labeled_model"
+
+    def __init__(self, sources: dict[str, Any]) -> None:
+        self._sources = sources
+
+    def __call__(self, times: Sequence[float], experiment: Experiment) -> Any:
+        model = _labelled_model(self._sources[experiment.name])
         _varying_inputs(model)
         return model
 
-    return labelled_model
-
 
 def _labelled_model(source: Any) -> Any:
-    model = source.get_labeled_model().clone()
+    try:
+        model = source.get_labeled_model().clone()
+    except Exception as error:
+        raise ModelError(
+            f"get_labeled_model of a {type(source).__name__} failed: {type(error).__name__}: "
+            f"{error}. It must return a labelled Pyomo model."
+        ) from error
     missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]
     if missing:
         raise ModelError(

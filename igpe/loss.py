@@ -1,10 +1,12 @@
 """What is minimised: how residuals count."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from igpe.arguments import is_finite, is_number, shown
 from igpe.errors import ProblemError
 
 
@@ -29,8 +31,8 @@ class Huber:
     delta: float = 1.345
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.delta) and self.delta > 0):
-            raise ProblemError(f"Huber's delta is {self.delta:g}; give a positive number.")
+        if not (is_finite(self.delta) and self.delta > 0):
+            raise ProblemError(f"Huber's delta is {shown(self.delta)}; give a positive number.")
 
 
 Loss: TypeAlias = LeastSquares | L1 | Huber
@@ -47,10 +49,10 @@ class Normal:
     deviation: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.mean) and np.isfinite(self.deviation) and self.deviation > 0):
+        if not (is_finite(self.mean, self.deviation) and self.deviation > 0):
             raise ProblemError(
-                f"A prior has mean {self.mean:g} and deviation {self.deviation:g}; give a finite "
-                "mean and a positive deviation."
+                f"A prior has mean {shown(self.mean)} and deviation {shown(self.deviation)}; give "
+                "a finite mean and a positive deviation."
             )
 
 
@@ -70,13 +72,16 @@ class PiecewiseConstant:
     penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if len(self.breaks) == 0 or not (np.diff(self.breaks) > 0).all():
+        breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
+        if not (breaks and is_finite(*breaks) and (np.diff(breaks) > 0).all()):
             raise ProblemError(
-                f"The breaks {list(self.breaks)} of a time-varying unknown do not increase; give "
-                "each time once, in order."
+                f"The breaks {breaks} of a time-varying unknown do not increase; give a tuple of "
+                "numbers, each time once, in order."
             )
-        if not (self.lower < self.upper and self.penalty >= 0):
+        object.__setattr__(self, "breaks", tuple(float(b) for b in breaks))
+        sound = is_number(self.lower, self.upper) and is_finite(self.penalty)
+        if not (sound and self.lower < self.upper and self.penalty >= 0):
             raise ProblemError(
-                f"A time-varying unknown has bounds [{self.lower:g}, {self.upper:g}] and penalty "
-                f"{self.penalty:g}; give lower < upper and a penalty of 0 or more."
+                f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] and "
+                f"penalty {shown(self.penalty)}; give lower < upper and a penalty of 0 or more."
             )

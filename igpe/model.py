@@ -22,6 +22,8 @@ Builder: TypeAlias = Callable[..., Any]
 Series: TypeAlias = Mapping[float, Any]
 """Pyomo component data of one quantity, by time."""
 
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -73,13 +75,12 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
             f"The model is a {type(builder).__name__}; wanted a function model(times) that builds "
             "and returns it, for any list of times."
         )
-    arguments = [sorted({float(t) for t in times})]
+    moments = sorted({float(t) for t in times})
     try:
-        wants_experiment = _positional(builder) > 1
-        model = builder(*arguments, experiment) if wants_experiment else builder(*arguments)
+        model = _call(builder, moments, experiment)
     except Exception as error:
         raise ModelError(
-            f"The model's builder {_name(builder)} failed for times {_short(arguments[0])}: "
+            f"The model's builder {_name(builder)} failed for times {_short(moments)}: "
             f"{type(error).__name__}: {error}. It must build the model for any list of times; "
             "tabulated data belong in Experiment(inputs=...)."
         ) from error
@@ -114,14 +115,21 @@ def read(model: Any) -> Instance:
     )
 
 
-def _positional(builder: Builder) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [
-        p
-        for p in inspect.signature(builder).parameters.values()
-        if p.kind in kinds and p.default is inspect.Parameter.empty
-    ]
-    return len(required)
+def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
+    """`builder(times)`, or with the experiment where the builder has a place for it.
+
+    Its place is a parameter called `experiment`, or the second positional one unless that has a
+    value of its own (`scale=2.0`; None is none).
+    """
+    given = inspect.signature(builder).parameters
+    positional = [p for p in given.values() if p.kind in POSITIONAL]
+    named = given.get("experiment")
+    if named is not None and named.kind in (*POSITIONAL[1:], inspect.Parameter.KEYWORD_ONLY):
+        return builder(times, experiment=experiment)
+    is_second = len(positional) > 1 and (
+        positional[1].default is None or positional[1].default is inspect.Parameter.empty
+    )
+    return builder(times, experiment) if is_second else builder(times)
 
 
 def _name(builder: Builder) -> str:

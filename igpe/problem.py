@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from igpe.arguments import is_finite, require_mapping, shown
 from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment, Unknown
 from igpe.labelled import read_labelled
 from igpe.loss import LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
-from igpe.problem_checks import check_experiment, check_model, convert_units, name_experiments
+from igpe.problem_checks import (
+    check_arguments,
+    check_experiment,
+    check_model,
+    check_weights,
+    convert_units,
+    name_experiments,
+)
 from igpe.starts import ModelStarts, model_starts
 from igpe.tables import Data, read_table, rows_of
 from igpe.units import unit_name
@@ -53,26 +61,27 @@ class Problem:
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
     ) -> None:
         runs = name_experiments(experiments)
+        check_arguments(local, priors, loss, time_varying)
         self._given: dict[str, Any] = {
             "model": model,
             "parameters": parameters,
             "experiments": runs,
             "local": local if isinstance(local, str) else tuple(local),
-            "priors": priors,
+            "priors": dict(priors),
             "loss": loss,
-            "time_varying": time_varying,
+            "time_varying": dict(time_varying),
         }
-        instances = [build(model, [e.start_time, *e.times], e) for e in runs]
+        self.instances = tuple(build(model, [e.start_time, *e.times], e) for e in runs)
         self.model = model
         self.loss = loss
         self.time_varying = MappingProxyType(dict(time_varying))
-        self.instance: Instance = instances[0]
-        self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in instances)
-        self.parameters = _expand("parameters", parameters, self.instance)
-        self.local = frozenset(_expand("local", self._given["local"], self.instance))
-        self.experiments = tuple(convert_units(e, i) for e, i in zip(runs, instances, strict=True))
+        self.instance: Instance = self.instances[0]
+        self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in self.instances)
+        self.parameters = _expand("parameters", parameters, self.instances)
+        self.local = frozenset(_expand("local", self._given["local"], self.instances))
+        self.experiments = tuple(map(convert_units, runs, self.instances))
         check_model(self)
-        for e, instance, starts in zip(self.experiments, instances, self.starts, strict=True):
+        for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
             check_experiment(self, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
         self.unknowns = self._unknowns(parameters)
@@ -83,6 +92,11 @@ class Problem:
                 f"Priors are given for {strangers}, which are no unknowns; the unknowns are "
                 f"{list(self.unknowns.names)}."
             )
+        check_weights(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy keep what the problem was made of and build the models again."""
+        return _made_again, (self._given, dict(self.fixed))
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
@@ -112,22 +126,29 @@ class Problem:
         """Whether every experiment gives its standard deviations."""
         return all(e.sigma_known for e in self.experiments)
 
+    @property
+    def inequalities(self) -> frozenset[str]:
+        """Names of the models' inequalities over time, in all experiments."""
+        return frozenset(name for i in self.instances for name in i.inequalities)
+
     def fixing(self, values: Mapping[str, float]) -> "Problem":
         """The same problem with some unknowns held at given values.
 
         raises ProblemError for names that are no unknowns, and values that are not finite
         """
+        require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
         strangers = [n for n in values if n not in self.unknowns.names]
         if strangers:
             raise ProblemError(
                 f"{strangers} are no unknowns of the problem; it has {list(self.unknowns.names)}."
             )
-        lost = {n: v for n, v in values.items() if not np.isfinite(v)}
+        lost = {n: v for n, v in values.items() if not is_finite(v)}
         if lost:
-            raise ProblemError(f"Unknowns cannot be held at {lost}; give finite values.")
+            raise ProblemError(f"Unknowns cannot be held at {lost}; give finite numbers.")
         smaller = object.__new__(Problem)
         smaller.__dict__.update(self.__dict__)
-        smaller.fixed = MappingProxyType({**self.fixed, **values})
+        held = {n: float(v) for n, v in values.items()}
+        smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
 
     def with_data(self, data: Data) -> "Problem":
@@ -155,20 +176,25 @@ class Problem:
     def unit(self, name: str) -> str:
         """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
         base = name.split("@", maxsplit=1)[0].removesuffix("(t0)")
-        if base in self.instance.scalars:
-            return unit_name(self.instance.scalars[base])
-        series = self.instance.over_time(base)
-        return "" if series is None else unit_name(next(iter(series.values())))
+        for instance in self.instances:
+            if base in instance.scalars:
+                return unit_name(instance.scalars[base])
+            series = instance.over_time(base)
+            if series is not None:
+                return unit_name(next(iter(series.values())))
+        return ""
 
     def _own(self, name: str, experiment: Experiment) -> str:
         return name if len(self.experiments) == 1 else f"{name}@{experiment.name}"
 
     def _unknowns(self, parameters: Sequence[str] | Mapping[str, Bounds]) -> Box:
-        bounds = _bounds(parameters, self.parameters, self.instance)
+        overrides = parameters if isinstance(parameters, Mapping) else {}
         found: dict[str, Bounds] = {}
         for name in self.parameters:
-            for e in self.experiments:
-                found[self.unknown_of(name, e)] = bounds[name]
+            given = overrides.get(name, overrides.get(name.split("[")[0]))
+            for e, instance in zip(self.experiments, self.instances, strict=True):
+                unknown, bounds = self.unknown_of(name, e), _bounds_of(name, given, instance)
+                found[unknown] = _both(name, found.get(unknown, bounds), bounds)
         for e in self.experiments:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
@@ -183,27 +209,37 @@ class Problem:
         )
 
 
-def _expand(role: str, names: Iterable[str], instance: Instance) -> tuple[str, ...]:
+def _made_again(given: Mapping[str, Any], fixed: Mapping[str, float]) -> Problem:
+    return Problem(**given).fixing(fixed)
+
+
+def _expand(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:
     """Names of scalar parameters; an indexed component's name stands for its members."""
     if isinstance(names, str):
         raise ProblemError(f"{role}={names!r} is one text; wanted names: {role}=[{names!r}].")
+    listed = list(names) if isinstance(names, Iterable) else [names]
+    if not all(isinstance(name, str) for name in listed):
+        raise ProblemError(f"{role} is {shown(names)}; wanted names: {role}=['k1', 'k2'].")
+    scalars = list(dict.fromkeys(s for i in instances for s in i.scalars))
     found: list[str] = []
-    for name in names:
-        members = [s for s in instance.scalars if s.startswith(f"{name}[")]
-        found += members if members and name not in instance.scalars else [name]
+    for name in listed:
+        members = [s for s in scalars if s.startswith(f"{name}[")]
+        found += members if members and name not in scalars else [name]
     twice = sorted({n for n in found if found.count(n) > 1})
     if twice:
         raise ProblemError(f"Parameters {twice} are listed more than once; list each once.")
     return tuple(found)
 
 
-def _bounds(
-    given: Sequence[str] | Mapping[str, Bounds], names: tuple[str, ...], instance: Instance
-) -> dict[str, Bounds]:
-    overrides = given if isinstance(given, Mapping) else {}
-    return {
-        n: _bounds_of(n, overrides.get(n, overrides.get(n.split("[")[0])), instance) for n in names
-    }
+def _both(name: str, one: Bounds, other: Bounds) -> Bounds:
+    """What lies within the bounds of two experiments' models."""
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    if not low < high:
+        raise ProblemError(
+            f"Parameter '{name}' has bounds {one} in one experiment's model and {other} in "
+            "another's, which do not overlap; give it the same bounds, or make it local."
+        )
+    return low, high
 
 
 def _bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:

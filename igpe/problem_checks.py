@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
+from igpe.arguments import require_mapping, shown
 from igpe.errors import DataError, ModelError, ProblemError
 from igpe.experiment import Experiment, Unknown
+from igpe.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant
 from igpe.model import Instance
 from igpe.starts import ModelStarts
-from igpe.units import conversion, converted, model_unit
+from igpe.units import conversion, converted, model_unit, unit_name
 
 if TYPE_CHECKING:
     from igpe.problem import Problem
@@ -60,35 +62,97 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     return result
 
 
+def check_arguments(local: Any, priors: Any, loss: Any, time_varying: Any) -> None:
+    """What a problem is made of has the right kind; names are looked up later."""
+    if not isinstance(local, Iterable):
+        raise ProblemError(
+            f"local is {shown(local)}; wanted a list of parameters (empty if all are shared): "
+            "local=['k1']."
+        )
+    if not isinstance(loss, LeastSquares | L1 | Huber):
+        raise ProblemError(
+            f"loss is {shown(loss)}; wanted igpe.LeastSquares(), igpe.L1() or igpe.Huber(delta)."
+        )
+    _check_each("priors", priors, Normal, "igpe.Normal(mean, deviation)")
+    _check_each(
+        "time_varying", time_varying, PiecewiseConstant, "igpe.PiecewiseConstant(breaks, lower, ..)"
+    )
+
+
+def _check_each(role: str, given: Any, kind: type, wanted: str) -> None:
+    require_mapping(role, given, f"{role}={{'k1': {wanted}}}", ProblemError)
+    for name, value_ in given.items():
+        if not isinstance(value_, kind):
+            raise ProblemError(f"{role} of '{name}' is {shown(value_)}; wanted {wanted}.")
+
+
+def check_weights(problem: "Problem") -> None:
+    """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
+    known = [e.name for e in problem.experiments if e.sigma_known]
+    unknown = [e.name for e in problem.experiments if not e.sigma_known]
+    if known and unknown:
+        raise ProblemError(
+            f"The experiments {known} have standard deviations, {unknown} have none, so they "
+            "cannot be weighed against each other; give all experiments sigma=..., or none."
+        )
+    if problem.priors and unknown:
+        raise ProblemError(
+            f"Priors are given for {list(problem.priors)}, but their weight beside measurements of "
+            "unknown exactness would depend on the units; give the measurements standard "
+            "deviations (sigma=...), or leave the priors out."
+        )
+
+
 def check_model(problem: "Problem") -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
-    instance = problem.instance
     starts = [s for e in problem.experiments for s in e.start.values()]
     is_nothing = not problem.parameters and not problem.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
         raise ProblemError(
             "No parameters are named; list the model's Vars that are to be estimated."
         )
-    for name in problem.parameters:
-        if name in instance.scalars:
-            continue
-        if instance.over_time(name) is not None:
-            raise ProblemError(
-                f"'{name}' varies with time, so it is no parameter; declare it in time_varying=, "
-                "or make it a scalar Var."
-            )
-        raise ProblemError(
-            f"The model has no scalar Var '{name}'; it has {sorted(instance.scalars)}. "
-            "Parameters must be Var or mutable Param, without time."
-        )
     strangers = sorted(problem.local - set(problem.parameters))
+    for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
+        for name in problem.parameters:
+            _check_parameter(problem, experiment, name, instance)
+        unknown = [n for n in problem.time_varying if n not in instance.series]
+        if unknown:
+            raise ProblemError(
+                f"{_where(problem, experiment)}time_varying names {unknown}; the model's variables "
+                f"over time that are no states are {sorted(instance.series)}."
+            )
     if strangers:
         raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
-    unknown = [n for n in problem.time_varying if n not in instance.series]
-    if unknown:
+
+
+def _check_parameter(
+    problem: "Problem", experiment: Experiment, name: str, instance: Instance
+) -> None:
+    place = _where(problem, experiment)
+    if instance.over_time(name) is not None:
         raise ProblemError(
-            f"time_varying names {unknown}; the model's variables over time that are no states are "
-            f"{sorted(instance.series)}."
+            f"{place}'{name}' varies with time, so it is no parameter; declare it in "
+            "time_varying=, or make it a scalar Var."
+        )
+    if name not in instance.scalars:
+        elsewhere = any(name in i.scalars for i in problem.instances)
+        raise ProblemError(
+            f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}. "
+            "Parameters must be Var or mutable Param, without time."
+            + " All experiments' models need all parameters; declare it there too."
+            * elsewhere
+        )
+    component = instance.scalars[name]
+    if component.is_variable_type() and not component.is_continuous():
+        raise ProblemError(
+            f"{place}parameter '{name}' is a Var of the domain {component.domain.name}; igpe "
+            "estimates real numbers. Use pyo.Reals with bounds, or estimate once for each value."
+        )
+    units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
+    if len(units) > 1 and name not in problem.local:
+        raise ProblemError(
+            f"Parameter '{name}' has the units {sorted(units)} in the experiments' models; give it "
+            "one unit, or make it local."
         )
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.errors import DataError
 from igpe.estimates import relative_gap
+from igpe.json_form import plain, read_json, restored
 from igpe.plots import plot_fit
 from igpe.result_text import html, text
 from igpe.statistics.covariance import correlation
@@ -140,7 +142,7 @@ class Result:
         return {p.name: p.value for p in self.estimates}
 
     @property
-    def chi_squared(self) -> float:
+    def reduced_chi_squared(self) -> float:
         """Weighted sum of squares over degrees of freedom; near 1 if sigma is right."""
         return self.objective / self.degrees if self.degrees > 0 else math.nan
 
@@ -183,8 +185,8 @@ class Result:
         return plot_fit(self.points, self.curves, axes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, in types that JSON knows (NaN and infinities as None and strings)."""
-        plain = asdict(self) | {
+        """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
+        whole = asdict(self) | {
             "format": FORMAT,
             "parameters": self.parameters,
             "status": self.status.name,
@@ -193,7 +195,7 @@ class Result:
             "points": self.points.to_dict("list"),
             "curves": self.curves.to_dict("list"),
         }
-        return _plain(plain)  # type: ignore[no-any-return]
+        return plain(whole)  # type: ignore[no-any-return]
 
     def to_json(self, path: str | Path | None = None) -> str:
         """As JSON text; also written to `path` if given."""
@@ -204,8 +206,9 @@ class Result:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
-        """The result that `to_dict` stored."""
-        kept = {k: _restored(stored[k]) for k in cls.__dataclass_fields__}
+        """The result that `to_dict` stored. Raises DataError if it is nothing of the kind."""
+        _check_stored(stored, set(cls.__dataclass_fields__))
+        kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         return cls(
             **kept
             | {
@@ -227,11 +230,11 @@ class Result:
 
     @classmethod
     def from_json(cls, source: str | Path) -> "Result":
-        """The result that `to_json` wrote, from its text or from the path of its file."""
-        is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
-        return cls.from_dict(
-            json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
-        )
+        """The result that `to_json` wrote, from its text or from the path of its file.
+
+        raises DataError if there is no such file, or it holds no result of this form
+        """
+        return cls.from_dict(read_json(source))
 
     def __repr__(self) -> str:
         found = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)
@@ -248,36 +251,22 @@ def _weights(points: pd.DataFrame) -> FloatArray:
     return points["sigma"].fillna(1.0).to_numpy(dtype=float)
 
 
+def _check_stored(stored: Any, wanted: set[str]) -> None:
+    if not isinstance(stored, Mapping) or "format" not in stored:
+        raise DataError(
+            "This is no stored result: it has no entry 'format'; give what Result.to_json wrote."
+        )
+    if stored["format"] != FORMAT:
+        raise DataError(
+            f"The stored result has the format {stored['format']!r}; this igpe reads {FORMAT}. "
+            "Read it with the igpe that wrote it (entry 'versions'), or estimate again."
+        )
+    missing = sorted(wanted - set(stored))
+    if missing:
+        raise DataError(
+            f"The stored result lacks {missing}; give all of what Result.to_json wrote."
+        )
+
+
 def _with_status(kind: Any, stored: dict[str, Any]) -> Any:
     return kind(**stored | {"status": Status[stored["status"]]})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, Status):
-        return value.name
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else _NAMES.get(float(value))
-    if isinstance(value, (np.integer, np.bool_)):
-        return value.item()
-    return value
-
-
-_NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
-_NUMBERS = {name: number for number, name in _NAMES.items()}
-
-
-def _restored(value: Any) -> Any:
-    """Undo `_plain`: None is NaN, "Infinity" infinite."""
-    if value is None:
-        return math.nan
-    if isinstance(value, str):
-        return _NUMBERS.get(value, value)
-    if isinstance(value, list):
-        return [_restored(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _restored(v) for k, v in value.items()}
-    return value

@@ -1,11 +1,13 @@
 """Simulating a problem at given parameters."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from igpe.arrays import FloatArray
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import simulate as integrate
 from igpe.equations.system import read_systems
@@ -27,21 +29,21 @@ def simulate(
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     returns     columns experiment, time, the states, and what is measured beside them
-    raises      ProblemError if an unknown has no value, a value belongs to no unknown or a time
-                lies before the start,
+    raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
+                finite, the times are no finite numbers, or one lies before the start,
                 EstimationFailed if the integration breaks down, saying when
     """
     _check_names(problem, parameters)
+    values = {n: _value(n, parameters[n]) for n in problem.box.names}
+    given = None if times is None else _times(times)
     grids = tuple(
-        fine_grid(problem, k) if times is None else np.unique(np.asarray(times, dtype=float))
-        for k in range(len(problem.experiments))
+        fine_grid(problem, k) if given is None else given for k in range(len(problem.experiments))
     )
     for e, grid in zip(problem.experiments, grids, strict=True):
         if grid[0] < e.start_time:
             raise ProblemError(
                 f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
             )
-    values = {n: float(parameters[n]) for n in problem.box.names}
     runs = integrate(problem, read_systems(problem), integrator, values, grids)
     tables = []
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
@@ -59,14 +61,38 @@ def simulate(
 
 
 def _check_names(problem: Problem, parameters: Mapping[str, float]) -> None:
-    missing = [n for n in problem.box.names if n not in parameters]
-    if missing:
-        raise ProblemError(
-            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
-        )
     strangers = [n for n in parameters if n not in problem.unknowns.names]
     if strangers:
         raise ProblemError(
             f"Values are given for {strangers}, which are no unknowns; the unknowns are "
             f"{list(problem.unknowns.names)}."
         )
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
+
+
+def _value(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ProblemError(f"The value of '{name}' is {value!r}; give a finite number.")
+    return number
+
+
+def _times(times: npt.ArrayLike) -> FloatArray:
+    """Distinct increasing times. Raises ProblemError if there are none, or not all are finite."""
+    try:
+        found = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        found = np.array([np.nan])
+    if found.size == 0 or not np.isfinite(found).all():
+        raise ProblemError(
+            f"The times are {times!r}; give one or more finite numbers, or leave them out for "
+            "times spread over each experiment."
+        )
+    return found

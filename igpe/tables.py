@@ -18,6 +18,8 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".xlsx": pd.read_excel,
     ".parquet": pd.read_parquet,
 }
+PACKAGES = {".xls": "xlrd", ".xlsx": "openpyxl", ".parquet": "pyarrow"}
+LONGEST = 100  # letters of another package's message
 
 
 def read_table(data: Data) -> pd.DataFrame:
@@ -54,12 +56,23 @@ def _read_file(data: str | Path) -> pd.DataFrame:
     try:
         return READERS[path.suffix.lower()](path)
     except ImportError as error:
-        package = "pyarrow" if path.suffix.lower() == ".parquet" else "openpyxl"
+        package = PACKAGES.get(path.suffix.lower(), "pandas")
         raise DataError(
             f"Reading '{path}' needs a package that is not installed: pip install {package}"
         ) from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise DataError(f"'{path}' could not be read as a table: {error}") from error
+    except Exception as error:  # every package that reads files has errors of its own
+        raise DataError(
+            f"'{path}' could not be read as a table: {_reason(path, error)}. Open it in the "
+            f"program that wrote it and save it again as {path.suffix}."
+        ) from error
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """What pandas says of a CSV file; other packages speak of their own insides."""
+    if path.suffix.lower() != ".csv":
+        return f"it is no sound {path.suffix} file"
+    said = str(error).strip() or type(error).__name__
+    return said.splitlines()[0][:LONGEST].rstrip(".")
 
 
 def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

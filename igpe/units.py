@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pint
+from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
 from pyomo.environ import units as pyomo_units
 
 from igpe.errors import DataError
@@ -11,8 +12,11 @@ from igpe.experiment import Measurements
 
 
 def unit_name(component: Any) -> str:
-    """The unit of a Pyomo component as text; empty if it has none."""
-    unit = str(pyomo_units.get_units(component))
+    """The unit of a Pyomo component as text; empty if it has none, or units that do not fit."""
+    try:
+        unit = str(pyomo_units.get_units(component))
+    except (UnitsError, InconsistentUnitsError):
+        return ""
     return "" if unit in ("None", "dimensionless") else unit
 
 

@@ -78,7 +78,11 @@ TABLES: Mapping[str, Case] = {
         DataError,
         ["unreadable.csv", "could not be read as a table"],
     ),
-    "not a table": (lambda: Experiment({"time": [0.0]}), DataError, ["dict", "DataFrame", ".csv"]),
+    "not a table": (
+        lambda: Experiment({"time": [0.0]}),  # type: ignore[arg-type]
+        DataError,
+        ["dict", "DataFrame", ".csv"],
+    ),
     "only unknown": (
         lambda: run(only=["Z"]),
         DataError,

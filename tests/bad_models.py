@@ -112,7 +112,7 @@ def branches_on_time(m: Any, t: float) -> Any:
 
 
 def skips_inside(m: Any, t: float) -> Any:
-    return pyo.Constraint.Skip if t > 0.3 else m.dA[t] == -m.k * m.A[t]
+    return pyo.Constraint.Skip if m.t.ord(t) > 3 else m.dA[t] == -m.k * m.A[t]
 
 
 def mixes_times(m: Any, t: float) -> Any:

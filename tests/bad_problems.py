@@ -231,12 +231,12 @@ MODELS: Mapping[str, Case] = {
     "branches on time": (
         lambda: read(with_rate(bad.branches_on_time)),
         ModelError,
-        ["'rate' changes with time", "without `if`"],
+        ["'rate' branches on the time at 0.5", "Experiment(inputs=", "igpe.steps"],
     ),
     "lags behind": (
         lambda: read(with_rate(bad.lags)),
         ModelError,
-        ["'rate' changes with time", "without `if`"],
+        ["'rate' branches on the time at 0.05", "Experiment(inputs=", "igpe.steps"],
     ),
     "input by math": (
         lambda: initial(math.sin),

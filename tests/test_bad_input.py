@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bad_data import CONDITIONS, TABLES
+from bad_kinds import EXPERIMENTS, PROBLEMS, RESULTS
 from bad_problems import MODELS, SETTINGS
 from spoiling import pose, run, table
 
@@ -18,11 +19,12 @@ from igpe.equations.system import read_systems
 from igpe.errors import IgpeError
 from igpe.inputs import steps
 
-CASES = {**TABLES, **CONDITIONS, **SETTINGS, **MODELS}
+GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)
+CASES = {name: case for group in GROUPS for name, case in group.items()}
 
 
 def test_no_case_hides_another() -> None:
-    assert len(CASES) == len(TABLES) + len(CONDITIONS) + len(SETTINGS) + len(MODELS)
+    assert len(CASES) == sum(map(len, GROUPS))
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -83,3 +85,9 @@ def _described(model: Any) -> list[tuple[str, str, Any]]:
         (c.name, str(getattr(c, "expr", "")), getattr(c, "value", None))
         for c in model.component_data_objects(descend_into=True)
     ]
+
+
+def test_a_point_of_time_alone_does_not_reach_pyomo(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(IgpeError):
+        pose(experiments=[run(table([0.0], A=[1.0]))])
+    assert caplog.records == []

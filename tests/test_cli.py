@@ -165,8 +165,25 @@ def test_a_picture_of_unknown_kind_is_noticed_before_the_work():
     assert ".png" in done.stderr
 
 
-def test_a_file_that_cannot_be_written(tmp_path):
-    refused(run("simulate", CHAIN, *AT_OPTIMUM, "--json", tmp_path), "Is a directory")
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_folder_in_place_of_a_file_is_noticed_before_the_work(option, tmp_path):
+    folder = tmp_path / "results.png"
+    folder.mkdir()
+    done = run("estimate", "nowhere.py", option, folder)
+    assert done.exit_code == 2
+    assert "is a folder" in done.stderr
+
+
+def test_a_negative_seed_is_noticed_before_the_work():
+    done = run("estimate", "nowhere.py", "--seed", -1)
+    assert done.exit_code == 2
+    assert "--seed" in done.stderr
+    assert "nowhere.py" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_a_file_that_cannot_be_written():
+    refused(run("simulate", CHAIN, *AT_OPTIMUM, "--json", "/dev/full"), "No space left")
 
 
 def test_a_model_that_breaks_down_ends_with_1():

@@ -1,5 +1,7 @@
 """Pyomo's own labelled models: parmest's published examples."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -73,6 +75,13 @@ def test_measurement_errors_are_honoured(exact):
     assert problem.sigma_known
     told = {n: set(run.measurements.of(n)[2]) for n in MEASURED}
     assert told == {"Ca": {0.1}, "Cb": {0.2}, "Cc": {0.3}, "Tr": {2.0}}
+
+
+def test_a_problem_of_labelled_models_can_be_copied(exact):
+    problem = Problem.from_parmest([WithErrors(exact)])
+    back = copy.deepcopy(problem)
+    assert repr(back) == repr(problem)
+    assert back.unknowns.upper.tolist() == problem.unknowns.upper.tolist()
 
 
 def test_several_experiments_share_parameters(exact):

@@ -1,5 +1,9 @@
 """Problems: the names and bounds of unknowns, holding some, other data, units, several runs."""
 
+import copy
+import pickle
+
+import consecutive
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -7,6 +11,7 @@ import pytest
 from pyomo import dae
 from zoo import ZOO
 
+import igpe
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment, Unknown, read_experiments
 from igpe.inputs import steps
@@ -47,9 +52,12 @@ def test_an_indexed_parameter_stands_for_its_members():
     assert whole.unknowns.lower.tolist() == [1.0, 1.0]
 
 
-def two(**settings):
+def two(sigma=None, **settings):
     """Two experiments with a local scale and unknown starts."""
-    runs = [run(name="hot", start={"A": Unknown(0, 2)}), run(start={"A": Unknown(0, 3)})]
+    runs = [
+        run(name="hot", start={"A": Unknown(0, 2)}, sigma=sigma),
+        run(start={"A": Unknown(0, 3)}, sigma=sigma),
+    ]
     return Problem(model, parameters=["k", "scale"], experiments=runs, **settings)
 
 
@@ -76,7 +84,7 @@ def test_units_are_those_of_the_model():
 
 
 def test_fixing_holds_unknowns_and_leaves_the_problem_as_it_was():
-    problem = two(priors={"scale": Normal(1, 0.1)})
+    problem = two(sigma=0.1, priors={"scale": Normal(1, 0.1)})
     smaller = problem.fixing({"k[1]": 0.3}).fixing({"scale": 2.0})
     assert dict(smaller.fixed) == {"k[1]": 0.3, "scale": 2.0}
     assert smaller.box.names == ("k[2]", "A(t0)@hot", "A(t0)@2")
@@ -194,3 +202,149 @@ def test_every_case_of_the_zoo_is_a_problem(case):
     assert problem.size == len(case.times) * len(case.measured)
     assert case.name not in repr(problem)
     assert f"{problem.size} measurements" in repr(problem)
+
+
+def pickled(thing):
+    """The thing after its way through pickle."""
+    return pickle.loads(pickle.dumps(thing))
+
+
+COPIES = {"pickle": pickled, "deepcopy": copy.deepcopy, "copy": copy.copy}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_an_experiment_survives_pickle_and_copy(way):
+    given = {"start": {"A": Unknown(0, 2)}, "inputs": {"u": steps([0.0, 1.0], [5.0, 7.0])}}
+    one = run(name="hot", sigma={"A": 0.1}, units={"A": "mmol"}, **given)
+    other = COPIES[way](one)
+    assert repr(other) == repr(one)
+    assert (dict(other.start), dict(other.units)) == (dict(one.start), dict(one.units))
+    assert other.inputs["u"].at(1.0) == 7.0
+    assert other.measurements.of("A")[2].tolist() == [0.1, 0.1]
+    assert other.with_data(TABLE).start == one.start
+    with pytest.raises(TypeError):
+        other.start["A"] = 3.0
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_problem_survives_pickle_and_copy(way):
+    priors = {"scale": Normal(1, 0.1)}
+    one = two(sigma=0.1, priors=priors, local=["k"]).fixing({"scale": 2.0})
+    other = COPIES[way](one)
+    assert repr(other) == repr(one)
+    assert (dict(other.fixed), dict(other.priors)) == ({"scale": 2.0}, priors)
+    assert other.box.names == one.box.names
+    assert other.local == one.local
+    assert other.instance.model is not one.instance.model
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_the_copy_of_a_problem_has_the_same_estimates(way):
+    one = consecutive.problem()
+    other = COPIES[way](one)
+    assert igpe.estimate(other).parameters == igpe.estimate(one).parameters
+
+
+def test_data_in_other_units_are_not_converted_twice_by_pickle():
+    data = TABLE.assign(A=[1000.0, 500.0, 250.0])
+    problem = Problem(model, parameters=["k"], experiments=run(data, units={"A": "mmol"}))
+    values = pickled(problem).experiments[0].measurements.value
+    assert values == pytest.approx([1.0, 0.5, 0.25])
+
+
+def by_name(times, scale=1.0, experiment=None):
+    """The experiment in a place of its name."""
+    return built(times, experiment)
+
+
+def by_keyword(times, *, experiment=None):
+    """The experiment by its name alone."""
+    return built(times, experiment)
+
+
+def by_place(times, conditions):
+    """The experiment in the second place."""
+    return built(times, conditions)
+
+
+def by_place_with_default(times, run=None):
+    """The experiment in the second place, which may be empty."""
+    return built(times, run)
+
+
+BUILDERS = [by_name, by_keyword, by_place, by_place_with_default]
+
+
+def built(times, experiment):
+    """`model`, if it is told the experiment."""
+    assert experiment.name == "hot"
+    return model(times)
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_a_builder_is_given_the_experiment(builder):
+    problem = Problem(builder, parameters=["k"], experiments=run(name="hot"))
+    assert problem.parameters == ("k[1]", "k[2]")
+
+
+def test_a_default_of_the_builder_stays():
+    def scaled(times, scale=2.0):
+        assert scale == 2.0
+        return model(times)
+
+    assert Problem(scaled, parameters=["k"], experiments=run()).size == 2
+
+
+def differing(times, experiment):
+    """In experiment `other` k has narrower bounds, an inequality, and something else to measure."""
+    m = model(times)
+    if experiment.name == "other":
+        m.k[1].setub(3)
+        m.k[2].setlb(1)
+        m.Z = pyo.Expression(m.t, rule=lambda m, t: 2 * m.A[t])
+        m.low = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 0)
+    return m
+
+
+def differing_runs(**settings):
+    """A problem whose experiments have different models."""
+    runs = [run(name="one"), run(TABLE.rename(columns={"A": "Z"}), name="other")]
+    return Problem(differing, parameters=["k"], experiments=runs, **settings)
+
+
+def test_models_may_differ_between_experiments():
+    problem = differing_runs()
+    assert problem.unknowns.lower.tolist() == [0.0, 1.0]
+    assert problem.unknowns.upper.tolist() == [3.0, 5.0]
+    assert problem.inequalities == {"low"}
+    assert problem.unit("Z") == "mol"
+    local = differing_runs(local=["k"])
+    bounds = zip(local.unknowns.lower.tolist(), local.unknowns.upper.tolist(), strict=True)
+    assert dict(zip(local.unknowns.names, bounds, strict=True)) == {
+        "k[1]@one": (0.0, 5.0),
+        "k[1]@other": (0.0, 3.0),
+        "k[2]@one": (0.0, 5.0),
+        "k[2]@other": (1.0, 5.0),
+    }
+
+
+def test_units_that_do_not_fit_are_no_unit_at_the_end_of_an_estimation():
+    def warm(times):
+        m = model(times)
+        m.y = pyo.Expression(m.t, rule=lambda m, t: m.A[t] * pyo.exp(m.T[t] / 300))
+        return m
+
+    times = np.linspace(0.0, 2.0, 9)
+    data = pd.DataFrame({"time": times, "y": np.e * np.exp(-0.8 * times)})
+    bounds = {"k[1]": (0, 5)}
+
+    def fixed(times):
+        m = warm(times)
+        m.k[2].fix(0.3)
+        return m
+
+    problem = Problem(fixed, parameters=bounds, experiments=run(data))
+    assert problem.unit("y") == ""
+    result = igpe.estimate(problem)
+    assert result.parameters["k[1]"] == pytest.approx(0.5, rel=1e-3)
+    assert set(result.points["unit"]) == {""}

@@ -96,3 +96,24 @@ def test_a_break_down_says_when():
     with pytest.raises(igpe.EstimationFailed, match=words) as caught:
         igpe.simulate(problem, {"k": 1.0})
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE
+
+
+@pytest.mark.parametrize(
+    "times", [[], [0.0, np.nan], [np.inf], "soon", ["a", 1.0], [[1.0], [1, 2]]]
+)
+def test_times_that_are_none_are_refused(times):
+    with pytest.raises(
+        igpe.ProblemError, match=r"The times are .* give one or more finite numbers"
+    ):
+        igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, times)
+
+
+@pytest.mark.parametrize("value", ["a", np.nan, None])
+def test_a_value_that_is_no_number_is_refused(value):
+    with pytest.raises(igpe.ProblemError, match=r"The value of 'k' is .*; give a finite number"):
+        igpe.simulate(CASE["decay"].problem(), {"k": value})
+
+
+def test_a_wrong_name_is_reported_before_the_missing_one():
+    with pytest.raises(igpe.ProblemError, match=r"\['kk'\], which are no unknowns"):
+        igpe.simulate(CASE["decay"].problem(), {"kk": 2.0})

@@ -78,7 +78,10 @@ class Posing:
         posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
         smooth = self.curves.of[experiment]
         data = [smooth[n].value(places) for n in posed.data_names]
-        inputs = [[evaluate(run.inputs[n], t) for t in places] for n in posed.input_names]
+        inputs = [
+            [evaluate(run.inputs[n], t, before=t > run.start_time) for t in places]
+            for n in posed.input_names
+        ]
         return np.vstack([*data, places, *inputs])
 
 

@@ -35,21 +35,20 @@ class Estimator(Protocol):
 
 def constraints(problem: Problem) -> list[str]:
     """Names of the model's constraints beyond equations over time and start conditions."""
-    return sorted(
-        {n for s in problem.starts for n in s.others} | set(problem.instance.inequalities)
-    )
+    return sorted({n for s in problem.starts for n in s.others} | problem.inequalities)
 
 
 def constrained_unknowns(problem: Problem) -> set[str]:
     """Unknowns that occur in the constraints of `constraints`."""
     found: set[str] = set()
-    names = {id(v): n for n, v in problem.instance.scalars.items() if n in problem.parameters}
-    kept = [c for s in problem.starts for c in s.others.values()]
-    kept += [c for series in problem.instance.inequalities.values() for c in series.values()]
-    for constraint in kept:
-        inside = {names.get(id(v)) for v in identify_variables(constraint.expr)}
-        for experiment in problem.experiments:
-            found |= {problem.unknown_of(n, experiment) for n in inside if n is not None}
+    for experiment, instance, starts in zip(
+        problem.experiments, problem.instances, problem.starts, strict=True
+    ):
+        over_time = [c for series in instance.inequalities.values() for c in series.values()]
+        for constraint in (*starts.others.values(), *over_time):
+            names = {v.name for v in identify_variables(constraint.expr)}
+            inside = names & set(problem.parameters)
+            found |= {problem.unknown_of(n, experiment) for n in inside}
     return found
 
 

@@ -12,19 +12,20 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_plain
-from igpe.dynamic.collocation_guess import begin, course, first_meshes
+from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
 from igpe.dynamic.transcription import Transcription, transcribe
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.solvers.base import Answer
-from igpe.solvers.ipopt import Ipopt, Prepared
+from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
 from igpe.status import Status
 
 WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
 SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
 FLAT = 1e-9  # relative change of the objective below which unknowns may wander in a valley
-TINY = 1e-12  # objectives of exact data are rounding errors and all equally good
+TINY = 1e-12  # of the data's squares: objectives of exact data are rounding errors, equally good
+RESOLVED = 0.1  # of the tolerance: a mesh this good needs no finer one to prove it
 SMALL = 1e-3  # of the bounds' width: below it the change of an unknown counts absolutely
 
 
@@ -88,12 +89,17 @@ class Collocation:
         guesses = list(profiles_of) or [()] * len(starts)
         meshes = first_meshes(problem, guesses[0], Radau(self.points), self.tolerance)
         program = transcribe(problem, meshes)
-        prepared = self.solver.prepare(program.model)
-        fits = []
+        begin(program, starts[0], guesses[0])
+        prepared = self.solver.prepare(program.model, sizes(program, starts))
+        fits: list[Fit] = []
         try:
             for start, profiles in zip(starts, guesses, strict=True):
                 begin(program, start, profiles)
-                fits.append(_solve(program, prepared, start, self._left(begun)))
+                known = [_known(program, f) for f in fits if f.answer.status is Status.CONVERGED]
+                fit = _solve(program, prepared, start, self._left(begun), known)
+                if fit.answer.message == KNOWN:
+                    fit = next(f for f in fits if _same(problem, fit, f, SAME_POINT))
+                fits.append(fit)
         except KeyboardInterrupt:
             if not fits:
                 raise
@@ -115,10 +121,11 @@ class Collocation:
         refined: list[tuple[Fit, Estimate]] = []
         found: list[Estimate] = [self._estimate(fit, fit.answer.status, begun) for fit in fits]
         order = sorted(range(len(fits)), key=lambda i: _rank(fits[i]))
+        tiny = _tiny(problem)
         best = fits[order[0]].answer.objective
         for i in order:
             fit = fits[i]
-            if not fit.answer.status.usable or _far(fit.answer.objective, best):
+            if not fit.answer.status.usable or _far(fit.answer.objective, best, tiny):
                 continue
             twin = next((e for f, e in refined if _same(problem, f, fit, SAME_POINT)), None)
             try:
@@ -132,6 +139,9 @@ class Collocation:
         status = Status.ITERATION_LIMIT
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(self.max_refinements):
+            if fit.answer.status is Status.CONVERGED and _resolved(fit, RESOLVED * self.tolerance):
+                status = Status.CONVERGED
+                break
             left = self._left(begun)
             meshes = [
                 m.refined(list(c.values()), self.tolerance)
@@ -143,10 +153,11 @@ class Collocation:
             before = self._estimate(fit, fit.answer.status, begun)
             program = transcribe(problem, meshes)
             begin(program, fit.parameters, fit.profiles)
-            finer = _solve(program, self.solver.prepare(program.model), fit.parameters, left)
+            prepared = self.solver.prepare(program.model, sizes(program, [fit.parameters]))
+            finer = _solve(program, prepared, fit.parameters, left)
             if not finer.answer.status.usable:
                 break
-            stands = _same(problem, fit, finer, self.tolerance) or _flat(fit, finer)
+            stands = _same(problem, fit, finer, self.tolerance) or _flat(fit, finer, _tiny(problem))
             fit = replace(finer, trail=(*fit.trail, replace(before, trail=())))
             if finer.answer.status is not Status.CONVERGED or stands:
                 status = finer.answer.status
@@ -171,9 +182,13 @@ class Collocation:
 
 
 def _solve(
-    program: Transcription, prepared: Prepared, start: Mapping[str, float], left: float | None
+    program: Transcription,
+    prepared: Prepared,
+    start: Mapping[str, float],
+    left: float | None,
+    known: Sequence[Known] = (),
 ) -> Fit:
-    answer = prepared.solve(left)
+    answer = prepared.solve(left, known)
     courses = [course(run) for run in program.runs]
     return Fit(
         answer,
@@ -184,23 +199,51 @@ def _solve(
     )
 
 
+def _known(program: Transcription, fit: Fit) -> Known:
+    """Where a solve from another start need not go to the end: it would end like this one."""
+    box, objective = program.problem.box, fit.answer.objective
+    values = box.vector(fit.parameters)
+    variables = tuple(program.unknowns[n][0] for n in box.names)
+    # A little less than SAME_POINT, so that what has arrived also counts as the same.
+    reach = (1 - 1e-6) * SAME_POINT * _magnitudes(program.problem, values)
+    return Known(variables, values, reach, objective, WORTH_REFINING * abs(objective))
+
+
 def _rank(fit: Fit) -> float:
     return fit.answer.objective if fit.answer.status.usable else np.inf
 
 
-def _far(objective: float, best: float) -> bool:
-    return bool(objective > best + WORTH_REFINING * abs(best) + TINY)
+def _tiny(problem: Problem) -> float:
+    """Objectives below it are rounding errors."""
+    measured = [e.measurements for e in problem.experiments]
+    squares = float(sum(np.sum((m.value / m.sigma) ** 2) for m in measured))
+    return TINY * squares if np.isfinite(squares) and squares > 0 else TINY
 
 
-def _flat(one: Fit, other: Fit) -> bool:
+def _resolved(fit: Fit, tolerance: float) -> bool:
+    """Whether the polynomials are so good that a finer mesh would find the same."""
+    pairs = zip(fit.meshes, fit.courses, strict=True)
+    return all(m.resolves(list(c.values()), tolerance) for m, c in pairs)
+
+
+def _far(objective: float, best: float, tiny: float) -> bool:
+    return bool(objective > best + WORTH_REFINING * abs(best) + tiny)
+
+
+def _flat(one: Fit, other: Fit, tiny: float) -> bool:
     """Whether the objective no longer tells the two apart: the rest is a valley."""
     a, b = one.answer.objective, other.answer.objective
-    return bool(abs(a - b) <= FLAT * abs(b) + TINY)
+    return bool(abs(a - b) <= FLAT * abs(b) + tiny)
 
 
 def _same(problem: Problem, one: Fit, other: Fit, tolerance: float) -> bool:
     """Whether no unknown differs by more than the tolerance."""
     box = problem.box
     a, b = box.vector(one.parameters), box.vector(other.parameters)
-    width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 1.0)
-    return bool(np.all(abs(a - b) <= tolerance * np.maximum(abs(b), SMALL * width)))
+    return bool(np.all(abs(a - b) <= tolerance * _magnitudes(problem, b)))
+
+
+def _magnitudes(problem: Problem, values: FloatArray) -> FloatArray:
+    """What changes of the unknowns are relative to."""
+    width = problem.box.upper - problem.box.lower
+    return np.maximum(abs(values), SMALL * np.where(np.isfinite(width), width, 1.0))

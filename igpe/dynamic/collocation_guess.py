@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyomo.environ as pyo
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile
@@ -14,8 +15,10 @@ from igpe.dynamic.transcription import Run, Transcription
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table
 from igpe.problem import Problem
+from igpe.solvers.nl import Sizes
 
 NO_IDEA = 1.0  # of variables nobody has a guess for; 0 would divide by zero in rate laws
+LEAST = 1e-6  # of its largest bound: an unknown's size if it starts at next to nothing
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,70 @@ def begin(program: Transcription, start: Mapping[str, float], profiles: Sequence
             _put(run.slopes[name], run.mesh.slope(_values(x)))
 
 
+def sizes(program: Transcription, starts: Sequence[Mapping[str, float]]) -> Sizes:
+    """Magnitudes of all variables, from the measurements and where the variables now stand.
+
+    starts  all unknowns' values that solves will begin at
+
+    A problem in other units has the sizes in these units.
+    """
+    found = pyo.ComponentMap()
+    for run in program.runs:
+        of_state = _state_sizes(run)
+        width = np.diff(run.mesh.edges)
+        width = np.array([width[0], *np.repeat(width, run.mesh.radau.points)])
+        for name, size in of_state.items():
+            found.update((x, size) for x in run.states[name])
+            # What a slope does to its state within the element is what matters.
+            found.update(zip(run.slopes[name], size / width, strict=True))
+        for variables in run.algebraics.values():
+            size = _largest(_values(variables)) or NO_IDEA
+            found.update((z, size) for z in variables)
+    for name, (lower, upper) in _bounds(program).items():
+        begins = _largest([s[name] for s in starts if name in s])
+        size = max(begins, LEAST * _largest([lower, upper])) or NO_IDEA
+        found.update((v, size) for v in program.unknowns[name] if v not in found)
+    return Sizes(found, _objective_size(program.problem))
+
+
+def _state_sizes(run: Run) -> dict[str, float]:
+    """Those that nothing is known of are as large as the others."""
+    found = {}
+    for name, variables in run.states.items():
+        if name in run.experiment.measured:
+            found[name] = _largest(run.experiment.measurements.of(name)[1])
+        found[name] = found.get(name) or _largest(_values(variables))
+    known = [s for s in found.values() if s > 0]
+    typical = float(np.median(known)) if known else NO_IDEA
+    return {n: s or typical for n, s in found.items()}
+
+
+def _objective_size(problem: Problem) -> float:
+    """The square of a column of measurements over its standard deviation, typically."""
+    squares = []
+    for experiment in problem.experiments:
+        m = experiment.measurements
+        column = np.zeros(len(m.names))
+        np.maximum.at(column, m.column, abs(m.value))
+        squares.append((column[m.column] / m.sigma) ** 2)
+    some = np.concatenate(squares)
+    some = some[np.isfinite(some) & (some > 0)]
+    return float(np.median(some)) if len(some) else 1.0
+
+
+def _bounds(program: Transcription) -> dict[str, tuple[float, float]]:
+    box = program.problem.box
+    return {
+        n: (float(a), float(b)) for n, a, b in zip(box.names, box.lower, box.upper, strict=True)
+    }
+
+
+def _largest(values: Any) -> float:
+    """The largest finite magnitude; 0 if there is none."""
+    magnitudes = abs(np.asarray(values, dtype=float))
+    return float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
+
+
 def _known(profile: Profile, name: str) -> Any:
     return partial(profile, name)
 
@@ -97,11 +164,12 @@ def _guess(name: str, run: Run, variables: Sequence[Any], profile: Profile | Non
         return _between_measurements(name, run.experiment, times)
     given = run.experiment.start.get(name)
     if isinstance(given, (float, Unknown)):
-        constant = (
-            given if isinstance(given, float) else given.guess or (given.lower + given.upper) / 2
-        )
-        return np.full(len(times), constant)
+        return np.full(len(times), given if isinstance(given, float) else _amid(given))
     return np.array([NO_IDEA if v.value is None else v.value for v in variables], dtype=float)
+
+
+def _amid(start: Unknown) -> float:
+    return (start.lower + start.upper) / 2 if start.guess is None else start.guess
 
 
 def _between_measurements(name: str, experiment: Experiment, times: FloatArray) -> FloatArray:

@@ -124,12 +124,20 @@ class Mesh:
         courses    states' values at `times`
         tolerance  relative accuracy asked at the ends of elements
         """
+        pieces = self._wanted(courses, tolerance)
+        return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
+
+    def resolves(self, courses: list[FloatArray], tolerance: float) -> bool:
+        """Whether no element is too large for the states' polynomials; see `refined`."""
+        return bool((self._wanted(courses, tolerance) == 1).all())
+
+    def _wanted(self, courses: list[FloatArray], tolerance: float) -> IntArray:
+        """(n_elements,) pieces that each element should be cut into."""
         error = np.zeros(self.n_elements)
         for values in courses:
             scale = np.ptp(values) or 1.0
             error = np.maximum(error, self.radau.last_mode(values[self.members]) / scale)
-        pieces = _pieces(error, tolerance, self.radau.points)
-        return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
+        return _pieces(error, tolerance, self.radau.points)
 
 
 def most_elements(n_first: int) -> int:

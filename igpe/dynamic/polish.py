@@ -82,14 +82,13 @@ def _near(found: FloatArray, x: FloatArray, width: FloatArray) -> bool:
 def _passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
     """States that leave the bounds of their Vars at a measured time."""
     passed = []
-    for i, (name, series) in enumerate(problem.instance.states.items()):
-        lower, upper = series[problem.instance.first].bounds
-        for run in residuals.runs:
-            values = run.simulation.run(x[run.index]).states[:, i]
-            slack = SLACK * float(np.max(np.abs(values)))
-            low = lower is not None and values.min() < lower - slack
-            high = upper is not None and values.max() > upper + slack
+    for run, instance in zip(residuals.runs, problem.instances, strict=True):
+        states = run.simulation.run(x[run.index]).states
+        for i, (name, series) in enumerate(instance.states.items()):
+            lower, upper = series[instance.first].bounds
+            slack = SLACK * float(np.max(np.abs(states[:, i])))
+            low = lower is not None and states[:, i].min() < lower - slack
+            high = upper is not None and states[:, i].max() > upper + slack
             if low or high:
                 passed.append(name)
-                break
-    return passed
+    return list(dict.fromkeys(passed))

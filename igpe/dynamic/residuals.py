@@ -33,6 +33,9 @@ class Run:
         residual = (trajectory.measured[m.row, m.column] - m.value) / m.sigma
         jacobian = np.zeros((len(m.value), size))
         by_unknown = trajectory.measured_by_unknown[m.row, m.column]
+        # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
+        resting = np.isnan(by_unknown) & (trajectory.by_unknown[m.row] == 0).all(axis=1)
+        by_unknown = np.where(resting, 0.0, by_unknown)
         jacobian[:, self.index] = by_unknown / m.sigma[:, None]
         return Linearised(residual, jacobian)
 
@@ -48,7 +51,10 @@ class Residuals:
         self._priors = [(n, p) for n, p in problem.priors.items() if n in self.names]
 
     def __call__(self, x: FloatArray) -> Linearised | None:
-        """Residuals and derivative at x (n,), or None if an integration broke down."""
+        """Residuals and derivative at x (n,), or None if an integration broke down.
+
+        None as well where one of their numbers is not finite.
+        """
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
@@ -60,7 +66,7 @@ class Residuals:
         found = Linearised(
             np.concatenate([p.residual for p in pieces]), np.vstack([p.jacobian for p in pieces])
         )
-        return found if np.isfinite(found.residual).all() else None
+        return found if all(np.isfinite(part).all() for part in found) else None
 
     def _prior(self, x: FloatArray) -> Linearised:
         jacobian = np.zeros((len(self._priors), len(x)))

@@ -92,6 +92,7 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
     cost += [
         ((scalars.unknowns[n][0] - prior.mean) / prior.deviation) ** 2
         for n, prior in problem.priors.items()
+        if n in problem.box.names
     ]
     whole.sum_of_squares = pyo.Objective(expr=sum(cost))
     return Transcription(problem, whole, tuple(runs), scalars.unknowns)

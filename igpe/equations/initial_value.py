@@ -3,6 +3,7 @@
 dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t, x, y, u, q)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,15 @@ from igpe.equations.elimination import solve_all
 from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
-from igpe.equations.translate import Translator
+from igpe.equations.translate import Translator, with_safe_powers
 from igpe.errors import DataError, Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table, TimeExpression, evaluate
+from igpe.model import Instance
 from igpe.problem import Problem
 
 PLACES = 65  # times at which an input given as a function is compared with its expression
+FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class InitialValueProblem:
     measured  h, in the order of the experiment's measured names
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
-    guess     (n_y,) where a search for consistent y may begin
+    scale     (n_x,) positive: how large each state is; errors of integration are relative to it
+    implicit_scale  (n_y,) the same of y
+    guess     (n_y,) where a search for consistent y may begin: inside the bounds
+    lower, upper    (n_y,) bounds of y in the model; its root must lie between them
     """
 
     states: tuple[str, ...]
@@ -54,7 +60,11 @@ class InitialValueProblem:
     measured: Any
     algebraic: dict[str, Any]
     tables: tuple[Table, ...]
+    scale: FloatArray
+    implicit_scale: FloatArray
     guess: FloatArray
+    lower: FloatArray
+    upper: FloatArray
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps."""
@@ -91,14 +101,17 @@ def initial_value_problem(
 
     def inserted(expressions: Any) -> Any:
         old = [symbols.p, symbols.s, symbols.u]
-        return ca.substitute([ca.SX(expressions)], old, [parameters, initial, u])[0]
+        new = [parameters, initial, u]
+        return with_safe_powers(ca.substitute([ca.SX(expressions)], old, new)[0])
 
     n_states = len(symbols.states)
     measured = [system.measured[n] for n in experiment.measured]
     z = stack(solved.expressions[n_states:])
+    implicit = tuple(system.unknown_names[j] for j in solved.implicit)
+    scale = _scale(symbols.states, problem, experiment, system.starts)
     return InitialValueProblem(
         states=symbols.states,
-        implicit=tuple(system.unknown_names[j] for j in solved.implicit),
+        implicit=implicit,
         unknowns=tuple(free.found),
         t0=experiment.start_time,
         t=symbols.t,
@@ -112,8 +125,101 @@ def initial_value_problem(
         measured=inserted(ca.substitute(stack(measured), symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
         tables=tuple(t for t in tables if t),
-        guess=np.ones(len(solved.implicit)),
+        scale=scale,
+        implicit_scale=_implicit_scale(implicit, problem, experiment, float(min(scale))),
+        **_implicit_search(implicit, problem.instance),
     )
+
+
+def _scale(
+    states: tuple[str, ...], problem: Problem, experiment: Experiment, starts: Mapping[str, Any]
+) -> FloatArray:
+    """(n_x,) how large the states are, as measured or at the start, else as the model says.
+
+    A state of which nothing is known counts as the smallest of the others, at most 1: too small a
+    size costs steps, too large a one accuracy.
+    """
+    found = []
+    for name in states:
+        start = _start_size(name, problem, experiment, starts)
+        initial = _magnitude(_component(name, problem.instance))
+        known = [v for v in (_measured_size(name, problem, experiment), start) if v]
+        found.append(min(known, default=initial))  # the smaller: growth from 1e-12 to 1
+    smallest = min([1.0, *(size for size in found if size)])
+    return np.array([size or smallest for size in found])
+
+
+def _implicit_scale(
+    names: tuple[str, ...], problem: Problem, experiment: Experiment, otherwise: float
+) -> FloatArray:
+    return np.array([
+        _measured_size(n, problem, experiment)
+        or _magnitude(_component(n, problem.instance))
+        or min(otherwise, 1.0)
+        for n in names
+    ])
+
+
+def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float:
+    """Largest measured value, of this experiment or of the others; 0 if there is none.
+
+    No larger than `FINEST` standard deviations: a state measured over decades with a relative error
+    must be integrated to a fraction of the smallest error.
+    """
+    for e in (experiment, *problem.experiments):
+        if name not in e.measured:
+            continue
+        _, values, sigma = e.measurements.of(name)
+        largest = float(np.max(np.abs(values), initial=0.0))
+        if largest > 0:
+            return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
+    return 0.0
+
+
+def _start_size(
+    state: str, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]
+) -> float:
+    value: Any = experiment.start.get(state, starts.get(state))
+    if isinstance(value, float):
+        return abs(value)
+    if isinstance(value, Unknown):
+        held = problem.fixed.get(problem.start_unknown(state, experiment), value.guess)
+        return abs(held) if held is not None else max(abs(value.lower), abs(value.upper))
+    if isinstance(value, str):
+        held = problem.fixed.get(problem.unknown_of(value, experiment))
+        return abs(held) if held is not None else _magnitude(problem.instance.scalars.get(value))
+    return 0.0
+
+
+def _component(name: str, instance: Instance) -> Any:
+    """The first Pyomo variable of a state, a slope d(state) or an algebraic variable, if any."""
+    of_slope = name.startswith("d(") and name not in instance.series
+    families = (instance.slopes,) if of_slope else (instance.states, instance.series)
+    base = name[2:-1] if of_slope else name
+    series: Any = next((f[base] for f in families if base in f), None)
+    return None if series is None else series[instance.first]
+
+
+def _magnitude(component: Any) -> float:
+    number = None if component is None else component.value
+    return abs(float(number)) if number is not None and np.isfinite(number) else 0.0
+
+
+def _implicit_search(names: tuple[str, ...], instance: Instance) -> dict[str, FloatArray]:
+    """Guess and bounds of implicit variables as their Pyomo Vars have them."""
+    rows = [_search(_component(n, instance)) for n in names]
+    columns = np.array(rows, dtype=float).reshape(-1, 3).T
+    return dict(zip(("guess", "lower", "upper"), columns, strict=True))
+
+
+def _search(component: Any) -> tuple[float, float, float]:
+    low, high = getattr(component, "bounds", (None, None))
+    lower = -np.inf if low is None else float(low)
+    upper = np.inf if high is None else float(high)
+    number = getattr(component, "value", None)
+    if number is None:
+        number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
+    return float(np.clip(number, lower, upper)), lower, upper
 
 
 class _Free:

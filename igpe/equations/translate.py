@@ -4,7 +4,7 @@ The leaves are looked up by identity: the caller says which Pyomo variable is wh
 Everything else is evaluated with Pyomo's own operators on those symbols.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import casadi as ca
@@ -37,6 +37,11 @@ FUNCTIONS = {
     "floor": ca.floor,
 }
 
+
+DIRECT: dict[type, Callable[..., Any]] = {
+    numeric_expr.AbsExpression: ca.fabs,
+    numeric_expr.Expr_ifExpression: ca.if_else,
+}
 FOLDED = {numeric_expr.MaxExpression: ca.fmax, numeric_expr.MinExpression: ca.fmin}
 
 
@@ -88,10 +93,9 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
     def exitNode(self, node: Any, data: list[Any]) -> Any:
         if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
             return FUNCTIONS[node.name](*data)
-        if isinstance(node, numeric_expr.AbsExpression):
-            return ca.fabs(*data)
-        if isinstance(node, numeric_expr.Expr_ifExpression):
-            return ca.if_else(*data)
+        for kind, function in DIRECT.items():
+            if isinstance(node, kind):
+                return function(*data)
         if isinstance(node, RangedExpression):
             return _between(node, *data)
         if type(node) in FOLDED:
@@ -115,3 +119,39 @@ def _fold(function: Any, data: list[Any]) -> Any:
     for other in data[1:]:
         result = function(result, other)
     return result
+
+
+def with_safe_powers(expressions: Any) -> Any:
+    """SX column in which powers with unknown exponents rest at 0, derivatives too, at bases <= 0.
+
+    The derivative of 0**n by n would be 0 * log(0), and the noise of an integration makes an
+    exhausted state slightly negative. For integration only: outside solvers know no cases.
+    """
+    column = ca.densify(ca.SX(expressions))
+    symbols = ca.vertcat(*ca.symvar(column))
+    function = ca.Function("expressions", [symbols], [column])
+    steps = range(function.n_instructions())
+    if all(function.instruction_id(k) != ca.OP_POW for k in steps):
+        return expressions
+    work: dict[int, Any] = {}
+    result = ca.SX(*column.shape)
+    for k in steps:
+        operation = function.instruction_id(k)
+        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+        if operation == ca.OP_OUTPUT:
+            result[outputs[1]] = work[inputs[0]]
+        elif operation == ca.OP_INPUT:
+            work[outputs[0]] = symbols[inputs[1]]
+        elif operation == ca.OP_CONST:
+            work[outputs[0]] = ca.SX(function.instruction_constant(k))
+        else:
+            work[outputs[0]] = _operation(operation, [work[i] for i in inputs])
+    return result
+
+
+def _operation(operation: int, data: list[Any]) -> Any:
+    if operation == ca.OP_POW and not (data[0].is_constant() or data[1].is_constant()):
+        base, exponent = data
+        positive = base > 0
+        return ca.if_else(positive, ca.if_else(positive, base, 1.0) ** exponent, 0.0)
+    return ca.SX.unary(operation, *data) if len(data) == 1 else ca.SX.binary(operation, *data)

@@ -1,10 +1,11 @@
 """CVODES and IDAS through CasADi, on the augmented system.
 
-The horizon is cut where an input jumps; each piece has an integrator of its own, built once.
+The horizon is cut where an input jumps, and where the distances of the outputs are too different;
+each piece runs in a time of its own from 0 to 1, and pieces alike share an integrator.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -18,13 +19,17 @@ from igpe.integrators.base import Trajectory
 from igpe.integrators.consistent import Consistent
 from igpe.status import Status
 
+CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
+
 
 @dataclass(frozen=True)
 class Sundials:
     """Variable-order BDF: CVODES for ordinary, IDAS for algebraic-differential equations.
 
-    rtol, atol  local error tolerances, for states (in their units) and scaled sensitivities
-    max_steps   steps allowed between two outputs; more is a break-down
+    rtol       local error tolerance relative to the present value
+    atol       the same relative to the size of each state (`InitialValueProblem.scale`), for
+               states, algebraic variables and scaled sensitivities
+    max_steps  steps allowed between two outputs; more is a break-down
     """
 
     rtol: float = 1e-8
@@ -34,46 +39,48 @@ class Sundials:
     def prepare(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> "SundialsSimulation":
-        """Generate the augmented system and an integrator for each piece of the horizon."""
+        """Generate the augmented system and cut the horizon into pieces."""
         grid = np.asarray(times, dtype=float)
         system = augmented(ivp, sensitivities=sensitivities)
-        edges = [ivp.t0, *ivp.breaks(float(grid[-1])), float(grid[-1])]
+        last = float(grid[-1])
+        edges = [ivp.t0, *ivp.breaks(last), last]
         pieces = [
-            self._piece(ivp, system, begin, end, grid)
-            for begin, end in pairwise(edges)
-            if end > begin or len(edges) == 2  # noqa: PLR2004 - nothing but the start is asked for
+            piece for begin, end in pairwise(edges) for piece in _pieces(ivp, begin, end, grid)
         ]
+        solvers = Solvers(self, system)
         return SundialsSimulation(
-            self, ivp, system, Consistent(system, ivp), grid, tuple(pieces), sensitivities
+            ivp, system, solvers, Consistent(system, ivp), grid, tuple(pieces), sensitivities
         )
 
-    def _piece(
-        self,
-        ivp: InitialValueProblem,
-        system: Augmented,
-        begin: float,
-        end: float,
-        grid: FloatArray,
-    ) -> "Piece":
-        rows = np.flatnonzero((grid > begin) & (grid <= end))
-        outputs = grid[rows] if end in grid[rows] else np.append(grid[rows], end)
-        inputs = np.concatenate(ivp.input_segment(begin))
-        return Piece(begin, outputs, rows, inputs, self.solver(system, begin, outputs))
 
-    def solver(self, system: Augmented, begin: float, outputs: FloatArray) -> Any:
-        """CasADi's integrator from `begin` to each of `outputs`."""
-        dae = {"t": system.t, "x": system.x, "p": system.p, "ode": system.ode}
+@dataclass(frozen=True)
+class Solvers:
+    """CasADi's integrators of one system, by the places (from 0 to 1) where they report."""
+
+    method: Sundials
+    system: Augmented
+    made: dict[tuple[float, ...], Any] = field(default_factory=dict)
+
+    def __call__(self, places: FloatArray) -> Any:
+        key = tuple(float(v) for v in places)
+        if key not in self.made:
+            self.made[key] = self._make(list(key))
+        return self.made[key]
+
+    def _make(self, places: list[float]) -> Any:
+        system = self.system
+        dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
         options = {
-            "abstol": self.atol,
-            "reltol": self.rtol,
-            "max_num_steps": self.max_steps,
+            "abstol": self.method.atol,
+            "reltol": self.method.rtol,
+            "max_num_steps": self.method.max_steps,
             "show_eval_warnings": False,
             "disable_internal_warnings": True,
         }
         if system.z.numel() == 0:
-            return ca.integrator("piece", "cvodes", dae, begin, list(outputs), options)
+            return ca.integrator("piece", "cvodes", dae, 0.0, places, options)
         dae |= {"z": system.z, "alg": system.alg}
-        return ca.integrator("piece", "idas", dae, begin, list(outputs), options)
+        return ca.integrator("piece", "idas", dae, 0.0, places, options)
 
 
 @dataclass(frozen=True)
@@ -89,16 +96,32 @@ class Piece:
     outputs: FloatArray
     rows: IntArray
     inputs: FloatArray
-    solver: Any
+
+    @property
+    def span(self) -> float:
+        return float(self.outputs[-1]) - self.begin if len(self.outputs) else 0.0
+
+    @property
+    def places(self) -> FloatArray:
+        """The outputs in the piece's own time, from 0 to 1."""
+        return (self.outputs - self.begin) / self.span
+
+    def parts(self) -> list["Piece"]:
+        """Each output as a piece."""
+        begins = [self.begin, *self.outputs[:-1]]
+        return [
+            Piece(float(b), self.outputs[k : k + 1], self.rows[k : k + 1], self.inputs)
+            for k, b in enumerate(begins)
+        ]
 
 
 @dataclass(frozen=True)
 class SundialsSimulation:
     """A prepared initial value problem; see `igpe.integrators.base.Simulation`."""
 
-    method: Sundials
     ivp: InitialValueProblem
     system: Augmented
+    solvers: Solvers
     consistent: Consistent
     times: FloatArray
     pieces: tuple[Piece, ...]
@@ -116,11 +139,12 @@ class SundialsSimulation:
         at_start = np.flatnonzero(self.times <= self.ivp.t0)
         reached, complete = self.ivp.t0, True
         for piece in self.pieces:
-            p = np.concatenate([numbers, piece.inputs])
-            start = self.consistent(piece.begin, x, z, p)
+            p = self._numbers(numbers, piece)
+            start = self.consistent(x, z, p)
             if start is None:
                 complete = False
                 break
+            p = self._numbers(numbers, piece, self.consistent.rows(x, start, p))
             if piece is self.pieces[0]:
                 xs[:, at_start], zs[:, at_start] = x[:, None], start[:, None]
                 inputs[:, at_start] = piece.inputs[:, None]
@@ -137,12 +161,21 @@ class SundialsSimulation:
         status = Status.CONVERGED if complete else Status.INTEGRATION_BROKE
         return self._trajectory(xs, zs, np.vstack([_columns(numbers, xs), inputs]), status, reached)
 
+    def _numbers(
+        self, numbers: FloatArray, piece: Piece, rows: FloatArray | None = None
+    ) -> FloatArray:
+        """The augmented system's p on a piece; its equations are divided by `rows`, if given."""
+        divisor = np.ones(self.ivp.y.numel()) if rows is None else rows
+        return np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
+
     def _advance(
         self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """The piece's outputs, one column each, as far as they could be reached."""
+        if len(piece.outputs) == 0:  # nothing but the start is asked for
+            return np.zeros((len(x), 0)), np.zeros((len(z), 0))
         try:
-            return _outputs(piece.solver(x0=x, z0=z, p=p))
+            return _outputs(self.solvers(piece.places)(x0=x, z0=z, p=p))
         except RuntimeError:
             return self._step_by_step(piece, x, z, p)
 
@@ -151,17 +184,16 @@ class SundialsSimulation:
     ) -> tuple[FloatArray, FloatArray]:
         """Output after output, to learn how far the piece can be integrated."""
         xs, zs = np.zeros((len(x), 0)), np.zeros((len(z), 0))
-        begin = piece.begin
-        for k in range(len(piece.outputs)):
+        for part in piece.parts():
+            here = np.concatenate([p[:-2], [part.begin, part.span]])
             try:
-                solver = self.method.solver(self.system, begin, piece.outputs[k : k + 1])
-                came_x, came_z = _outputs(solver(x0=x, z0=z, p=p))
+                came_x, came_z = _outputs(self.solvers(part.places)(x0=x, z0=z, p=here))
             except RuntimeError:
                 break
             if not np.isfinite(came_x).all():
                 break
             xs, zs = np.hstack([xs, came_x]), np.hstack([zs, came_z])
-            x, z, begin = came_x[:, 0], came_z[:, 0], float(piece.outputs[k])
+            x, z = came_x[:, 0], came_z[:, 0]
         return xs, zs
 
     def _trajectory(
@@ -174,16 +206,45 @@ class SundialsSimulation:
             np.asarray(v) for v in self.system.measured(self.times[None], xs, zs, p)
         )
         scale = p[self.ivp.q.numel() : self.ivp.q.numel() + n_q, 0]
+        by_unknown = _sensitivities(xs[n_x:], (n, n_x, n_q), scale) * self.ivp.scale[:, None]
         return Trajectory(
             times=self.times,
-            states=xs[:n_x].T,
-            implicit=zs[:n_y].T,
+            states=xs[:n_x].T * self.ivp.scale,
+            implicit=zs[:n_y].T * self.ivp.implicit_scale,
             measured=measured.T,
-            by_unknown=_sensitivities(xs[n_x:], (n, n_x, n_q), scale),
+            by_unknown=by_unknown,
             measured_by_unknown=_sensitivities(varied, (n, n_h, n_q), scale),
             status=status,
             reached=reached,
         )
+
+
+def _pieces(ivp: InitialValueProblem, begin: float, end: float, grid: FloatArray) -> list[Piece]:
+    """A stretch between jumps, cut so that no outputs are closer than `CLOSEST` of a piece."""
+    inputs = np.concatenate(ivp.input_segment(begin))
+    if end <= begin:
+        return [Piece(begin, np.zeros(0), np.zeros(0, dtype=np.intp), inputs)]
+    inside = grid[(grid > begin) & (grid <= end)]
+    outputs = np.union1d(inside, [end])
+    pieces = []
+    for group in _groups(begin, outputs):
+        rows = np.flatnonzero((grid > begin) & (grid <= group[-1]))
+        pieces.append(Piece(begin, group, rows, inputs))
+        begin = float(group[-1])
+    return pieces
+
+
+def _groups(begin: float, outputs: FloatArray) -> list[FloatArray]:
+    groups: list[list[float]] = [[]]
+    last, closest = begin, np.inf
+    for time in outputs:
+        gap = min(closest, float(time - last))
+        if groups[-1] and gap < CLOSEST * (time - begin):
+            groups.append([])
+            begin, gap = last, float(time - last)
+        groups[-1].append(float(time))
+        last, closest = float(time), gap
+    return [np.array(group) for group in groups]
 
 
 def _outputs(answer: Any) -> tuple[FloatArray, FloatArray]:

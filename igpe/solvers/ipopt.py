@@ -6,6 +6,7 @@ large-scale nonlinear programming", Math. Program. 106 (2006).
 
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ import pyomo.environ as pyo
 
 from igpe.arrays import FloatArray
 from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import Written, load, write_nl
+from igpe.solvers.nl import Scaled, Sizes, Written, columns_of, load, read_scaled, write_nl
 from igpe.solvers.program import AmplProgram, locate
 from igpe.status import Status
 
+KNOWN = "This optimum is known already."
+THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
 STATUSES = {
     "Solve_Succeeded": Status.CONVERGED,
     "Solved_To_Acceptable_Level": Status.CONVERGED,
@@ -28,15 +31,35 @@ STATUSES = {
     "Infeasible_Problem_Detected": Status.INFEASIBLE,
     "Maximum_Iterations_Exceeded": Status.ITERATION_LIMIT,
     "User_Requested_Stop": Status.TIME_LIMIT,
+    KNOWN: Status.CONVERGED,
 }
-"""IPOPT's return statuses; every other is a failure."""
+"""IPOPT's return statuses, and KNOWN; every other is a failure."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An optimum found before: the values of some variables there, and what counts as there.
+
+    variables        Pyomo variables
+    values, reach    (n,) a point is there if no variable is farther than its reach,
+    objective        the objective is not farther than objective_reach,
+    objective_reach  and the constraints hold to 1e-3 of their magnitude
+    """
+
+    variables: tuple[Any, ...]
+    values: FloatArray
+    reach: FloatArray
+    objective: float
+    objective_reach: float
 
 
 class Prepared(Protocol):
     """A model that is solved again and again."""
 
-    def solve(self, time_limit: float | None = None) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         """Solve from the variables' present values; see `igpe.solvers.base.Solver.solve`.
+
+        known  a solve that gets to one of them may end there: CONVERGED, with message KNOWN
 
         Between solves values and bounds of variables may change, and variables that were free may
         be fixed (and freed again). Whatever else changes (expressions, mutable Params, variables
@@ -77,14 +100,20 @@ class Ipopt:
         answer = self.prepare(model).solve(time_limit)
         return replace(answer, seconds=time.perf_counter() - begun)
 
-    def prepare(self, model: Any) -> Prepared:
+    def prepare(self, model: Any, sizes: Sizes | None = None) -> Prepared:
         """Translate the model once, for several solves.
 
-        raises ModelError unless there is exactly one active objective, to be minimised
+        sizes   with them variables, objective and constraints are scaled to magnitude 1, the
+                constraints by their derivatives at the present values. A program is told by a
+                Suffix `scaling_factor`, which then is in the model.
+        raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)
         settings = {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
         if locate(self.program) is not None:
+            if sizes is not None:
+                _tell_scaling(model, objective, sizes)
+                settings = {"nlp_scaling_method": "user-scaling", **settings}
             return _WithProgram(model, self.program, settings)
         if not ca.has_nlpsol("ipopt"):
             return _Refused(no_solver(self))
@@ -95,7 +124,7 @@ class Ipopt:
                 return _Refused(Answer(Status.INFEASIBLE, message=written.refusal))
             if not written.variables:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
-            return _embedded(path, written, objective, settings)
+            return _embedded(read_scaled(path, written, sizes), written, objective, settings)
 
 
 @dataclass(frozen=True)
@@ -104,7 +133,7 @@ class _Refused:
 
     answer: Answer
 
-    def solve(self, time_limit: float | None = None) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         return self.answer
 
 
@@ -114,7 +143,7 @@ class _WithProgram:
     program: str
     settings: dict[str, Any]
 
-    def solve(self, time_limit: float | None = None) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         words = tuple(f"{k}={v}" for k, v in self.settings.items())
         program = AmplProgram(self.program, words, time_option="max_wall_time")
         return program.solve(self.model, time_limit=time_limit)
@@ -122,25 +151,26 @@ class _WithProgram:
 
 @dataclass(frozen=True)
 class _Embedded:
-    """CasADi's IPOPT with compiled functions of the model.
-
-    rows  (2, n_constraints), lower and upper bounds of the constraints
-    """
+    """CasADi's IPOPT with compiled functions of the model."""
 
     solver: Any
-    clock: "_Clock"
+    clock: "_Watch"
     written: Written
     objective: Any
-    rows: FloatArray
+    scaled: Scaled
 
-    def solve(self, time_limit: float | None = None) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         begun = time.perf_counter()
         self.clock.deadline = np.inf if time_limit is None else begun + time_limit
-        start, lower, upper = _columns(self.written.variables)
-        found = self.solver(x0=start, lbx=lower, ubx=upper, lbg=self.rows[0], ubg=self.rows[1])
+        column = {id(v): i for i, v in enumerate(self.written.variables)} if known else {}
+        self.clock.known = [(k, [column[id(v)] for v in k.variables]) for k in known]
+        self.clock.arrived = False
+        size, (lbg, ubg) = self.scaled.variables, self.scaled.bounds
+        start, lower, upper = (c / size for c in columns_of(self.written.variables))
+        found = self.solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
         said = self.solver.stats()
-        message = str(said["return_status"])
-        point = np.asarray(found["x"]).ravel()
+        message = KNOWN if self.clock.arrived else str(said["return_status"])
+        point = np.asarray(found["x"]).ravel() * size
         status = STATUSES.get(message, Status.FAILED)
         objective = np.nan
         if status.usable and np.isfinite(point).all():
@@ -155,12 +185,19 @@ class _Embedded:
         )
 
 
-class _Clock(ca.Callback):
-    """Stops IPOPT at a deadline: an option could not be changed from solve to solve."""
+class _Watch(ca.Callback):
+    """Stops IPOPT at a deadline (an option could not be changed) or at a known optimum.
 
-    def __init__(self, n_variables: int, n_constraints: int) -> None:
+    known  each with the places of its variables among the columns
+    """
+
+    def __init__(self, scaled: Scaled) -> None:
         ca.Callback.__init__(self)
+        n_variables, n_constraints = len(scaled.variables), len(scaled.rows)
+        self.scaled = scaled
         self.deadline = np.inf
+        self.known: list[tuple[Known, list[int]]] = []
+        self.arrived = False
         self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
         self.sizes |= {"lam_g": n_constraints, "f": 1}
         self.construct("clock", {})
@@ -175,29 +212,49 @@ class _Clock(ca.Callback):
         return ca.Sparsity.dense(self.sizes.get(ca.nlpsol_out(i), 0), 1)
 
     def eval(self, arguments: Any) -> list[float]:
-        return [float(time.perf_counter() > self.deadline)]
+        if self.known:
+            x, f, g = (np.asarray(a).ravel() for a in arguments[:3])
+            self.arrived = any(self._there(k, at, x, float(f[0]), g) for k, at in self.known)
+        return [float(self.arrived or time.perf_counter() > self.deadline)]
+
+    def _there(
+        self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray
+    ) -> bool:
+        there = x[columns] * self.scaled.variables[columns]
+        if (abs(there - known.values) > known.reach).any():
+            return False
+        if abs(f * self.scaled.objective - known.objective) > known.objective_reach:
+            return False
+        lower, upper = self.scaled.bounds
+        return bool(np.maximum(lower - g, g - upper).max(initial=0.0) <= THERE)
 
 
-def _embedded(path: Path, written: Written, objective: Any, settings: dict[str, Any]) -> Prepared:
-    model = ca.NlpBuilder()
-    model.import_nl(str(path), {})
-    x, g = ca.vertcat(*model.x), ca.vertcat(*model.g)
-    clock = _Clock(len(model.x), len(model.g))
+def _tell_scaling(model: Any, objective: Any, sizes: Sizes) -> None:
+    """Leave the factors in the model, where the writer of `.nl` files finds them."""
+    with tempfile.TemporaryDirectory(prefix="igpe") as folder:
+        path = Path(folder) / "model.nl"
+        written = write_nl(model, path)
+        if not written.variables:
+            return
+        scaled = read_scaled(path, written, sizes)
+    if model.component("scaling_factor") is not None:
+        model.del_component("scaling_factor")
+    model.scaling_factor = pyo.Suffix(direction=pyo.Suffix.EXPORT, datatype=pyo.Suffix.FLOAT)
+    told = model.scaling_factor
+    told[objective] = 1 / sizes.objective
+    told.update(zip(written.variables, (1 / scaled.variables).tolist(), strict=True))
+    told.update(zip(written.constraints, scaled.rows.tolist(), strict=True))
+
+
+def _embedded(
+    scaled: Scaled, written: Written, objective: Any, settings: dict[str, Any]
+) -> Prepared:
+    clock = _Watch(scaled)
     options = {
-        "expand": True,  # scalar operations instead of MX: five times faster to evaluate
         "print_time": False,
         "show_eval_warnings": False,
         "iteration_callback": clock,
         **{f"ipopt.{k}": v for k, v in {"print_level": 0, "sb": "yes", **settings}.items()},
     }
-    solver = ca.nlpsol("ipopt", "ipopt", {"x": x, "f": model.f, "g": g}, options)
-    rows = np.array([model.g_lb, model.g_ub], dtype=float).reshape(2, -1)
-    return _Embedded(solver, clock, written, objective, rows)
-
-
-def _columns(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Values, lower and upper bounds; 0 where there is no value."""
-    value = [0.0 if v.value is None else v.value for v in variables]
-    lower = [v.value if v.fixed else -np.inf if v.lb is None else v.lb for v in variables]
-    upper = [v.value if v.fixed else np.inf if v.ub is None else v.ub for v in variables]
-    return np.array(value, float), np.array(lower, float), np.array(upper, float)
+    solver = ca.nlpsol("ipopt", "ipopt", scaled.program, options)
+    return _Embedded(solver, clock, written, objective, scaled)

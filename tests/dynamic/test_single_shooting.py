@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from zoo import ZOO
 
@@ -140,3 +141,52 @@ def test_simulation_at_the_truth_gives_the_data(case):
         problem, read_systems(problem), Sundials(), case.truth, (np.array(case.times),)
     )
     assert run.measured == pytest.approx(case.data()[list(case.measured)].to_numpy(), rel=2e-6)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e6])
+@pytest.mark.parametrize("measured", [["A", "B", "C"], ["B"]])
+def test_concentrations_of_any_size_give_the_same_rates(size, measured):
+    case = CASE["consecutive"]
+
+    def found(factor):
+        table = case.data()[["time", *measured]]
+        table[measured] *= factor * (1 + 0.05 * np.cos(np.arange(len(table))))[:, None]
+        start = {n: factor * v for n, v in case.start.items()}
+        run = Experiment(table, start=start, sigma=0.01 * factor, start_time=0.0)
+        problem = Problem(case.builder, parameters=list(case.truth), experiments=run)
+        return SingleShooting().estimate(problem, case.near)
+
+    small, plain = found(size), found(1.0)
+    assert small.status is Status.CONVERGED
+    assert small.parameters == pytest.approx(plain.parameters, rel=1e-6)
+    assert small.objective == pytest.approx(plain.objective, rel=1e-6)
+
+
+def rooted(times):
+    """The chain, measured by the root of its intermediate."""
+    m = CASE["consecutive"].builder(times)
+    m.y = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k2 * m.B[t]))
+    m.w = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k1 - 1) + m.B[t])
+    return m
+
+
+def test_a_measured_root_that_starts_at_zero():
+    case = CASE["consecutive"]
+    table = case.data()
+    table["y"] = np.sqrt(case.truth["k2"] * table["B"].clip(0))
+    table = pd.concat([pd.DataFrame({"time": [0.0], "y": [0.0]}), table[table["time"] > 0]])
+    run = Experiment(table[["time", "y"]], start=case.start)
+    problem = Problem(rooted, parameters=list(case.truth), experiments=run)
+    found = SingleShooting().estimate(problem, case.near)
+    assert found.status is Status.CONVERGED
+    assert found.parameters == pytest.approx(case.truth, rel=1e-4)
+
+
+def test_an_infinite_derivative_is_no_derivative():
+    case = CASE["consecutive"]
+    run = Experiment(case.data()[["time", "B"]].rename(columns={"B": "w"}), start=case.start)
+    problem = Problem(rooted, parameters=list(case.truth), experiments=run)
+    at = Residuals(problem, read_systems(problem), Sundials())
+    assert at(problem.box.vector({"k1": 1.0, "k2": 0.4})) is None
+    found = SingleShooting().estimate(problem, {"k1": 1.0, "k2": 0.4})
+    assert found.status is Status.INTEGRATION_BROKE

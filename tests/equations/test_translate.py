@@ -10,7 +10,7 @@ import pytest
 from pyomo.core.expr.numeric_expr import LinearExpression
 
 from igpe.equations.instant import Instant
-from igpe.equations.translate import FUNCTIONS, Translator
+from igpe.equations.translate import FUNCTIONS, Translator, with_safe_powers
 from igpe.errors import ModelError
 
 Written = Callable[[Any, Any, Any], Any]
@@ -118,3 +118,41 @@ def test_the_instant_is_a_number_to_comparisons_and_a_symbol_to_arithmetic() -> 
 def test_the_instant_refuses_to_become_a_number_unseen(compute: Any) -> None:
     with pytest.raises(TypeError):
         compute(Instant(2.5))
+
+
+def test_a_power_with_an_unknown_exponent_rests_at_an_exhausted_base(m: Any) -> None:
+    """First and second derivatives of x**y: true for x > 0, zero at x <= 0, never NaN."""
+    v = ca.SX.sym("v", 2)
+    said = Translator({id(m.x): v[0], id(m.y): v[1]}, ca.SX.sym("t"))(m.x**m.y)
+    said = with_safe_powers(said)
+    second, first = ca.hessian(said, v)
+    function = ca.Function("f", [v], [said, first, second])
+    for base in (0.0, -1e-12):
+        for n in (0.5, 1.0, 2.5):
+            assert all((np.asarray(part) == 0).all() for part in function([base, n]))
+    x, n = 1e-6, 1.5
+    log = np.log(x)
+    mixed = x ** (n - 1) * (1 + n * log)
+    value, slope, curvature = (np.asarray(part) for part in function([x, n]))
+    assert float(value.item()) == pytest.approx(x**n)
+    assert slope.ravel() == pytest.approx([n * x ** (n - 1), x**n * log])
+    expected = [n * (n - 1) * x ** (n - 2), mixed, mixed, x**n * log**2]
+    assert curvature.ravel() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_safe_powers_change_nothing_at_positive_bases(name: str, m: Any) -> None:
+    x = ca.SX.sym("x", 2)
+    translate = Translator({id(m.x): x[0], id(m.y): x[1]}, ca.SX.sym("t"))
+    plain = ca.vertcat(translate(WRITTEN[name](m, m.x, m.y)), translate(m.x**m.y), 0)
+    function = ca.Function("f", [x], [plain, with_safe_powers(plain)])
+    for point in np.random.default_rng(7).uniform(0.2, 0.9, (20, 2)):
+        before, after = (np.asarray(v).ravel() for v in function(point))
+        assert after == pytest.approx(before, rel=1e-15, abs=0)
+
+
+def test_a_power_with_a_number_stays_a_power(m: Any) -> None:
+    x = ca.SX.sym("x", 2)
+    translate = Translator({id(m.x): x[0], id(m.y): x[1]}, ca.SX.sym("t"))
+    said = with_safe_powers(ca.vertcat(translate(m.x**3), translate(m.x**m.y)))
+    assert np.asarray(ca.Function("f", [x], [said])([-2.0, 3.0])).ravel().tolist() == [-8.0, 0.0]

@@ -178,3 +178,90 @@ def test_stiff_kinetics_as_published():
     came = simulation(problem, [0.4, 40.0]).run(np.array([0.04]))
     published = [[9.8517e-01, 3.3864e-05], [7.1583e-01, 9.1855e-06]]
     assert came.states == pytest.approx(np.array(published), rel=1e-5)
+
+
+def branches(bounds, initial, *, size=1.0, times=(0.0, 0.5, 1.5)):
+    """dx = k z, z^2 = x size: z has two branches; on the lower sqrt(x) falls linearly."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.z = pyo.Var(m.t), pyo.Var(m.t, bounds=bounds, initialize=initial)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0, 5))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.z[t])
+        m.root = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] ** 2 == m.x[t] * size)
+        return m
+
+    run = Experiment(
+        pd.DataFrame({"time": times, "x": np.full(len(times), size)}), start={"x": size}
+    )
+    return Problem(build, parameters=["k"], experiments=run)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "initial", "sign"),
+    [
+        ((-10, 0), -1.0, -1),
+        ((-10, 0), None, -1),
+        ((-10, 0), 0.0, -1),
+        ((None, None), -1.0, -1),
+        ((None, -1e-3), 5.0, -1),
+        ((0, None), -1.0, 1),
+        ((None, None), None, 1),
+    ],
+)
+def test_the_algebraic_root_is_that_of_the_model(bounds, initial, sign):
+    times = np.array([0.0, 0.5, 1.5])
+    came = simulation(branches(bounds, initial), times).run(np.array([0.8]))
+    assert came.implicit[:, 0] == pytest.approx(sign + 0.4 * times, rel=1e-6)
+    assert came.by_unknown[:, 0, 0] == pytest.approx(times * (sign + 0.4 * times), rel=1e-6)
+
+
+def test_a_root_outside_the_bounds_is_a_status():
+    came = simulation(branches((2.0, 10.0), 3.0), [0.0, 1.0]).run(np.array([0.8]))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+
+
+def test_algebraic_variables_of_any_size():
+    problem = branches((-1e-8, 0), -1e-9, size=1e-9)
+    times = np.array([0.0, 0.5, 1.5])
+    came = simulation(problem, times).run(np.array([0.8]))
+    assert came.implicit[:, 0] / 1e-9 == pytest.approx(-1 + 0.4 * times, rel=1e-6)
+
+
+def test_what_rests_moves_nothing_even_where_the_slope_is_infinite():
+    """sqrt(x) at x = 0: its derivative by k is 0, and that of + k is 1."""
+
+    def build(times):
+        m = one_state(lambda m, t: m.k - 0 * m.x[t]).model(times)
+        m.y = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.x[t]) + m.k)
+        return m
+
+    run = Experiment(pd.DataFrame({"time": [0.0, 4.0], "y": [1.0, 3.0]}), start={"x": 0.0})
+    came = simulation(Problem(build, parameters=["k"], experiments=run), [0.0, 4.0]).run(np.ones(1))
+    assert came.measured_by_unknown[:, 0, 0] == pytest.approx([1.0, 2.0], rel=1e-6)
+
+
+def test_a_reaction_of_unknown_order_that_starts_at_nothing():
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.k, m.n = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0.5, 3))
+        m.fall = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -2 * m.A[t])
+        m.rise = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == 2 * m.A[t] - m.k * m.B[t] ** m.n)
+        return m
+
+    times = np.linspace(0.0, 4.0, 5)
+    run = Experiment(
+        pd.DataFrame({"time": times, "B": 1.0 + 0 * times}), start={"A": 1.0, "B": 0.0}
+    )
+    problem = Problem(build, parameters=["k", "n"], experiments=run)
+    made, q = simulation(problem, times), np.array([0.5, 1.5])
+    came = made.run(q)
+    assert came.status is Status.CONVERGED
+    for i, h in enumerate(1e-4 * np.eye(2)):
+        central = (made.run(q + h).measured - made.run(q - h).measured) / 2e-4
+        assert came.measured_by_unknown[:, :, i] == pytest.approx(central, rel=1e-4, abs=1e-5)

@@ -1,0 +1,43 @@
+"""What a caller may hand us, where Python itself would fail without a helpful word."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from igpe.errors import IgpeError
+
+LONGEST = 80  # letters of a value shown in a message
+
+
+def is_finite(*values: Any) -> bool:
+    """Whether all are numbers, and finite; a text is no number."""
+    return all(isinstance(v, Real) and np.isfinite(float(v)) for v in values)
+
+
+def is_number(*values: Any) -> bool:
+    """Whether all are numbers (infinite or NaN ones too)."""
+    return all(isinstance(v, Real) for v in values)
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: numbers short, all else as Python writes it."""
+    if isinstance(value, Real):
+        return f"{float(value):g}"
+    written = repr(value)
+    return written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
+
+
+def require_mapping(role: str, given: Any, example: str, error: type[IgpeError]) -> None:
+    """Raise the error unless `given` is a mapping from names; `example` shows one."""
+    if not isinstance(given, Mapping):
+        raise error(
+            f"{role} is {shown(given)}; wanted a mapping from names, for example {example}."
+        )
+    strangers = [name for name in given if not isinstance(name, str)]
+    if strangers:
+        raise error(
+            f"{role} has the keys {strangers}, which are no names; wanted texts, for example "
+            f"{example}."
+        )

@@ -1,0 +1,82 @@
+"""How exact measurements are: standard deviations in the forms a caller may give them."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.arguments import shown
+from igpe.arrays import FloatArray, IntArray
+from igpe.errors import DataError
+from igpe.tables import numbers
+
+Sigma: TypeAlias = float | Mapping[str, float | str | npt.ArrayLike] | None
+"""Standard deviations: one for all, per column (number, array, name of a column), or unknown."""
+
+
+def sigma_columns(sigma: Sigma) -> set[str]:
+    """The columns of the table that hold standard deviations."""
+    if not isinstance(sigma, Mapping):
+        return set()
+    return {value for value in sigma.values() if isinstance(value, str)}
+
+
+def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
+    """(n_rows,) standard deviations of one column; 1 where unknown.
+
+    raises DataError if they are missing, no numbers, or not one for each row
+    """
+    n = len(table)
+    if sigma is None:
+        return np.ones(n)
+    if not isinstance(sigma, Mapping):
+        return np.full(n, _number(sigma))
+    if column not in sigma:
+        raise DataError(
+            f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
+            "standard deviation, or none."
+        )
+    value = sigma[column]
+    if isinstance(value, str):
+        if value not in table.columns:
+            raise DataError(
+                f"sigma of '{column}' names the column '{value}', which is not in the table "
+                f"{list(table.columns)}."
+            )
+        return numbers(table, value)
+    try:
+        spread = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"sigma of '{column}' is {shown(value)}, which are not numbers; give a number, one "
+            "for each row, or the name of the column that holds them."
+        ) from None
+    if spread.ndim > 0 and spread.shape != (n,):
+        raise DataError(
+            f"sigma of '{column}' has shape {spread.shape}; give one number, or one for each of "
+            f"the {n} rows."
+        )
+    return np.broadcast_to(spread, (n,)).astype(float)
+
+
+def _number(sigma: Any) -> float:
+    try:
+        return float(sigma)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"sigma is {sigma!r}; give a number for all columns, or for each its own: "
+            "sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
+        ) from None
+
+
+def check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None:
+    """Raise DataError unless all are positive numbers."""
+    bad = ~(np.isfinite(sigma) & (sigma > 0))
+    if bad.any():
+        name = columns[int(column[bad][0])]
+        raise DataError(
+            f"sigma of '{name}' is {sigma[bad][0]:g}; standard deviations must be positive "
+            "numbers. Leave sigma out if they are unknown."
+        )

@@ -1,0 +1,273 @@
+"""Values of the wrong kind, and combinations that mean nothing: what must be said about them."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import bad_models as bad
+import pandas as pd
+import pyomo.environ as pyo
+from bad_models import spoilt
+from spoiling import Case, pose, run, table
+
+from igpe.errors import DataError, ModelError, ProblemError
+from igpe.experiment import Experiment, Unknown
+from igpe.loss import L1, Huber, Normal, PiecewiseConstant
+from igpe.problem import Problem
+from igpe.result import Result
+
+SCRATCH = Path(__file__).parent / "__pycache__"
+
+
+def kind(**settings: Any) -> Any:
+    """A sound call but for values that its types forbid."""
+    return run(**settings)
+
+
+def corrupt(name: str) -> Path:
+    """A file of that name which is none of its kind."""
+    SCRATCH.mkdir(exist_ok=True)
+    path = SCRATCH / name
+    path.write_bytes(b"PK\x03\x04 no zip after all")
+    return path
+
+
+def with_k(make: Callable[[], Any]) -> Callable[[Iterable[float]], Any]:
+    """A builder of the sound model whose parameter k is another component."""
+
+    def change(m: Any) -> None:
+        m.del_component("rate")
+        m.del_component("k")
+        m.k = make()
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+
+    return spoilt(change)
+
+
+def differs(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A builder whose model is another one in the second experiment."""
+
+    def differing(times: Iterable[float], experiment: Any) -> Any:
+        m = bad.model(times)
+        if experiment.name == "2":
+            change(m)
+        return m
+
+    return differing
+
+
+def without_k(m: Any) -> None:
+    """Another rate, without the parameter."""
+    m.del_component("rate")
+    m.del_component("k")
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.A[t])
+
+
+def far_away(m: Any) -> None:
+    """Other bounds, which do not overlap with the first's."""
+    m.k.setlb(7)
+    m.k.setub(9)
+
+
+def in_hours(m: Any) -> None:
+    """The parameter has a unit."""
+    m.del_component("rate")
+    m.del_component("k")
+    m.k = pyo.Var(bounds=(0, 5), units=1 / pyo.units.hour)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+
+
+def two(**settings: Any) -> Problem:
+    """A sound problem of two experiments but for what is told."""
+    return pose(**{"experiments": [run(), run()], **settings})
+
+
+class Careless:
+    """A parmest experiment whose model cannot be built."""
+
+    def get_labeled_model(self) -> Any:
+        raise KeyError("no table")
+
+
+EXPERIMENTS: Mapping[str, Case] = {
+    "start None": (lambda: kind(start=None), DataError, ["start is None", "start={'A': 1.0"]),
+    "start in a list": (lambda: kind(start=[1.0]), DataError, ["start is [1.0]", "mapping"]),
+    "start by number": (lambda: kind(start={1: 1.0}), DataError, ["[1]", "no names", "texts"]),
+    "inputs in a list": (lambda: kind(inputs=[1]), DataError, ["inputs is [1]", "igpe.steps"]),
+    "units a text": (lambda: kind(units="mol"), DataError, ["units is 'mol'", "{'A': 'mol/L'}"]),
+    "name a number": (lambda: kind(name=3), DataError, ["name is 3", "text"]),
+    "only a number": (lambda: kind(only=3), DataError, ["only is 3", "only=['A', 'B']"]),
+    "sigma a list of text": (
+        lambda: kind(sigma={"A": ["x"]}),
+        DataError,
+        ["sigma of 'A' is ['x']", "not numbers", "one for each row"],
+    ),
+    "start time a text": (
+        lambda: kind(start_time="0"),
+        DataError,
+        ["start_time is '0'", "first measurement is at 0", "number"],
+    ),
+    "unknown of text": (
+        lambda: Unknown("0", "1"),  # type: ignore[arg-type]
+        DataError,
+        ["['0', '1']", "finite bounds"],
+    ),
+    "guess a text": (
+        lambda: Unknown(0, 1, guess="x"),  # type: ignore[arg-type]
+        DataError,
+        ["guess 'x'", "number inside"],
+    ),
+    "nothing after the start": (
+        lambda: run(table([0.0], A=[1.0])),
+        DataError,
+        ["only measurements are at 0", "experiment starts", "add later ones"],
+    ),
+    "nothing after the given start": (
+        lambda: run(table([5.0], A=[1.0]), start_time=5.0),
+        DataError,
+        ["only measurements are at 5", "start_time="],
+    ),
+    "corrupt workbook": (
+        lambda: Experiment(corrupt("corrupt.xlsx")),
+        DataError,
+        [
+            "corrupt.xlsx' could not be read as a table",
+            "no sound .xlsx file",
+            "save it again as .xlsx",
+        ],
+    ),
+    "corrupt parquet": (
+        lambda: Experiment(corrupt("corrupt.parquet")),
+        DataError,
+        ["corrupt.parquet' could not be read as a table", "save it again as .parquet"],
+    ),
+}
+
+PROBLEMS: Mapping[str, Case] = {
+    "parameters None": (lambda: pose(parameters=None), ProblemError, ["is None", "['k1', 'k2']"]),
+    "parameters numbers": (lambda: pose(parameters=[1]), ProblemError, ["is [1]", "wanted names"]),
+    "local None": (lambda: pose(local=None), ProblemError, ["local is None", "local=['k1']"]),
+    "priors in a list": (
+        lambda: pose(priors=[Normal(1, 1)]),
+        ProblemError,
+        ["priors is [Normal(", "mapping", "igpe.Normal(mean, deviation)"],
+    ),
+    "prior a pair": (
+        lambda: pose(priors={"k": (1, 0.1)}),
+        ProblemError,
+        ["priors of 'k' is (1, 0.1)", "igpe.Normal(mean, deviation)"],
+    ),
+    "prior of text": (
+        lambda: Normal("1", 1),  # type: ignore[arg-type]
+        ProblemError,
+        ["mean '1'", "finite mean"],
+    ),
+    "loss a text": (lambda: pose(loss="l1"), ProblemError, ["loss is 'l1'", "igpe.L1()"]),
+    "loss a class": (lambda: pose(loss=L1), ProblemError, ["loss is <class", "igpe.L1()"]),
+    "Huber of text": (
+        lambda: Huber("x"),  # type: ignore[arg-type]
+        ProblemError,
+        ["delta is 'x'", "positive number"],
+    ),
+    "time-varying a number": (
+        lambda: pose(time_varying={"feed": 3}),
+        ProblemError,
+        ["time_varying of 'feed' is 3", "igpe.PiecewiseConstant("],
+    ),
+    "breaks of text": (
+        lambda: PiecewiseConstant(("a",), 0, 1),  # type: ignore[arg-type]
+        ProblemError,
+        ["breaks ['a']", "numbers"],
+    ),
+    "breaks one number": (
+        lambda: PiecewiseConstant(0.5, "a", 1),  # type: ignore[arg-type]
+        ProblemError,
+        ["bounds ['a', 1]", "lower < upper"],
+    ),
+    "fixing at a text": (
+        lambda: pose().fixing({"k": "x"}),  # type: ignore[dict-item]
+        ProblemError,
+        ["{'k': 'x'}", "finite numbers"],
+    ),
+    "fixing a list": (
+        lambda: pose().fixing(["k"]),  # type: ignore[arg-type]
+        ProblemError,
+        ["fixing is ['k']", "problem.fixing({"],
+    ),
+    "integer parameter": (
+        lambda: pose(with_k(lambda: pyo.Var(domain=pyo.NonNegativeIntegers))),
+        ProblemError,
+        ["'k'", "NonNegativeIntegers", "real numbers", "once for each value"],
+    ),
+    "binary parameter": (
+        lambda: pose(with_k(lambda: pyo.Var(domain=pyo.Binary))),
+        ProblemError,
+        ["'k'", "Binary", "real numbers"],
+    ),
+    "sigma of one experiment": (
+        lambda: pose(experiments=[run(sigma=0.1), run()]),
+        ProblemError,
+        ["['1'] have standard deviations", "['2'] have none", "or none"],
+    ),
+    "prior without sigma": (
+        lambda: pose(priors={"k": Normal(1, 1)}),
+        ProblemError,
+        ["['k']", "units", "give the measurements standard deviations (sigma=...)"],
+    ),
+    "parameter of one model": (
+        lambda: two(model=differs(without_k)),
+        ProblemError,
+        ["Experiment '2'", "no scalar Var 'k'", "All experiments' models need all parameters"],
+    ),
+    "bounds apart": (
+        lambda: two(model=differs(far_away)),
+        ProblemError,
+        ["'k' has bounds (0.0, 5.0)", "(7.0, 9.0)", "do not overlap", "make it local"],
+    ),
+    "units of two models": (
+        lambda: two(model=differs(in_hours)),
+        ProblemError,
+        ["'k' has the units ['', '1/h']", "make it local"],
+    ),
+    "no parmest experiment": (
+        lambda: Problem.from_parmest([1]),
+        ModelError,
+        ["['int']", "get_labeled_model()"],
+    ),
+    "no list of parmest experiments": (
+        lambda: Problem.from_parmest(None),  # type: ignore[arg-type]
+        ModelError,
+        ["['NoneType']", "list of parmest experiments"],
+    ),
+    "careless parmest experiment": (
+        lambda: Problem.from_parmest([Careless()]),
+        ModelError,
+        ["get_labeled_model of a Careless failed", "KeyError"],
+    ),
+}
+
+RESULTS: Mapping[str, Case] = {
+    "empty result": (lambda: Result.from_json("{}"), DataError, ["no entry 'format'", "to_json"]),
+    "result without parts": (
+        lambda: Result.from_json(json.dumps({"format": 1, "objective": 1.0})),
+        DataError,
+        ["lacks ['candidates', ", "to_json"],
+    ),
+    "result of another format": (
+        lambda: Result.from_json(json.dumps({"format": 99})),
+        DataError,
+        ["format 99", "reads 1", "estimate again"],
+    ),
+    "result file missing": (
+        lambda: Result.from_json("nowhere.json"),
+        DataError,
+        ["'nowhere.json' could not be read", "No such file", "looked from"],
+    ),
+    "result not JSON": (lambda: Result.from_json("{k1"), DataError, ["not JSON", "to_json"]),
+    "result not a text": (
+        lambda: Result.from_json(pd.DataFrame()),  # type: ignore[arg-type]
+        DataError,
+        ["a DataFrame", "path of its file"],
+    ),
+}

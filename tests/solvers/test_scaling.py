@@ -1,0 +1,43 @@
+"""Models in tiny units, and optima that are known already."""
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+
+from igpe.solvers.ipopt import KNOWN, Ipopt, Known
+from igpe.solvers.nl import Sizes
+from igpe.solvers.program import AmplProgram
+from igpe.status import Status
+
+
+@pytest.mark.parametrize("program", ["", "pounce"])
+def test_sizes_make_tolerances_relative(program: str) -> None:
+    solver = Ipopt(program=program)
+    if program and not AmplProgram(program).available():
+        pytest.skip(f"{program} is not installed")
+    m = pyo.ConcreteModel()
+    m.x, m.y = pyo.Var(initialize=2e-12), pyo.Var(initialize=2e-12)
+    m.product = pyo.Constraint(expr=m.x * m.y == 1e-24)
+    m.cost = pyo.Objective(expr=(m.x - 2e-12) ** 2 + m.y**2)
+    sizes = Sizes(pyo.ComponentMap([(m.x, 1e-12), (m.y, 1e-12)]), 1e-24)
+    answer = solver.prepare(m, sizes).solve()
+    assert answer.status is Status.CONVERGED
+    x = max(r.real for r in np.roots([1, -2, 0, 0, -1]) if abs(r.imag) < 1e-9)
+    assert [m.x.value, m.y.value] == pytest.approx([x * 1e-12, 1e-12 / x], rel=1e-6, abs=0.0)
+
+
+def test_a_solve_stops_at_a_known_optimum() -> None:
+    m = pyo.ConcreteModel()
+    m.x, m.y = pyo.Var(initialize=-1.2), pyo.Var(initialize=1.0)
+    m.cost = pyo.Objective(expr=1 + 100 * (m.y - m.x**2) ** 2 + (1 - m.x) ** 2)
+    prepared = Ipopt(program="").prepare(m)
+    there = Known((m.x,), np.array([1.0]), np.array([0.05]), 1.0, 0.1)
+    elsewhere = Known((m.x,), np.array([5.0]), np.array([0.05]), 1.0, 0.1)
+    stopped = prepared.solve(known=[elsewhere, there])
+    assert (stopped.status, stopped.message) == (Status.CONVERGED, KNOWN)
+    assert abs(m.x.value - 1) <= 0.05
+    m.x.set_value(-1.2)
+    m.y.set_value(1.0)
+    whole = prepared.solve(known=[elsewhere])
+    assert whole.message != KNOWN
+    assert whole.iterations > stopped.iterations
