@@ -83,8 +83,8 @@ def _has_intervals(result: "Result") -> bool:
 def _spread(result: "Result") -> list[str]:
     if math.isfinite(result.probability):
         return [
-            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and standard "
-            f"deviations are right a larger one has probability {result.probability:.2g}."
+            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
+            f"standard deviations are right a larger one has probability {result.probability:.2g}."
         ]
     if not math.isfinite(result.variance):
         return ["There are not more measurements than unknowns, so errors cannot be told."]

@@ -48,7 +48,8 @@ class Collocation:
     solver           local solver
     points           Radau points of an element
     tolerance        the optimum stands still when no unknown moves by more than this from mesh to
-                     mesh, relative to max(|value|, 1e-3 of its bounds' width)
+                     mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
+                     error estimate is a tenth of it is not refined at all
     max_refinements  meshes after the first
     time_limit       s, for each call; None for no limit
     """
