@@ -96,6 +96,9 @@ def _labelled_model(source: Any) -> Any:
         )
     for objective in model.component_objects(pyo.Objective, active=True):
         objective.deactivate()
+    for design, value in getattr(model, "experiment_inputs", {}).items():
+        if design.is_variable_type():  # what the experimenter set is known
+            design.fix(design.value if value is None else value)
     return model
 
 

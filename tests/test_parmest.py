@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from pyomo.contrib.parmest.examples.reactor_design.reactor_design import ReactorDesignExperiment
 from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import RooneyBieglerExperiment
 from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperiment
@@ -15,6 +16,7 @@ from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
 from igpe.errors import ModelError
 from igpe.integrators.sundials import Sundials
+from igpe.pipeline import estimate
 from igpe.problem import Problem
 
 TIMES = np.linspace(0.0, 21600.0, 21)
@@ -117,3 +119,32 @@ class Unlabelled(SemiBatchExperiment):
 def test_a_model_without_labels_is_refused():
     with pytest.raises(ModelError, match=r"lacks the suffixes \['unknown_parameters'\]"):
         Problem.from_parmest([Unlabelled(semibatch())])
+
+
+class Tank:
+    """A labelled model whose feed is an experiment input, left free as parmest allows."""
+
+    def __init__(self, feed):
+        self.feed = feed
+
+    def get_labeled_model(self):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=np.linspace(0.0, 4.0, 9))
+        m.x = pyo.Var(m.t, initialize=1.0)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k, m.u = pyo.Var(bounds=(0, 5), initialize=1.0), pyo.Var(initialize=self.feed)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u - m.k * m.x[t])
+        m.x[0].fix(0.0)
+        m.experiment_outputs = pyo.Suffix(direction=pyo.Suffix.LOCAL)
+        exact = {t: self.feed / 0.7 * (1 - np.exp(-0.7 * t)) for t in m.t}
+        m.experiment_outputs.update((m.x[t], exact[t]) for t in m.t)
+        m.unknown_parameters = pyo.Suffix(direction=pyo.Suffix.LOCAL)
+        m.unknown_parameters[m.k] = 1.0
+        m.experiment_inputs = pyo.Suffix(direction=pyo.Suffix.LOCAL)
+        m.experiment_inputs[m.u] = self.feed
+        return m
+
+
+def test_experiment_inputs_are_known():
+    problem = Problem.from_parmest([Tank(1.0), Tank(2.5)])
+    assert estimate(problem).parameters == pytest.approx({"k": 0.7}, rel=1e-3)

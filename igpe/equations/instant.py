@@ -5,9 +5,19 @@ constraint. Calling the rule again with an `Instant` keeps the symbol: it indexe
 compares like the number it is, but arithmetic with it gives a Pyomo expression.
 """
 
+import operator
 from typing import Any
 
 from pyomo.core.expr.numvalue import NumericValue
+
+COMPARISONS = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
 
 
 class Instant(NumericValue, float):  # type: ignore[misc]
@@ -24,6 +34,14 @@ class Instant(NumericValue, float):  # type: ignore[misc]
 
     def __call__(self, exception: bool = True) -> float:
         return float.__pos__(self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """A NumPy float in a set may be compared with; any other computation is refused."""
+        compare = COMPARISONS.get(ufunc.__name__)
+        if compare is None or method != "__call__":
+            return float(self)
+        first, second = (float.__pos__(i) if isinstance(i, float) else i for i in inputs)
+        return compare(first, second)
 
     def __float__(self) -> float:
         raise TypeError(

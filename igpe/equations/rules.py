@@ -9,7 +9,7 @@ from igpe.equations.instant import Instant, Watched
 from igpe.errors import ModelError
 from igpe.model import Instance
 
-REFUSALS = (TypeError, ValueError, KeyError, AttributeError, PyomoException)
+REFUSALS = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, PyomoException)
 """What a rule may raise when it is asked with an `Instant`."""
 
 
