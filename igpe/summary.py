@@ -27,6 +27,7 @@ from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 
+UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
@@ -258,9 +259,27 @@ def _notes(steps: Steps) -> tuple[str, ...]:
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *steps.best.notes,
+        *_uneven(steps.problem),
         *ignored,
         *smoothing,
     )
+
+
+def _uneven(problem: Problem) -> list[str]:
+    """A warning where unknown deviations let columns of large numbers rule the fit."""
+    size: dict[str, float] = {}
+    for m in (e.measurements for e in problem.experiments):
+        for k, name in enumerate(m.names):
+            largest = float(np.max(np.abs(m.value[m.column == k]), initial=0.0))
+            size[name] = max(size.get(name, 0.0), largest)
+    small, large = min(size, key=size.__getitem__), max(size, key=size.__getitem__)
+    if problem.sigma_known or size[large] <= UNEVEN * size[small]:
+        return []
+    return [
+        f"Without standard deviations every number counts alike, so {large} (up to "
+        f"{size[large]:.3g}) rules the fit and {small} (up to {size[small]:.3g}) hardly counts; "
+        "give sigma={...}."
+    ]
 
 
 def _versions() -> dict[str, str]:
