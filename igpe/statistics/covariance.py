@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 from scipy.linalg import null_space
 
 from igpe.arrays import BoolArray, FloatArray
@@ -98,7 +98,7 @@ def correlation(covariance: FloatArray) -> FloatArray:
 
 def chi_squared_probability(chi2: float, degrees: int) -> float:
     """Probability of a larger chi squared if model and standard deviations are right."""
-    return float(stats.chi2.sf(chi2, degrees)) if degrees > 0 else float("nan")
+    return float(special.chdtrc(degrees, chi2)) if degrees > 0 else float("nan")
 
 
 class _Inverse(NamedTuple):
@@ -128,5 +128,5 @@ def _inverse_normal_matrix(jacobian: FloatArray, along: FloatArray) -> _Inverse:
 
 def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
     if sigma_known:
-        return float(stats.norm.ppf(0.5 + confidence / 2))
-    return float(stats.t.ppf(0.5 + confidence / 2, degrees)) if degrees > 0 else float("nan")
+        return float(special.ndtri(0.5 + confidence / 2))
+    return float(special.stdtrit(degrees, 0.5 + confidence / 2)) if degrees > 0 else float("nan")
