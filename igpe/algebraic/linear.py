@@ -8,11 +8,9 @@ from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Found
 from igpe.algebraic.regression import Regression
-from igpe.arrays import BoolArray, FloatArray
 from igpe.estimates import Estimate
+from igpe.statistics.rank import determined
 from igpe.status import Status
-
-RANK = 1e-8  # scaled singular values below this fraction of the largest determine nothing
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,3 @@ class Linear:
             seconds=time.perf_counter() - began,
         )
         return Found(estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k))
-
-
-def determined(matrix: FloatArray) -> BoolArray:
-    """(n,) which columns take no part in the directions that the matrix does not determine."""
-    _, singular, directions = np.linalg.svd(matrix, full_matrices=True)
-    singular = np.pad(singular, (0, matrix.shape[1] - len(singular)))
-    lost = directions[singular <= RANK * singular[0]]
-    return np.asarray(np.sum(lost**2, axis=0) <= RANK)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.algebraic.base import Found
-from igpe.algebraic.linear import determined
 from igpe.algebraic.regression import Regression
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.statistics.rank import determined
 from igpe.status import Status
 
 

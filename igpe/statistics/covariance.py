@@ -16,9 +16,9 @@ from scipy import special
 from scipy.linalg import null_space
 
 from igpe.arrays import BoolArray, FloatArray
+from igpe.statistics.rank import RANK, directions
 
 NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
-RANK = 1e-8  # a direction whose scaled singular value is below this fraction is not determined
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,10 @@ def _inverse_normal_matrix(jacobian: FloatArray, along: FloatArray) -> _Inverse:
     moved = jacobian @ along
     norm = np.linalg.norm(moved, axis=0)
     norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
-    _, singular, directions = np.linalg.svd(moved / norm, full_matrices=True)
-    singular = np.pad(singular, (0, k - len(singular)))
-    known = singular > RANK * max(singular[0], 1e-300)
-    root = (along / norm) @ (directions[known].T / singular[known])
-    gone = along @ directions[~known].T
-    lost = np.sum(gone**2, axis=1) > RANK
-    return _Inverse(root @ root.T, lost, int(known.sum()))
+    found = directions(moved / norm)
+    root = (along / norm) @ (found.known.T / found.singular)
+    lost = np.sum((along @ found.lost.T) ** 2, axis=1) > RANK
+    return _Inverse(root @ root.T, lost, len(found.known))
 
 
 def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:

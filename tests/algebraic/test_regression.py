@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.linear import Linear, determined
+from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
 from igpe.algebraic.regression import Piece, Regression
 from igpe.box import Box
+from igpe.statistics.rank import determined
 from igpe.status import Status
 
 RANDOM = np.random.default_rng(6)
