@@ -20,14 +20,25 @@ it has nothing to do with.)
 Block triangular form. Of the suitable rows a square part is matched; a block of it needs the
 blocks that compute the other unknowns it contains. A block together with all it needs is the
 smallest suitable subsystem that contains it.
+
+Where equations are superfluous, which of them are used decides how the errors of the data reach
+the slopes: an amount computed from its own balance is as exact as the amounts measured beside it,
+one computed from the volume of the mixture may be worth nothing. Used are first those linear in
+their unknowns, for the sake of closed expressions, among them those with the fewest unknowns, among
+these those with the fewest variables. Sets of rows that can be matched are a matroid, so the
+matching with the least sum of places in this order is the one that a greedy choice would make.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import casadi as ca
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
+from igpe.arrays import IntArray
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, Parts, blocks, parts
 from igpe.structure.posed import Posed
@@ -45,6 +56,7 @@ class Reduced:
     unknown_names    their names; a slope is written d(state)
     pattern          (n_rows, n_unknowns), COO
     q_pattern        (n_rows, n_q), CSR
+    sizes            (n_rows,) how many variables, known or unknown, each row contains
     """
 
     posed: Posed
@@ -54,6 +66,7 @@ class Reduced:
     unknown_names: tuple[str, ...]
     pattern: Any
     q_pattern: Any
+    sizes: IntArray
 
     def slopes(self, columns: Iterable[int]) -> dict[int, str]:
         """Which of the columns are slopes, and of which state."""
@@ -128,14 +141,14 @@ def reduce(posed: Posed) -> Reduced:
         unknown_names=tuple(posed.variable_names[j] for j in columns),
         pattern=posed.pattern[rows][:, columns].tocoo(),
         q_pattern=posed.q_pattern[rows],
+        sizes=np.diff(posed.pattern[rows].indptr),
     )
 
 
 def suitable(reduced: Reduced) -> Suitable:
     """The suitable part of a reduced system, and its smallest suitable subsystems."""
     found = parts(reduced.pattern)
-    spare = set(found.spare_rows)
-    rows = [*found.well_rows, *(i for i in found.over_rows if i not in spare)]
+    rows = [*found.well_rows, *_used(reduced, found)]
     columns = [*found.well_columns, *found.over_columns]
     order = blocks(reduced.pattern, rows, columns)
     solved = _solve(reduced, rows, columns)
@@ -146,7 +159,7 @@ def suitable(reduced: Reduced) -> Suitable:
     slopes = reduced.slopes(columns)
     return Suitable(
         subsystems=subsystems,
-        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *spare})),
+        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *found.over_rows})),
         slopes={s: expressions[j] for j, s in sorted(slopes.items()) if s in closed},
         surplus=_surplus(reduced, found),
     )
@@ -158,6 +171,27 @@ def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
     slopes = reduced.slopes(subsystem.columns)
     by_column = dict(zip(subsystem.columns, solved.expressions, strict=True))
     return {state: by_column[j] for j, state in slopes.items()}
+
+
+def _used(reduced: Reduced, found: Parts) -> list[int]:
+    """The rows of the overconstrained part that are used; see the top of the file."""
+    if not found.over_columns:
+        return []
+    over = reduced.pattern.tocsr()[found.over_rows][:, found.over_columns]
+    rows = reduced.residual[found.over_rows]
+    curved = np.array(ca.which_depends(rows, reduced.unknowns, 2, True))
+    order = np.lexsort((reduced.sizes[found.over_rows], np.diff(over.indptr), curved))
+    return [found.over_rows[i] for i in first_matched(over, order)]
+
+
+def first_matched(pattern: csr_array, order: IntArray) -> list[int]:
+    """The rows, as early in `order` as possible, that can be matched with all columns."""
+    place = np.empty(len(order))
+    place[order] = np.arange(1.0, len(order) + 1)
+    entries = pattern.tocoo()
+    priced = csr_array((place[entries.row], (entries.row, entries.col)), shape=pattern.shape)
+    chosen, _ = min_weight_full_bipartite_matching(priced)
+    return sorted(int(i) for i in chosen)
 
 
 def _solve(reduced: Reduced, rows: Iterable[int], columns: Iterable[int]) -> Solved:

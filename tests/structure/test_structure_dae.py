@@ -92,6 +92,12 @@ def test_measured_volume_isolates_the_first_reaction():
     assert one.needless == 1
 
 
+def test_of_overlapping_balances_the_smallest_are_used():
+    found = analyse(urethane_problem("nA", "nB", "nC", "V"))
+    used = {e for s in found.subsystems for e in s.equations}
+    assert used & {"sum_A", "sum_B", "volume"} == {"sum_B"}  # nD; nobody asks for nE
+
+
 def test_unmeasured_product_leaves_urethane_to_the_dynamics():
     found = analyse(urethane_problem("nA", "nB"))
     assert found.groups == ()
@@ -167,3 +173,19 @@ def test_measuring_the_implicit_variable_closes_the_expression():
     found = analyse(problem_of(cubic, ["k", "K"], ["total", "M"], start={"total": 1.0}))
     assert found["k"].reach is Reach.ALGEBRAIC
     assert found["K"].reach is Reach.DYNAMIC
+
+
+def bound(times):
+    """M follows from a long linear balance as well as from a short cubic equation."""
+    m = cubic(times)
+    m.P, m.Q = pyo.Var(m.t), pyo.Var(m.t)
+    m.split = pyo.Constraint(m.t, rule=lambda m, t: m.M[t] + m.P[t] + m.Q[t] == 2.0)
+    m.pairs = pyo.Constraint(m.t, rule=lambda m, t: m.P[t] == 2 * m.Q[t])
+    return m
+
+
+def test_of_overlapping_equations_those_in_closed_form_are_used():
+    measured = ["total", "P", "Q"]
+    found = analyse(problem_of(bound, ["k", "K"], measured, start={"total": 1.0}))
+    assert found["k"].reach is Reach.ALGEBRAIC
+    assert found["k"].equations == ("split", "rate")

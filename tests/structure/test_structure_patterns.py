@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from igpe.equations.incidence import blocks, parts
 from igpe.equations.linearity import linear_parameters
 from igpe.structure.advice import rows_of_slopes
+from igpe.structure.subsystems import first_matched
 
 
 def random_pattern(seed):
@@ -65,6 +66,28 @@ def test_fast_search_finds_the_closures_of_slopes(seed):
             wanted |= set(block.rows)
             open_columns |= set(np.flatnonzero(matrix[block.rows].any(axis=0)).tolist())
     assert set(rows_of_slopes(csr_array(matrix), is_slope).tolist()) == wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_of_overlapping_rows_the_first_that_can_be_matched_are_used(seed):
+    matrix = random_pattern(seed)
+    found = parts(coo_matrix(matrix))
+    over = matrix[found.over_rows][:, found.over_columns]
+    if over.size == 0:
+        return
+    order = np.random.default_rng(seed).permutation(len(over))
+    greedy = []
+    for i in order:
+        if is_independent(over, [*greedy, i]):
+            greedy.append(int(i))
+    assert len(greedy) == over.shape[1]
+    assert first_matched(csr_array(over), order) == sorted(greedy)
+
+
+def is_independent(matrix, rows):
+    """Whether each of the rows can be matched with a column of its own."""
+    part = csr_array(matrix[rows])
+    return bool((maximum_bipartite_matching(part, perm_type="column") >= 0).all())
 
 
 def test_linearity_of_known_expressions():
