@@ -41,6 +41,8 @@ class AmplProgram:
                  (("couenne.opt", "allowable_fraction_gap 1e-4"),)
     time_option  the option's name that limits wall time in seconds, e.g. "max_wall_time"; without
                  one the program is ended at the limit and its incumbent is lost
+    time_line    the same for programs that read it from the first of `files`: a line with {} for
+                 the seconds, e.g. "limits/time = {}"
     proven_gap   relative gap that the program guarantees when it says "solved", if it is a global
                  solver (`.sol` files carry no bound); None for a local one
     how          the sentence that installs it
@@ -50,6 +52,7 @@ class AmplProgram:
     options: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     time_option: str = ""
+    time_line: str = ""
     proven_gap: float | None = None
     how: str = ""
 
@@ -81,12 +84,17 @@ class AmplProgram:
         written = write_nl(model, folder / "model.nl")
         if written.refusal:
             return Answer(Status.INFEASIBLE, message=written.refusal)
-        for name, text in self.files:
-            (folder / name).write_text(text)
+        self._write_options(folder, time_limit)
         said = self._run(folder, time_limit)
         if said is None:
             return Answer(Status.TIME_LIMIT, message=f"{self.program} was ended at the time limit.")
         return self._read(folder / "model.sol", written, objective, said)
+
+    def _write_options(self, folder: Path, time_limit: float | None) -> None:
+        for k, (name, text) in enumerate(self.files):
+            is_told = k == 0 and time_limit is not None
+            line = self.time_line.format(time_limit) + "\n" if is_told else ""
+            (folder / name).write_text(text + line)
 
     def _run(self, folder: Path, time_limit: float | None) -> str | None:
         """What the program printed; None if it had to be ended."""
@@ -97,7 +105,7 @@ class AmplProgram:
         patience = None
         if time_limit is not None:
             words += [f"{self.time_option}={time_limit}"] * bool(self.time_option)
-            patience = time_limit + GRACE * bool(self.time_option)
+            patience = time_limit + GRACE * bool(self.time_option or self.time_line)
         try:
             done = subprocess.run(
                 words, cwd=folder, capture_output=True, text=True, timeout=patience, check=False

@@ -15,7 +15,9 @@ import pytest
 from igpe.errors import ModelError
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import Ipopt
+from igpe.solvers.maingo import MAiNGO
 from igpe.solvers.program import AmplProgram
+from igpe.solvers.programs import Couenne, ScipProgram
 from igpe.solvers.scip import Scip
 from igpe.status import Status
 
@@ -29,8 +31,9 @@ LOCAL: dict[str, Solver] = {
 }
 GLOBAL: dict[str, Solver] = {
     "scip": Scip(absolute=1e-6),
-    "scip_program": AmplProgram("scip", proven_gap=1e-4),
-    "couenne": AmplProgram("couenne", proven_gap=1e-4),
+    "maingo": MAiNGO(absolute=1e-6),
+    "scip_program": ScipProgram(),
+    "couenne": Couenne(),
 }
 
 
@@ -41,7 +44,7 @@ def _parametrize(family: dict[str, Solver]) -> Any:
 def _installed(name: str) -> Solver:
     solver = {**LOCAL, **GLOBAL}[name]
     if not solver.available():
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(solver.install)
     return solver
 
 
@@ -228,6 +231,15 @@ def test_scip_refuses_functions_it_has_not() -> None:
     answer = _installed("scip").solve(model)
     assert answer.status is Status.FAILED
     assert "cannot take" in answer.message
+
+
+@pytest.mark.parametrize("name", ["maingo", "couenne", "scip_program", "bonmin"])
+def test_absent_or_not_it_says_what_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = {**LOCAL, **GLOBAL}[name]
+    monkeypatch.setattr(type(solver), "available", lambda _: False)
+    answer = solver.solve(camel())
+    assert answer == Answer(Status.NO_SOLVER, message=solver.install)
+    assert "install" in answer.message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""MAiNGO: deterministic global optimisation in the variables the equations leave free.
+
+Bongartz, Najman, Sass, Mitsos, "MAiNGO - McCormick-based Algorithm for mixed-integer Nonlinear
+Global Optimization", RWTH Aachen (2018). It relaxes expressions as they are written and branches on
+their variables alone, so variables that equations define are substituted first.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+
+from igpe.solvers.base import Answer, no_solver, objective_of
+from igpe.solvers.nl import Written, columns_of, load, read_scaled, write_nl
+from igpe.solvers.reduced import Reduced, reduce
+from igpe.status import Status
+
+WORKER = Path(__file__).with_name("maingo_worker.py")
+SHORTEST = 10.0  # s, MAiNGO's own time limit is never less
+GRACE = 5.0  # s beyond the time limit before it is ended
+NAMED = 5  # variables in a message
+SILENT = {"loggingDestination": 0, "BAB_verbosity": 0, "LBP_verbosity": 0, "UBP_verbosity": 0}
+STATUSES = {
+    "GLOBALLY_OPTIMAL": Status.OPTIMAL_WITHIN_GAP,
+    "INFEASIBLE": Status.INFEASIBLE,
+    "FEASIBLE_POINT": Status.ITERATION_LIMIT,
+    "NO_FEASIBLE_POINT_FOUND": Status.ITERATION_LIMIT,
+}
+"""MAiNGO's return codes; every other is a failure. A limit may also be that of time."""
+
+
+@dataclass(frozen=True)
+class MAiNGO:
+    """Branch and bound with McCormick relaxations.
+
+    gap          relative distance of incumbent and bound at which it stops
+    absolute     the same in the objective's unit; raise it where the optimum is 0
+    feasibility  tolerance of the constraints
+    options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
+
+    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is
+    10 s or more; with a shorter one it is ended, and what it had found is lost.
+    """
+
+    gap: float = 1e-4
+    absolute: float = 1e-9
+    feasibility: float = 1e-7
+    options: tuple[tuple[str, int | float | bool], ...] = ()
+
+    @property
+    def install(self) -> str:
+        """The sentence that says how to install it."""
+        return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
+
+    def available(self) -> bool:
+        """Whether maingopy is there."""
+        return find_spec("maingopy") is not None
+
+    def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
+        """See `igpe.solvers.base.Solver.solve`. Ctrl-C ends it: INTERRUPTED, without incumbent."""
+        if not self.available():
+            return no_solver(self)
+        begun = time.perf_counter()
+        objective = objective_of(model)
+        with tempfile.TemporaryDirectory(prefix="igpe") as folder:
+            answer = self._solve_in(Path(folder), model, objective, time_limit)
+        return replace(answer, seconds=time.perf_counter() - begun)
+
+    def _solve_in(
+        self, folder: Path, model: Any, objective: Any, time_limit: float | None
+    ) -> Answer:
+        written = write_nl(model, folder / "model.nl")
+        if written.refusal:
+            return Answer(Status.INFEASIBLE, message=written.refusal)
+        if not written.variables:
+            value = float(pyo.value(objective))
+            return Answer(Status.OPTIMAL_WITHIN_GAP, value, value)
+        try:
+            scaled = read_scaled(folder / "model.nl", written, None)
+        except RuntimeError as error:  # CasADi's reader
+            return _refused(str(error))
+        reduced = reduce(scaled, *columns_of(written.variables))
+        if reduced.unbounded:
+            return Answer(Status.FAILED, message=_lacking(reduced, written))
+        task = _task(reduced, written) | {"options": self._options(time_limit)}
+        (folder / "task.json").write_text(json.dumps(task))
+        failure = _run(folder, time_limit)
+        if failure is not None:
+            return failure
+        said = json.loads((folder / "answer.json").read_text())
+        return _read(said, reduced, written, objective, time_limit)
+
+    def _options(self, time_limit: float | None) -> dict[str, int | float | bool]:
+        limit = {} if time_limit is None else {"maxwTime": max(SHORTEST, time_limit)}
+        tolerances = {"deltaEq": self.feasibility, "deltaIneq": self.feasibility}
+        gaps = {"epsilonR": self.gap, "epsilonA": self.absolute}
+        return {**SILENT, **gaps, **tolerances, **limit, **dict(self.options)}
+
+
+def _refused(reason: str) -> Answer:
+    return Answer(Status.FAILED, message=f"MAiNGO cannot take this model: {reason}")
+
+
+def _lacking(reduced: Reduced, written: Written) -> str:
+    names = [written.variables[j].name for j in reduced.unbounded]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"MAiNGO searches between finite bounds, and {names[:NAMED]}{more} have none, nor does an "
+        "equation give them explicitly. Give these variables bounds."
+    )
+
+
+def _task(reduced: Reduced, written: Written) -> dict[str, Any]:
+    program = ca.Function("program", [reduced.x], [reduced.f, ca.densify(reduced.g)])
+    finite = [[b if np.isfinite(b) else None for b in side] for side in reduced.bounds.tolist()]
+    return {
+        "program": program.serialize(),
+        "lower": reduced.lower.tolist(),
+        "upper": reduced.upper.tolist(),
+        "start": np.clip(reduced.start, reduced.lower, reduced.upper).tolist(),
+        "bounds": finite,
+        "integer": [int(written.variables[j].is_integer()) for j in reduced.kept],
+    }
+
+
+def _run(folder: Path, time_limit: float | None) -> Answer | None:
+    """Let the worker work; an Answer if it had to be ended or broke."""
+    patience = None if time_limit is None else time_limit + GRACE * (time_limit >= SHORTEST)
+    with subprocess.Popen(
+        [sys.executable, "-P", str(WORKER)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for us: we end it
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return Answer(Status.TIME_LIMIT, message="MAiNGO was ended at the time limit.")
+        except KeyboardInterrupt:
+            process.kill()
+            return Answer(Status.INTERRUPTED, message="MAiNGO was ended by Ctrl-C.")
+    if not (folder / "answer.json").exists():
+        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        return Answer(Status.FAILED, message=f"MAiNGO broke down: {last}")
+    return None
+
+
+def _read(
+    said: dict[str, Any],
+    reduced: Reduced,
+    written: Written,
+    objective: Any,
+    time_limit: float | None,
+) -> Answer:
+    if "refusal" in said:
+        return _refused(said["refusal"])
+    status = STATUSES.get(said["code"], Status.FAILED)
+    if status is Status.ITERATION_LIMIT and time_limit is not None:
+        status = Status.TIME_LIMIT
+    value, lower = np.nan, float(said.get("bound", -np.inf))
+    if "point" in said:
+        load(written.variables, np.asarray(reduced.whole(said["point"])).ravel())
+        value = float(pyo.value(objective))
+        # Evaluated exactly, the incumbent may lie below the bound, within the tolerances.
+        lower = min(lower, value)
+    return Answer(status, value, lower, said["code"], iterations=int(said["iterations"]))
