@@ -3,11 +3,13 @@
 from dataclasses import dataclass, replace
 
 from igpe.algebraic.step import Routes
+from igpe.algebraic.weights import StateErrors, Weights
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
 from igpe.integrators.base import Integrator
 from igpe.integrators.sundials import Sundials
 from igpe.smoothing.base import Smoother
+from igpe.smoothing.bootstrap import Bootstrap
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.interpolation import Interpolation
 
@@ -17,16 +19,18 @@ class Settings:
     """The methods of the five steps.
 
     ladder       step 1: the first smoother is the paper's, the others give further candidates
+    weights      step 3: how its residuals count
     routes       step 3: how algebraic problems are solved
-    complement   step 4: search for what algebra cannot reach
+    complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
     correction   step 5: simultaneous correction
     integrator   with which the final fit is simulated
     confidence   of the intervals
     """
 
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
+    weights: Weights = StateErrors()
     routes: Routes = Routes()
-    complement: MultiStart = MultiStart()
+    complement: MultiStart | Collocation = MultiStart()
     correction: Collocation = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95
@@ -40,6 +44,9 @@ class Settings:
         """The same settings with another seed."""
         return replace(
             self,
+            ladder=tuple(
+                replace(s, seed=seed) if isinstance(s, Bootstrap) else s for s in self.ladder
+            ),
             complement=replace(self.complement, seed=seed),
             routes=self.routes.seeded(seed),
         )

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
+import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.arrays import FloatArray
-from igpe.errors import Unsupported
+from igpe.errors import ProblemError, Unsupported
 from igpe.estimates import Estimate
 from igpe.loss import LeastSquares
 from igpe.problem import Problem
@@ -81,4 +82,22 @@ def require_plain(problem: Problem, method: str, *, constraints_too: bool) -> No
         raise Unsupported(
             f"{method} cannot keep the constraints {constraints(problem)}; use Collocation, or "
             "deactivate them in the model."
+        )
+
+
+def require_bounds(problem: Problem, method: str) -> None:
+    """Refuse unknowns without finite bounds.
+
+    raises  ProblemError, naming the method, the unknowns and the way out
+    """
+    box = problem.box
+    loose = [
+        n
+        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
+        if not np.isfinite([low, high]).all()
+    ]
+    if loose:
+        raise ProblemError(
+            f"{method} needs finite bounds; {loose} have none. Give them: "
+            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
         )

@@ -13,11 +13,12 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_plain
 from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
+from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
 from igpe.dynamic.transcription import Transcription, transcribe
 from igpe.estimates import Estimate
 from igpe.problem import Problem
-from igpe.solvers.base import Answer
+from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
 from igpe.status import Status
 
@@ -45,20 +46,23 @@ class Fit:
 class Collocation:
     """Least squares on the discretised equations, refined until the optimum stands still.
 
-    solver           local solver
+    solver           Ipopt; any other is given the first mesh alone, with bounds on the courses, and
+                     may prove a bound on its objective (see `GlobalCollocation`)
     points           Radau points of an element
     tolerance        the optimum stands still when no unknown moves by more than this from mesh to
                      mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
                      error estimate is a tenth of it is not refined at all
     max_refinements  meshes after the first
     time_limit       s, for each call; None for no limit
+    seed             of the starts from which a solver that is not Ipopt is given its first point
     """
 
-    solver: Ipopt = Ipopt()
+    solver: Solver = Ipopt()
     points: int = 3
     tolerance: float = 1e-5
     max_refinements: int = 5
     time_limit: float | None = None
+    seed: int = 0
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -76,9 +80,10 @@ class Collocation:
 
         All are corrected on the same first mesh, which is built once. The best, and distinct ones
         within 1e-3 of its objective, are refined; the others are given as on the first mesh.
-        A model that keeps its own discretisation is solved on it and not refined. Ctrl-C after the
-        first solve ends with what is there: status INTERRUPTED, objective infinite where there is
-        nothing.
+        A model that keeps its own discretisation is solved on it and not refined. A solver that is
+        not Ipopt searches globally, once for all starts: the Estimates are then the same. Ctrl-C
+        after the first solve ends with what is there: status INTERRUPTED, objective infinite where
+        there is nothing.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
         raises       Unsupported if the loss is not least squares or unknowns vary with time
@@ -86,6 +91,8 @@ class Collocation:
         require_plain(problem, "Collocation", constraints_too=False)
         if not starts:
             return []
+        if not isinstance(self.solver, Ipopt):
+            return [self._global(self.solver).estimate(problem, starts, profiles_of)] * len(starts)
         begun = time.perf_counter()
         guesses = list(profiles_of) or [()] * len(starts)
         meshes = first_meshes(problem, guesses[0], Radau(self.points), self.tolerance)
@@ -137,6 +144,8 @@ class Collocation:
         return found
 
     def _refine(self, problem: Problem, fit: Fit, begun: float) -> Estimate:
+        solver = self.solver
+        assert isinstance(solver, Ipopt), "only what Ipopt has solved is refined"
         status = Status.ITERATION_LIMIT
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(self.max_refinements):
@@ -154,7 +163,7 @@ class Collocation:
             before = self._estimate(fit, fit.answer.status, begun)
             program = transcribe(problem, meshes)
             begin(program, fit.parameters, fit.profiles)
-            prepared = self.solver.prepare(program.model, sizes(program, [fit.parameters]))
+            prepared = solver.prepare(program.model, sizes(program, [fit.parameters]))
             finer = _solve(program, prepared, fit.parameters, left)
             if not finer.answer.status.usable:
                 break
@@ -164,6 +173,10 @@ class Collocation:
                 status = finer.answer.status
                 break
         return self._estimate(fit, status, begun)
+
+    def _global(self, solver: Solver) -> GlobalCollocation:
+        limit, points = self.time_limit, self.points
+        return GlobalCollocation(solver, points=points, seed=self.seed, time_limit=limit)
 
     def _left(self, begun: float) -> float | None:
         if self.time_limit is None:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.dynamic.base import Estimator, Profile
+from igpe.dynamic.base import Estimator, Profile, require_bounds
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
-from igpe.errors import ProblemError
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.status import Status
@@ -48,7 +47,7 @@ class MultiStart:
         raises ProblemError if an unknown has no finite bounds to search in
         """
         began = time.perf_counter()
-        _require_bounds(problem)
+        require_bounds(problem, "A search from many starts")
         given = [start] if set(problem.box.names) <= set(start) else []
         if isinstance(self.local, SingleShooting):
             found = self._shoot(self.local.prepare(problem), given)
@@ -89,17 +88,3 @@ def distinct(found: Sequence[Estimate]) -> list[Estimate]:
         if not kept or one.objective > kept[-1].objective * (1 + SAME) + np.finfo(float).tiny:
             kept.append(one)
     return kept
-
-
-def _require_bounds(problem: Problem) -> None:
-    box = problem.box
-    loose = [
-        n
-        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
-        if not np.isfinite([low, high]).all()
-    ]
-    if loose:
-        raise ProblemError(
-            f"A search from many starts needs finite bounds; {loose} have none. Give them: "
-            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
-        )

@@ -97,4 +97,4 @@ def test_a_seed_reaches_every_search() -> None:
     settings = igpe.Settings().seeded(7)
     assert settings.seed == 7
     assert settings.routes.quick.seed == 7
-    assert settings.routes.proven.local.seed == 7
+    assert settings.routes.proven.seed == 7
