@@ -53,7 +53,9 @@ def estimate(
         structure = analyse(problem, systems)
         problem = _without_unreachable(problem, structure)
     with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
-        algebraic = estimate_algebraic(problem, structure, ladder, settings.routes)
+        algebraic = estimate_algebraic(
+            problem, structure, ladder, settings.routes, settings.weights
+        )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
     with clock.step("5 correction", "Step 5: simultaneous correction"):

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.certificate import Certificate
 from igpe.errors import DataError
-from igpe.estimates import relative_gap
 from igpe.json_form import plain, read_json, restored
 from igpe.plots import plot_fit
 from igpe.result_text import html, text
@@ -59,42 +59,6 @@ class Candidate:
     corrected: Mapping[str, float]
     objective: float
     status: Status
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What step 3 proved about one algebraic problem.
-
-    unknowns     it estimated;  origin: smoothing and residuals it was posed with
-    objective    weighted sum of squared slope residuals;  lower_bound: proven, -inf if nothing is
-    """
-
-    unknowns: tuple[str, ...]
-    origin: str
-    method: str
-    objective: float
-    lower_bound: float
-    status: Status
-
-    @property
-    def gap(self) -> float:
-        """Distance of the bound relative to the objective."""
-        return relative_gap(self.objective, self.lower_bound)
-
-    @property
-    def sentence(self) -> str:
-        """The certificate in words."""
-        names = ", ".join(self.unknowns)
-        if self.status is Status.GLOBAL_BY_CONVEXITY:
-            return f"{names}: linear least squares, so globally optimal for step 3 ({self.origin})."
-        if math.isinf(self.lower_bound):
-            return f"{names}: {self.method}; nothing is proved ({self.origin})."
-        stopped = ", stopped by you" if self.status is Status.INTERRUPTED else ""
-        return (
-            f"{names}: {self.method}{stopped}; within {self.gap:.2g} of the best that any "
-            f"parameters in the bounds can do in step 3 (sum of squares {self.objective:.6g}, "
-            f"proven bound {self.lower_bound:.6g}; {self.origin})."
-        )
 
 
 @dataclass(frozen=True)
@@ -217,11 +181,10 @@ class Result:
                 "estimates": tuple(
                     Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in kept["estimates"]
                 ),
-                "candidates": tuple(_with_status(Candidate, c) for c in kept["candidates"]),
-                "certificates": tuple(
-                    _with_status(Certificate, c | {"unknowns": tuple(c["unknowns"])})
-                    for c in kept["certificates"]
+                "candidates": tuple(
+                    Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
                 ),
+                "certificates": tuple(Certificate.restored(c) for c in kept["certificates"]),
                 "points": pd.DataFrame(kept["points"]),
                 "curves": pd.DataFrame(kept["curves"]),
                 "notes": tuple(kept["notes"]),
@@ -266,7 +229,3 @@ def _check_stored(stored: Any, wanted: set[str]) -> None:
         raise DataError(
             f"The stored result lacks {missing}; give all of what Result.to_json wrote."
         )
-
-
-def _with_status(kind: Any, stored: dict[str, Any]) -> Any:
-    return kind(**stored | {"status": Status[stored["status"]]})

@@ -101,7 +101,10 @@ def _verdict(result: "Result") -> str:
     best = result.candidates[0].objective
     others = [c.objective for c in result.candidates if not _close(c.objective, best)]
     if not others:
-        return f"All {tried} candidates of step 3 led here; a proof that it is global is lacking."
+        return (
+            f"All {tried} candidates of step 3 led to this sum of squares; a proof that it is "
+            "global is lacking."
+        )
     return (
         f"The best of several optima: {tried - len(others)} of {tried} candidates of step 3 led to "
         f"it, the next best has {min(others):.6g}; a proof that it is global is lacking."

@@ -10,6 +10,8 @@ import pandas as pd
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
 from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.certificate import Certificate
 from igpe.dynamic.base import constraints
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.polish import Polished
@@ -19,15 +21,15 @@ from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
 from igpe.least_squares.base import Linearised
+from igpe.notes import alike, passed, uneven
 from igpe.problem import Problem
-from igpe.result import Candidate, Certificate, Parameter, Result
+from igpe.result import Candidate, Parameter, Result
 from igpe.settings import Settings
 from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
 from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 
-UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
@@ -72,8 +74,10 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     x, at = problem.box.vector(values), steps.best.at
     errors = _errors(problem, x, at, settings.confidence)
     points, curves = _tables(steps, values, settings)
+    parameters = _parameters(steps, x, errors)
+    candidates = tuple(_candidate(way) for way in steps.ways)
     return Result(
-        estimates=(*_parameters(steps, x, errors), *_held(problem, steps.structure)),
+        estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
         status=best.corrected.status,
         covariance=errors.covariance,
@@ -82,15 +86,15 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         variance=errors.variance,
         probability=_probability(problem, at, errors),
         confidence=settings.confidence,
-        certificates=_certificates(steps.first),
-        candidates=tuple(_candidate(way) for way in steps.ways),
+        certificates=_certificates(problem, steps.first),
+        candidates=candidates,
         structure=str(steps.structure),
         points=points,
         curves=curves,
         seconds=steps.seconds,
         versions=_versions(),
         seed=settings.seed,
-        notes=_notes(steps),
+        notes=(*alike(parameters, candidates, errors.variance), *_notes(steps)),
     )
 
 
@@ -119,7 +123,7 @@ def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parame
             lower=float(errors.lower[i]),
             upper=float(errors.upper[i]),
             unit=steps.problem.unit(name),
-            bounds=(float(box.lower[i]), float(box.upper[i])),
+            bounds=_bounds(box.select([name])),
             found_by=origin.get(name, "step 4, dynamics"),
             remark=_remark(steps.problem, errors, x, i),
         )
@@ -161,7 +165,7 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
             lower=-np.inf,
             upper=np.inf,
             unit=problem.unit(name),
-            bounds=(float(box.select([name]).lower[0]), float(box.select([name]).upper[0])),
+            bounds=_bounds(box.select([name])),
             found_by="held",
             remark="nothing measured depends on it" if name in lost else "given",
         )
@@ -175,11 +179,16 @@ def _probability(problem: Problem, at: Linearised | None, errors: Uncertainty) -
     return chi_squared_probability(at.cost, errors.degrees)
 
 
-def _certificates(first: Algebraic) -> tuple[Certificate, ...]:
+def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]:
+    names = [e.name for e in problem.experiments]
     return tuple(
         Certificate(
             unknowns=group.parameters,
+            bounds=tuple(map(_bounds, [problem.box.select([n]) for n in group.parameters])),
+            undetermined=answer.undetermined,
             origin=first.origin,
+            slopes=tuple(dict.fromkeys(m.state for m in group.members)),
+            experiments=tuple(dict.fromkeys(names[m.experiment] for m in group.members)),
             method=answer.estimate.method,
             objective=answer.estimate.objective,
             lower_bound=answer.estimate.lower_bound,
@@ -187,6 +196,11 @@ def _certificates(first: Algebraic) -> tuple[Certificate, ...]:
         )
         for group, answer in first.answers
     )
+
+
+def _bounds(one: Box) -> tuple[float, float]:
+    """Of a box with one unknown."""
+    return float(one.lower[0]), float(one.upper[0])
 
 
 def _candidate(way: Way) -> Candidate:
@@ -259,27 +273,11 @@ def _notes(steps: Steps) -> tuple[str, ...]:
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *steps.best.notes,
-        *_uneven(steps.problem),
+        *uneven(steps.problem),
         *ignored,
+        *passed(steps.first.passed),
         *smoothing,
     )
-
-
-def _uneven(problem: Problem) -> list[str]:
-    """A warning where unknown deviations let columns of large numbers rule the fit."""
-    size: dict[str, float] = {}
-    for m in (e.measurements for e in problem.experiments):
-        for k, name in enumerate(m.names):
-            largest = float(np.max(np.abs(m.value[m.column == k]), initial=0.0))
-            size[name] = max(size.get(name, 0.0), largest)
-    small, large = min(size, key=size.__getitem__), max(size, key=size.__getitem__)
-    if problem.sigma_known or size[large] <= UNEVEN * size[small]:
-        return []
-    return [
-        f"Without standard deviations every number counts alike, so {large} (up to "
-        f"{size[large]:.3g}) rules the fit and {small} (up to {size[small]:.3g}) hardly counts; "
-        "give sigma={...}."
-    ]
 
 
 def _versions() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What the routes of step 3 share."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from igpe.algebraic.regression import Regression
 from igpe.estimates import Estimate
@@ -11,10 +11,13 @@ class Found(NamedTuple):
 
     estimate      of the parameters it could determine; its `lower_bound` says what is proved
     undetermined  parameters of the regression that its data do not determine
+    others        further local optima it met, distinct ones up to ten times the objective, best
+                  first; each without the parameters that the data do not determine there
     """
 
     estimate: Estimate
     undetermined: tuple[str, ...]
+    others: tuple[Estimate, ...] = ()
 
 
 class Route(Protocol):
@@ -22,4 +25,13 @@ class Route(Protocol):
 
     def estimate(self, regression: Regression) -> Found:
         """Failure is the status of the estimate."""
+        ...
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """A route that makes random choices."""
+
+    def seeded(self, seed: int) -> Route:
+        """The same route with another seed."""
         ...

@@ -5,24 +5,26 @@ incumbent.
 """
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from igpe.algebraic.base import Found
+from igpe.algebraic.optima import distinct, known
 from igpe.algebraic.regression import Regression
+from igpe.arrays import FloatArray
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.statistics.rank import determined
 from igpe.status import Status
 
 
 @dataclass(frozen=True)
 class Local:
-    """Gauss-Newton from the best of many Sobol points.
+    """Gauss-Newton from the best of many Sobol points, none near a better one.
 
-    trials  points that are evaluated;  starts: how many of the best are searched from
+    trials  points that are evaluated;  starts: how many of them are searched from
     seed    of the points; the same seed gives the same result
     """
 
@@ -36,39 +38,83 @@ class Local:
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> Found:
-        """The best local optimum found; parameters the data do not determine are left out."""
+        """The best local optimum found, and the others; what is not determined is left out."""
         began = time.perf_counter()
-        fit = self.best(regression)
+        fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"
-        seconds = time.perf_counter() - began
-        if fit is None or fit.at is None:
+        if not fits:
+            seconds = time.perf_counter() - began
             lost = Estimate({}, np.inf, Status.FAILED, method, seconds=seconds)
             return Found(lost, regression.box.names)
-        return found(regression, fit, Estimate({}, fit.cost, Status.BEST_OF_SEVERAL, method), began)
+        said = Estimate({}, fits[0].cost, Status.BEST_OF_SEVERAL, method)
+        return _found(regression, fits, said, began)
 
     def best(self, regression: Regression) -> Fit | None:
         """The best local optimum found; None if no point could be evaluated."""
+        return min(self._searched(regression), key=lambda f: f.cost, default=None)
+
+    def fits(self, regression: Regression) -> list[Fit]:
+        """All local optima found, each once, the best first; empty if nothing can be evaluated."""
+        return distinct(regression, self._searched(regression))
+
+    def _searched(self, regression: Regression) -> list[Fit]:
         box = regression.box
         judged = [(regression.linearised(p), p) for p in box.sobol(self.trials, self.seed)]
         able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
-        points = [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
-        fits = [self.search.fit(regression.linearised, p, box) for p in points]
-        return min(fits, key=lambda f: f.cost, default=None)
+        points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
+        starts = [points[i] for i in spread(points, self.starts)]
+        return [self.search.fit(regression.linearised, p, box) for p in starts]
 
 
-def found(regression: Regression, fit: Fit, said: Estimate, began: float) -> Found:
-    """The fit as a route's answer: only what its data determine, with what was `said` of it."""
-    box = regression.box
-    assert fit.at is not None, "a fit without residuals is no answer"
-    norm = np.linalg.norm(fit.at.jacobian, axis=0)
-    known = determined(fit.at.jacobian / np.where(norm > 0, norm, 1.0)) | box.at_bound(fit.x)
-    values = box.mapping(fit.x)
-    estimate = Estimate(
-        {n: values[n] for n, k in zip(box.names, known, strict=True) if k},
-        fit.cost,
-        said.status,
-        said.method,
-        lower_bound=said.lower_bound,
-        seconds=time.perf_counter() - began,
+def spread(points: Sequence[FloatArray], count: int) -> list[int]:
+    """Indices of `count` points, none near an earlier one as long as there are such; ascending.
+
+    The starts of multi-level single linkage (Rinnooy Kan & Timmer 1987): where points are ordered
+    by their objective, the best ones alone would all lie in one well. Distances are the largest
+    difference of ranks, so that scale and unit of a coordinate do not count; `count` cubes of twice
+    the least distance fill the space.
+
+    points  m of shape (n,), the best first
+    """
+    if len(points) <= count:
+        return list(range(len(points)))
+    ranks = np.argsort(np.argsort(np.array(points), axis=0), axis=0) / len(points)
+    least = 0.5 * count ** (-1 / max(ranks.shape[1], 1))
+    chosen: list[int] = []
+    for i, rank in enumerate(ranks):
+        if all(np.max(np.abs(rank - ranks[k])) >= least for k in chosen):
+            chosen.append(i)
+    rest = [i for i in range(len(points)) if i not in set(chosen)]
+    return sorted((chosen + rest)[:count])
+
+
+def found(
+    regression: Regression, fit: Fit, said: Estimate, began: float, others: Iterable[Fit] = ()
+) -> Found:
+    """The fit as a route's answer: only what its data determine, with what was `said` of it.
+
+    began   when the route began, as `time.perf_counter` tells it
+    others  fits from other starts, in any order; those that are not the same optimum are kept
+    """
+    worse = [f for f in others if f.cost >= fit.cost]
+    return _found(regression, distinct(regression, [fit, *worse]), said, began)
+
+
+def _found(regression: Regression, fits: Sequence[Fit], said: Estimate, began: float) -> Found:
+    best = _determined(regression, fits[0])
+    estimate = replace(said, parameters=best, objective=fits[0].cost)
+    others = tuple(
+        Estimate(_determined(regression, fit), fit.cost, Status.CONVERGED, said.method)
+        for fit in fits[1:]
     )
-    return Found(estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k))
+    return Found(
+        replace(estimate, seconds=time.perf_counter() - began),
+        tuple(n for n in regression.box.names if n not in best),
+        others,
+    )
+
+
+def _determined(regression: Regression, fit: Fit) -> dict[str, float]:
+    values = regression.box.mapping(fit.x)
+    told = zip(values.items(), known(regression, fit), strict=True)
+    return {name: value for (name, value), yes in told if yes}

@@ -5,13 +5,14 @@ A group of slopes can be posed in two forms (`Form`); `regression` explains both
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
 from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.weights import StateErrors, Target, Weights
 from igpe.arrays import FloatArray
 from igpe.equations.stack import stack
 from igpe.inputs import evaluate
@@ -20,7 +21,6 @@ from igpe.structure.groups import Group, Member
 from igpe.structure.structure import Structure
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # quadrature on [-1, 1]
-LEAST_ERROR = 1e-6  # errors below this share of the typical size are not believed
 
 
 class Form(enum.Enum):
@@ -32,12 +32,13 @@ class Form(enum.Enum):
 
 @dataclass(frozen=True)
 class Posing:
-    """How step 3 is posed: with which curves, and in which form."""
+    """How step 3 is posed: with which curves, in which form, and how its residuals count."""
 
     problem: Problem
     structure: Structure
     curves: Curves
     form: Form
+    weights: Weights = StateErrors()
 
     @property
     def origin(self) -> str:
@@ -45,33 +46,35 @@ class Posing:
         return f"{self.form.value} of {_name(self.curves)}"
 
     def regression(self, group: Group) -> Regression:
-        """The group's estimation problem.
-
-        Each state counts in units of the typical standard error of what is fitted, so that states
-        of different size and unit can stand in one sum.
-        """
+        """The group's estimation problem, its residuals in units of their standard errors."""
+        posed = [self._posed(member) for member in group.members]
+        weights = self.weights.of([p.target for p in posed])
         return Regression(
             box=self.problem.box.select(group.parameters),
-            pieces=tuple(self._piece(group, member) for member in group.members),
+            pieces=tuple(
+                Piece(
+                    _prediction(self.structure, group, member),
+                    self._known(member.experiment, one.places),
+                    one.combine,
+                    one.target.value,
+                    weight,
+                )
+                for member, one, weight in zip(group.members, posed, weights, strict=True)
+            ),
             origin=self.origin,
             linear=set(group.jointly) == set(group.parameters),
         )
 
-    def _piece(self, group: Group, member: Member) -> Piece:
+    def _posed(self, member: Member) -> "_Posed":
         curve = self.curves.of[member.experiment][member.state]
-        predict = _prediction(self.structure, group, member)
         if self.form is Form.SLOPES:
             times, _, _ = self.problem.experiments[member.experiment].measurements.of(member.state)
             places = np.unique(times)
-            target, error = curve.slope(places), curve.slope_error(places)
-            known = self._known(member.experiment, places)
-            return Piece(predict, known, None, target, _weight(target, error))
+            return _Posed(places, None, Target(curve.slope(places), curve.slope_error(places)))
         edges = _edges(self.problem, member)
         places, combine = _quadrature(edges)
-        target = np.diff(curve.value(edges))
         error = np.hypot(curve.value_error(edges[1:]), curve.value_error(edges[:-1]))
-        known = self._known(member.experiment, places)
-        return Piece(predict, known, combine, target, _weight(target, error))
+        return _Posed(places, combine, Target(np.diff(curve.value(edges)), error))
 
     def _known(self, experiment: int, places: FloatArray) -> FloatArray:
         """(n_known, n_places): smoothed data, time and inputs, as `_prediction` wants them."""
@@ -83,6 +86,14 @@ class Posing:
             for n in posed.input_names
         ]
         return np.vstack([*data, places, *inputs])
+
+
+class _Posed(NamedTuple):
+    """Where a slope is predicted, `combine` as in `Piece`, and what that is fitted to."""
+
+    places: FloatArray
+    combine: FloatArray | None
+    target: Target
 
 
 def _name(curves: Curves) -> str:
@@ -120,11 +131,3 @@ def _quadrature(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     middle = (edges[1:] + edges[:-1])[:, None] / 2
     places = middle + half * NODES
     return places.ravel(), half * WEIGHTS
-
-
-def _weight(target: FloatArray, error: FloatArray) -> FloatArray:
-    """(n,) one over the typical error, the same for all of a state."""
-    size = float(np.sqrt(np.mean(target**2))) or 1.0
-    told = error[np.isfinite(error)]
-    typical = float(np.sqrt(np.mean(told**2))) if len(told) else size
-    return np.full(len(target), 1 / max(typical, LEAST_ERROR * size))

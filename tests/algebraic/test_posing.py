@@ -50,7 +50,7 @@ def test_exact_data_give_the_truth(name, form):
     for group in structure.groups:
         whole = posing.regression(group)
         route = Linear() if whole.linear else Local(trials=64, starts=4)
-        answer, lost = route.estimate(whole)
+        answer, lost, _ = route.estimate(whole)
         assert lost == ()
         truth = {n: case.truth[n] for n in group.parameters}
         assert answer.parameters == pytest.approx(truth, rel=WITHIN[form])

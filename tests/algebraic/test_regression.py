@@ -89,7 +89,7 @@ def test_linear_is_least_squares(weighted):
     weight = RANDOM.uniform(0.1, 3.0, 12) if weighted else np.ones(12)
     wide = Box(("a", "b", "c"), np.full(3, -1e9), np.full(3, 1e9))
     whole = regression([linear_piece(matrix, target, weight)], wide, linear=True)
-    answer, lost = Linear().estimate(whole)
+    answer, lost, _ = Linear().estimate(whole)
     p, cost, *_ = np.linalg.lstsq(weight[:, None] * matrix, weight * target, rcond=None)
     assert lost == ()
     assert wide.vector(answer.parameters) == pytest.approx(p, rel=1e-8)
@@ -105,7 +105,7 @@ def test_linear_within_bounds_against_another_method(seed):
         tuple("abcd"), np.array([-0.1, 0.2, -np.inf, 0.0]), np.array([0.1, 0.3, 0.4, np.inf])
     )
     whole = regression([linear_piece(matrix, target)], tight, linear=True)
-    answer, lost = Linear().estimate(whole)
+    answer, lost, _ = Linear().estimate(whole)
     reference = lsq_linear(matrix, target, (tight.lower, tight.upper), method="trf", tol=1e-14)
     p = tight.vector(answer.parameters)
     assert lost == ()
@@ -120,14 +120,14 @@ def test_what_the_data_do_not_determine_is_named_and_left_out(scale):
     other = RANDOM.normal(size=(10, 1))
     matrix = np.hstack([column, scale * other, 2 * other, np.zeros((10, 1))])
     whole = regression([linear_piece(matrix, 3 * column.ravel())], box(4), linear=True)
-    answer, lost = Linear().estimate(whole)
+    answer, lost, _ = Linear().estimate(whole)
     assert lost == ("b", "c", "d")
     assert answer.parameters == pytest.approx({"a": 3.0}, rel=1e-8)
 
 
 def test_fewer_data_than_parameters():
     whole = regression([linear_piece(np.array([[1.0, 0.0, 1.0]]), np.ones(1))], box(3), linear=True)
-    answer, lost = Linear().estimate(whole)
+    answer, lost, _ = Linear().estimate(whole)
     assert lost == ("a", "b", "c")
     assert answer.objective == pytest.approx(0.0, abs=1e-20)
     assert determined(np.zeros((3, 2))).tolist() == [False, False]
@@ -135,7 +135,7 @@ def test_fewer_data_than_parameters():
 
 def test_linear_without_numbers_fails_as_a_status():
     whole = regression([linear_piece(np.array([[np.nan]]), np.ones(1))], box(1), linear=True)
-    answer, lost = Linear().estimate(whole)
+    answer, lost, _ = Linear().estimate(whole)
     assert (answer.status, answer.objective, lost) == (Status.FAILED, np.inf, ("a",))
 
 
@@ -143,7 +143,7 @@ def test_local_finds_the_known_optimum():
     x = np.linspace(0.1, 4.0, 15)
     unknowns = box(2, 0.01, 10.0)
     whole = regression([curved_piece(x, 1.2 * x / (0.8 + x))], unknowns, linear=False)
-    answer, lost = Local().estimate(whole)
+    answer, lost, _ = Local().estimate(whole)
     assert (answer.status, lost) == (Status.BEST_OF_SEVERAL, ())
     assert answer.parameters == pytest.approx({"a": 1.2, "b": 0.8}, rel=1e-7)
     assert answer.lower_bound == -np.inf
@@ -158,16 +158,16 @@ def wave(x):
 
 def test_local_searches_where_there_are_many_optima():
     whole = regression([wave(np.linspace(0, 3, 25))], box(1, 0.0, 20.0), linear=False)
-    answer, _ = Local().estimate(whole)
+    answer, *_ = Local().estimate(whole)
     assert answer.parameters["a"] == pytest.approx(7.3, rel=1e-7)
-    again, _ = Local().estimate(whole)
+    again, *_ = Local().estimate(whole)
     assert again.parameters == answer.parameters
 
 
 def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
     x = np.linspace(0.1, 4.0, 15)
     whole = regression([curved_piece(x, 1.2 * x / (0.8 + x))], box(2, 1.0, 10.0), linear=False)
-    answer, lost = Local().estimate(whole)
+    answer, lost, _ = Local().estimate(whole)
     assert lost == ()
     assert answer.parameters["b"] == pytest.approx(1.0, rel=1e-8)
     ratio = linear_piece(np.ones((5, 1)), np.ones(5))
@@ -175,7 +175,7 @@ def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
     known = ca.SX.sym("x")
     predict = ca.Function("predict", [known, p], [known * p[0] * p[1]])
     twins = Piece(predict, ratio.known, None, np.full(5, 6.0), np.ones(5))
-    answer, lost = Local().estimate(regression([twins], box(2, 0.5, 10.0), linear=False))
+    answer, lost, _ = Local().estimate(regression([twins], box(2, 0.5, 10.0), linear=False))
     assert lost == ("a", "b")
     assert dict(answer.parameters) == {}
     assert answer.objective == pytest.approx(0.0, abs=1e-12)
@@ -183,5 +183,5 @@ def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
 
 def test_local_fails_as_a_status_where_nothing_can_be_computed():
     nothing = linear_piece(np.array([[np.nan]]), np.ones(1))
-    answer, lost = Local().estimate(regression([nothing], box(1), linear=False))
+    answer, lost, _ = Local().estimate(regression([nothing], box(1), linear=False))
     assert (answer.status, answer.objective, lost) == (Status.FAILED, np.inf, ("a",))
