@@ -10,8 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from igpe.algebraic.decomposed import Decomposed as Decomposed
     from igpe.algebraic.global_solver import GlobalSolver as GlobalSolver
+    from igpe.algebraic.local import Local as Local
+    from igpe.algebraic.projected import Projected as Projected
     from igpe.algebraic.step import Routes as Routes
+    from igpe.algebraic.weights import SlopeErrors as SlopeErrors
+    from igpe.algebraic.weights import StateErrors as StateErrors
+    from igpe.algebraic.weights import Unweighted as Unweighted
     from igpe.dynamic.collocation import Collocation as Collocation
     from igpe.dynamic.multistart import MultiStart as MultiStart
     from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
@@ -40,15 +46,23 @@ if TYPE_CHECKING:
     from igpe.result import Result as Result
     from igpe.settings import Settings as Settings
     from igpe.simulation import simulate as simulate
+    from igpe.smoothing.bootstrap import Bootstrap as Bootstrap
     from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
     from igpe.smoothing.interpolation import Interpolation as Interpolation
     from igpe.solvers.ipopt import Ipopt as Ipopt
+    from igpe.solvers.maingo import MAiNGO as MAiNGO
+    from igpe.solvers.program import AmplProgram as AmplProgram
+    from igpe.solvers.programs import Couenne as Couenne
     from igpe.solvers.scip import Scip as Scip
     from igpe.status import Status as Status
 
 _HOME = {
+    "AmplProgram": "igpe.solvers.program",
+    "Bootstrap": "igpe.smoothing.bootstrap",
     "Collocation": "igpe.dynamic.collocation",
+    "Couenne": "igpe.solvers.programs",
     "DataError": "igpe.errors",
+    "Decomposed": "igpe.algebraic.decomposed",
     "Estimate": "igpe.estimates",
     "EstimationFailed": "igpe.errors",
     "Experiment": "igpe.experiment",
@@ -60,22 +74,28 @@ _HOME = {
     "Ipopt": "igpe.solvers.ipopt",
     "L1": "igpe.loss",
     "LeastSquares": "igpe.loss",
+    "Local": "igpe.algebraic.local",
+    "MAiNGO": "igpe.solvers.maingo",
     "ModelError": "igpe.errors",
     "MultiStart": "igpe.dynamic.multistart",
     "Normal": "igpe.loss",
     "PiecewiseConstant": "igpe.loss",
     "Problem": "igpe.problem",
     "ProblemError": "igpe.errors",
+    "Projected": "igpe.algebraic.projected",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",
     "Scip": "igpe.solvers.scip",
     "Settings": "igpe.settings",
     "SingleShooting": "igpe.dynamic.single_shooting",
+    "SlopeErrors": "igpe.algebraic.weights",
     "SolverMissing": "igpe.errors",
+    "StateErrors": "igpe.algebraic.weights",
     "Status": "igpe.status",
     "Sundials": "igpe.integrators.sundials",
     "Unknown": "igpe.experiment",
     "Unsupported": "igpe.errors",
+    "Unweighted": "igpe.algebraic.weights",
     "check": "igpe.pipeline",
     "estimate": "igpe.pipeline",
     "linear": "igpe.inputs",

@@ -104,18 +104,49 @@ def test_the_certificate_is_a_sentence(chain):
     assert chain.certificates
     for certificate in chain.certificates:
         assert certificate.sentence in str(chain)
-        assert "linear least squares, so globally optimal for step 3" in certificate.sentence
+        assert "globally optimal by convexity (linear least squares" in certificate.sentence
+    (whole,) = chain.certificates
+    assert whole.sentence.startswith(
+        "k1, k2 in [0, 10], fitted to slopes of smoothed data of A, B, C: globally"
+    )
+    assert "about these slopes, not about the fit to the measurements." in whole.sentence
 
 
 @pytest.mark.parametrize(
-    ("bound", "words"),
-    [(0.5, "proven bound 0.5"), (-np.inf, "nothing is")],
+    ("bound", "status", "words"),
+    [
+        (9.5, "OPTIMAL_WITHIN_GAP", "sum of squares below 9.5, 5 % under the 10 found (search)"),
+        (9.5, "TIME_LIMIT", "(search, stopped at its time limit)"),
+        (9.5, "INTERRUPTED", "(search, stopped by you)"),
+        (0.0, "TIME_LIMIT", "its bound is still 0, so nothing is proved"),
+        (
+            -np.inf,
+            "BEST_OF_SEVERAL",
+            "10 is the least sum of squares found (search); nothing is proved",
+        ),
+    ],
 )
-def test_what_a_search_has_proved(chain, bound, words):
+def test_what_a_search_has_proved(chain, bound, status, words):
     searched = replace(
-        chain.certificates[0], method="search", lower_bound=bound, status=igpe.Status.TIME_LIMIT
+        chain.certificates[0],
+        method="search",
+        objective=10.0,
+        lower_bound=bound,
+        status=igpe.Status[status],
     )
     assert words in searched.sentence
+
+
+def test_a_certificate_names_bounds_experiments_and_what_is_not_determined(chain):
+    other = replace(
+        chain.certificates[0],
+        bounds=((0.0, 10.0), (1e4, 1e5)),
+        experiments=("1", "2"),
+        undetermined=("k2",),
+    )
+    assert other.sentence.startswith("k1 in [0, 10], k2 in [10000, 100000], fitted to")
+    assert "of A, B, C in 2 experiments: " in other.sentence
+    assert other.sentence.endswith("; they do not determine k2.")
 
 
 def test_repr_is_one_line(chain):

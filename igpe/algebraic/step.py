@@ -8,22 +8,25 @@ paper, is the one that is solved with a proof.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route
+from igpe.algebraic.base import Found, Route, Seeded
 from igpe.algebraic.curves import Curves
-from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
+from igpe.algebraic.optima import SAME, rounding
 from igpe.algebraic.posing import Form, Posing
+from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
+from igpe.algebraic.weights import StateErrors, Weights
 from igpe.problem import Problem
 from igpe.structure.findings import Reach
 from igpe.structure.groups import Group
 from igpe.structure.structure import Structure
 
-SAME = 1e-3  # candidates whose parameters all differ by less, relatively, are one
+ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,17 @@ class Routes:
     linear  for problems linear in their parameters: always global
     proven  for the others, on the first candidate
     quick   for the others, on the further candidates
+    factor  local optima with an objective up to this many times the best become candidates too;
+            2 is about the 95 % region of two parameters and the dozen independent numbers that
+            smoothed slopes hold (Beale 1960: 1 + p / (n - p) F); at most 10
+    most    number of such further candidates in all, the nearest to their best first
     """
 
     linear: Route = Linear()
-    proven: Route = GlobalSolver()
+    proven: Route = Projected()
     quick: Route = Local()
+    factor: float = 2.0
+    most: int = 6
 
     def seeded(self, seed: int) -> "Routes":
         """The same routes with another seed, as far as they have one."""
@@ -51,7 +60,7 @@ class Routes:
 
 
 def _seeded(route: Route, seed: int) -> Route:
-    return route.seeded(seed) if isinstance(route, (Local, GlobalSolver)) else route
+    return route.seeded(seed) if isinstance(route, Seeded) else route
 
 
 @dataclass(frozen=True)
@@ -62,29 +71,47 @@ class Algebraic:
     answers     one per group: the group and what its route found
     curves      the smoothed measurements it came from
     origin      smoothing and form, in words
+    passed      on the first candidate: number of good local optima beyond `Routes.most`
     """
 
     parameters: Mapping[str, float]
     answers: tuple[tuple[Group, Found], ...]
     curves: Curves
     origin: str
+    passed: int = 0
+
+
+class _Further(NamedTuple):
+    """A candidate with another local optimum for one group, and how many times worse that is."""
+
+    ratio: float
+    candidate: Algebraic
 
 
 def estimate_algebraic(
-    problem: Problem, structure: Structure, ladder: Sequence[Curves], routes: Routes
+    problem: Problem,
+    structure: Structure,
+    ladder: Sequence[Curves],
+    routes: Routes,
+    weights: Weights = StateErrors(),
 ) -> list[Algebraic]:
-    """The candidates of step 3, distinct ones only; the first is the paper's, with its proof."""
+    """The candidates of step 3, distinct ones only; the first is the paper's, with its proof.
+
+    After the best of each posing come further local optima that are nearly as good.
+    """
     starts = [smoothed_starts(problem, structure, curves) for curves in ladder]
     if not structure.groups:
         return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
     found: list[Algebraic] = []
+    further: list[_Further] = []
     for curves, start in zip(ladder, starts, strict=True):
         for form in Form:
-            posing = Posing(problem, structure, curves, form)
+            posing = Posing(problem, structure, curves, form, weights)
             candidate = _candidate(posing, routes, start, prove=not found)
-            if all(_differ(candidate.parameters, other.parameters) for other in found):
+            if _new(candidate, found):
                 found.append(candidate)
-    return found
+            further += _further(candidate, posing, routes.factor)
+    return _with_further(found, sorted(further, key=lambda f: f.ratio), routes.most)
 
 
 def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> dict[str, float]:
@@ -114,6 +141,46 @@ def _candidate(
             parameters |= answer.estimate.parameters
         answers.append((group, answer))
     return Algebraic(parameters, tuple(answers), posing.curves, posing.origin)
+
+
+def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Further]:
+    """The candidate with one group at another of its optima, for all that are nearly as good."""
+    found = []
+    for k, (group, answer) in enumerate(candidate.answers):
+        best = answer.estimate.objective
+        least = rounding(posing.regression(group)) if answer.others else 0.0
+        for number, other in enumerate(answer.others):
+            if other.objective <= factor * best + least:
+                lost = tuple(n for n in group.parameters if n not in other.parameters)
+                kept = {n: v for n, v in candidate.parameters.items() if n not in group.parameters}
+                answers = list(candidate.answers)
+                answers[k] = (group, Found(other, lost))
+                about = f" for {', '.join(group.parameters)}" if len(answers) > 1 else ""
+                origin = f"{_ordinal(number)} local optimum{about} of {candidate.origin}"
+                one = Algebraic(
+                    {**kept, **other.parameters}, tuple(answers), candidate.curves, origin
+                )
+                found.append(_Further(other.objective / max(best, least), one))
+    return found
+
+
+def _with_further(
+    found: list[Algebraic], further: Sequence[_Further], most: int
+) -> list[Algebraic]:
+    distinct = list(found)
+    for one in further:
+        if _new(one.candidate, distinct):
+            distinct.append(one.candidate)
+    kept = distinct[: len(found) + most]
+    return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
+
+
+def _ordinal(number: int) -> str:
+    return ORDINALS[number] if number < len(ORDINALS) else f"{number + 2}th"
+
+
+def _new(candidate: Algebraic, found: Sequence[Algebraic]) -> bool:
+    return all(_differ(candidate.parameters, other.parameters) for other in found)
 
 
 def _differ(a: Mapping[str, float], b: Mapping[str, float]) -> bool:

@@ -1,0 +1,185 @@
+"""An algebraic estimation problem solved in stages (Michalik et al. 2009, IGPE, section 3.6).
+
+Where some slopes depend on a few of the parameters alone, these are estimated first, from those
+slopes; they are then held while the others are estimated from what is left. In the urethane problem
+the slope of B gives kref1 and Ea1 (eqs. 13, 18, 23), all other slopes the remaining six.
+
+What is proved. Let the stages minimise c_1(p_1), c_2(p_1, p_2), ...; every slope belongs to one
+stage, so the sum of squares of the whole problem is c = c_1 + c_2 + ... A bound b_1 on c_1 holds
+over the whole box of p_1, so that c >= c_1 >= b_1 for any parameters. A bound on c_2 was proved for
+one value of p_1 only and says nothing about others. Hence
+
+    c >= sum of b_k over the stages k whose slopes depend on nothing that was held,
+
+and that is all that is claimed. With a closed gap in every stage the parameters are the best of
+their stages, not the minimum of c: later slopes, too, tell of p_1, and they were not asked.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.algebraic.base import Found, Route
+from igpe.algebraic.linear import Linear
+from igpe.algebraic.regression import Piece, Regression
+from igpe.equations.incidence import incidence
+from igpe.equations.linearity import linear_parameters
+from igpe.equations.stack import stack
+from igpe.estimates import Estimate
+from igpe.status import Status
+
+PROVEN = (Status.GLOBAL_BY_CONVEXITY, Status.OPTIMAL_WITHIN_GAP)
+WORSE = (  # from the best ending of a stage to the worst
+    *PROVEN,
+    Status.STAGED,
+    Status.BEST_OF_SEVERAL,
+    Status.CONVERGED,
+    Status.NOTHING_TO_DO,
+    Status.STALLED,
+    Status.ITERATION_LIMIT,
+    Status.TIME_LIMIT,
+    Status.INTERRUPTED,
+)
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """Solves one stage after the other; a problem that does not fall apart goes to the route whole.
+
+    route   for stages nonlinear in their parameters; a time limit of it holds for each stage
+    linear  for stages linear in them
+
+    A stage whose data do not determine all its parameters is solved again together with the next.
+    The stages' own estimates are the `trail` of the answer; their other optima are not followed.
+    """
+
+    route: Route
+    linear: Route = Linear()
+
+    def seeded(self, seed: int) -> "Decomposed":
+        """The same stages, their route with another seed if it has one."""
+        again = getattr(self.route, "seeded", None)
+        return self if again is None else replace(self, route=again(seed))
+
+    def estimate(self, regression: Regression) -> Found:
+        """The stages' parameters; the top of the file says what bound and status mean."""
+        began = time.perf_counter()
+        stages: list[_Solved] = []
+        held: dict[str, float] = {}
+        left = [_Part(piece, _needs(regression, piece)) for piece in regression.pieces]
+        while any(part.needs - held.keys() for part in left):
+            solved = self._next(regression, left, held)
+            stages.append(solved)
+            held |= solved.found.estimate.parameters
+            left = [part for part in left if not part.needs <= solved.names | held.keys()]
+            if solved.found.undetermined or not solved.found.estimate.status.usable:
+                break
+        if len(stages) == 1 and stages[0].names == set(regression.box.names):
+            return stages[0].found
+        return _combined(regression, stages, time.perf_counter() - began)
+
+    def _next(
+        self, regression: Regression, left: Sequence["_Part"], held: Mapping[str, float]
+    ) -> "_Solved":
+        """The smallest stage that determines all its parameters; failing that, all that is left."""
+        asked: frozenset[str] = frozenset()
+        while True:
+            asked = _smallest(left, asked, held)
+            parts = [part for part in left if part.needs <= asked | held.keys()]
+            stage = _stage(regression, [part.piece for part in parts], asked, held)
+            found = (self.linear if stage.linear else self.route).estimate(stage)
+            if len(parts) == len(left) or not found.undetermined:
+                return _Solved(found, asked, not any(part.needs & held.keys() for part in parts))
+
+
+class _Part(NamedTuple):
+    """A piece of the regression and the parameters that its prediction depends on."""
+
+    piece: Piece
+    needs: frozenset[str]
+
+
+class _Solved(NamedTuple):
+    """A stage's answer, its parameters, and whether its slopes depend on none that was held."""
+
+    found: Found
+    names: frozenset[str]
+    alone: bool
+
+
+def _needs(regression: Regression, piece: Piece) -> frozenset[str]:
+    known, p = piece.predict.sx_in(0), piece.predict.sx_in(1)
+    columns = incidence(piece.predict(known, p), p).col
+    return frozenset(regression.box.names[int(j)] for j in columns)
+
+
+def _smallest(
+    left: Sequence[_Part], asked: frozenset[str], held: Mapping[str, float]
+) -> frozenset[str]:
+    """`asked`, and the fewest further parameters with which another slope can be predicted."""
+    further = [part.needs - asked - held.keys() for part in left]
+    return asked | min((f for f in further if f), key=lambda f: (len(f), sorted(f)))
+
+
+def _stage(
+    regression: Regression,
+    pieces: Sequence[Piece],
+    asked: frozenset[str],
+    held: Mapping[str, float],
+) -> Regression:
+    """The regression of some pieces in the parameters asked for, those held inserted."""
+    box = regression.box.select(n for n in regression.box.names if n in asked)
+    p = ca.SX.sym("p", len(box))
+    symbol = dict(zip(box.names, ca.vertsplit(p), strict=True))
+    unused = 0.0  # no prediction of the stage depends on the rest
+    full = stack(symbol.get(n, held.get(n, unused)) for n in regression.box.names)
+    known = [piece.predict.sx_in(0) for piece in pieces]
+    slopes = [piece.predict(k, full) for piece, k in zip(pieces, known, strict=True)]
+    return Regression(
+        box=box,
+        pieces=tuple(
+            replace(piece, predict=ca.Function("predict", [k, p], [slope]))
+            for piece, k, slope in zip(pieces, known, slopes, strict=True)
+        ),
+        origin=regression.origin,
+        linear=len(linear_parameters(stack(slopes), p).jointly) == len(box),
+    )
+
+
+def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float) -> Found:
+    """One answer of all stages. Their objectives add up: every slope belongs to one of them."""
+    found = [stage.found.estimate for stage in stages]
+    parameters = {n: v for one in found for n, v in one.parameters.items()}
+    names = [n for n in regression.box.names if n in parameters]
+    status = _status(stages)
+    estimate = Estimate(
+        {n: parameters[n] for n in names},
+        sum(one.objective for one in found) if status.usable else np.inf,
+        status,
+        f"{len(stages)} stages: {', '.join(dict.fromkeys(one.method for one in found))}",
+        lower_bound=_bound(stages),
+        seconds=seconds,
+        trail=tuple(found),
+    )
+    return Found(estimate, tuple(n for n in regression.box.names if n not in parameters))
+
+
+def _status(stages: Sequence[_Solved]) -> Status:
+    """The worst ending of a stage; proofs of stages that hold something prove nothing together."""
+    endings = [stage.found.estimate.status for stage in stages]
+    failed = [ending for ending in endings if not ending.usable]
+    if failed:
+        return failed[0]
+    worst = max(endings, key=WORSE.index)
+    return worst if worst not in PROVEN or all(s.alone for s in stages) else Status.STAGED
+
+
+def _bound(stages: Sequence[_Solved]) -> float:
+    """What is proved of the whole sum of squares; -inf if nothing is."""
+    bounds = [stage.found.estimate.lower_bound for stage in stages if stage.alone]
+    proven = [max(b, 0.0) for b in bounds if np.isfinite(b)]
+    return sum(proven) if proven else -np.inf

@@ -1,0 +1,173 @@
+"""Subsystems that are linear in some of their parameters: branch and bound over the others alone.
+
+Kinetic models are linear in most of their parameters. For each value of the nonlinear ones the best
+linear ones are a small convex problem, so only the nonlinear ones need branching; the bounds, which
+are rigorous, are in `igpe.projection`, their proof in `docs/projection.md`.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from igpe.algebraic.base import Found, Route
+from igpe.algebraic.global_solver import GlobalSolver
+from igpe.algebraic.local import found, spread
+from igpe.algebraic.regression import Regression
+from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.estimates import Estimate
+from igpe.least_squares.base import Fit
+from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.projection.columns import Columns
+from igpe.projection.linear_part import best_linear
+from igpe.projection.search import Limits, Outcome, Search
+from igpe.projection.separate import Separated, separate
+from igpe.projection.tape import UnknownOperation
+
+AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
+PROMISING = 2.0  # times the best objective: points as good as that are searched from
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Projected branch and bound; proves its answer to a gap.
+
+    What is proved: no parameters within the bounds have a weighted sum of squared residuals below
+    the estimate's `lower_bound`, for the residuals as they are posed, in the numbers the computer
+    holds; every rounding error of the proof is accounted for. It says nothing of the measurements
+    that the residuals were made of.
+
+    gap         (objective - lower bound) / objective at which it stops
+    absolute    the same in terms of the weighted targets' sum of squares: exact data have no
+                relative gap
+    time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
+    samples     nonlinear parameters at which the best linear ones are computed for a start
+    starts      of them, local searches;  seed: of the samples
+    exchange    whether to look for parameters in which products and exponents come apart
+    otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
+                nonlinear parameters
+    """
+
+    gap: float = 1e-4
+    absolute: float = 1e-9
+    time_limit: float = 20.0
+    samples: int = 48
+    starts: int = 6
+    seed: int = 0
+    exchange: bool = True
+    search: GaussNewton = GaussNewton()
+    otherwise: Route = GlobalSolver()
+
+    def seeded(self, seed: int) -> "Projected":
+        """The same route with other samples."""
+        otherwise = self.otherwise
+        if isinstance(otherwise, GlobalSolver):
+            otherwise = otherwise.seeded(seed)
+        return replace(self, seed=seed, otherwise=otherwise)
+
+    def estimate(self, regression: Regression) -> Found:
+        """The best point known and the bound that is proved."""
+        began = time.perf_counter()
+        separated = self._separated(regression)
+        if separated is None:
+            return self.otherwise.estimate(regression)
+        local = _LocalSearches(regression, separated, self.search)
+        local.start(self._samples(separated), self.starts)
+        if local.best is None or not local.agrees():
+            return self.otherwise.estimate(regression)
+        outcome = self._proof(separated, local, began)
+        best = local.best
+        method = f"projected branch and bound, {outcome.boxes} boxes"
+        bound = min(outcome.lower_bound, best.cost)
+        said = Estimate({}, best.cost, outcome.status, method, bound)
+        return found(regression, best, said, began, local.fits)
+
+    def _separated(self, regression: Regression) -> Separated | None:
+        """The problem in linear and nonlinear parameters; None if it is not for this method."""
+        if not np.isfinite(regression.box.lower).all():
+            return None
+        try:
+            separated = separate(regression.pieces, regression.box, exchange=self.exchange)
+        except UnknownOperation:
+            return None
+        bounds = [(a.lower, a.upper) for a in separated.problem.axes]
+        return separated if np.isfinite(bounds).all() else None
+
+    def _samples(self, separated: Separated) -> list[FloatArray]:
+        """Values of the nonlinear parameters, the best first."""
+        axes = separated.problem.axes
+        n = len(axes)
+        if n == 0:
+            return [np.zeros(0)]
+        unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(self.samples, self.seed)
+        points = [np.array([a.at(t) for a, t in zip(axes, ts, strict=True)]) for ts in unit]
+        judged = [(best_linear(separated.problem, theta), theta) for theta in points]
+        able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
+        return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]
+
+    def _proof(self, separated: Separated, local: "_LocalSearches", began: float) -> Outcome:
+        problem = separated.problem
+        left = max(self.time_limit - (time.perf_counter() - began), 0.0)
+        absolute = self.absolute * float(problem.target @ problem.target)
+        search = Search(problem, Columns(problem, self.seed), local.trial)
+        return search.run(local.objective, Limits(self.gap, absolute, left))
+
+
+class _LocalSearches:
+    """All local searches of one problem, from nonlinear parameters."""
+
+    def __init__(self, regression: Regression, separated: Separated, search: GaussNewton) -> None:
+        self.regression, self.separated, self.search = regression, separated, search
+        self.fits: list[Fit] = []
+
+    @property
+    def best(self) -> Fit | None:
+        """The best local optimum."""
+        return min(self.fits, key=lambda f: f.cost, default=None)
+
+    @property
+    def objective(self) -> float:
+        """Its sum of squares."""
+        return np.inf if self.best is None else self.best.cost
+
+    def start(self, thetas: Sequence[FloatArray], starts: int) -> None:
+        """Search from so many of the points (the best first), none near another."""
+        for i in spread(thetas, starts):
+            p = self._point(thetas[i])
+            if p is not None:
+                self._search(p)
+
+    def trial(self, theta: FloatArray) -> float:
+        """Search from a point if it is about as good as the best; the objective then known."""
+        p = self._point(theta)
+        at = None if p is None else self.regression.linearised(p)
+        if p is None or at is None or at.cost >= PROMISING * self.objective:
+            return self.objective
+        if not any(self._arrived(f, p) for f in self.fits):
+            self._search(p)
+        return self.objective
+
+    def agrees(self) -> bool:
+        """Whether the separable problem is the posed one, at the best point."""
+        assert self.best is not None
+        assert self.best.at is not None
+        residual = self.separated.residual(self.best.x)
+        d = self.separated.problem.target
+        apart = np.linalg.norm(residual - self.best.at.residual[self.separated.order])
+        return bool(apart <= AGREE * np.linalg.norm(d))
+
+    def _point(self, theta: FloatArray) -> FloatArray | None:
+        solved = best_linear(self.separated.problem, theta)
+        return None if solved is None else self.separated.parameters(theta, solved[0])
+
+    def _search(self, p: FloatArray) -> None:
+        fit = self.search.fit(self.regression.linearised, p, self.regression.box)
+        if fit.at is not None:
+            self.fits.append(fit)
+
+    def _arrived(self, fit: Fit, p: FloatArray) -> bool:
+        """Whether a search from p would end where the fit is, as far as one can tell."""
+        size = np.maximum(np.abs(fit.x), 1e-6 * (np.abs(p) + 1e-300))
+        return bool(np.all(np.abs(fit.x - p) <= 0.05 * size))

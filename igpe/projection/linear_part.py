@@ -1,0 +1,43 @@
+"""The best linear parameters at one theta (variable projection)."""
+
+import daqp
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.projection.separable import Separable
+
+RIDGE = 1e-12
+FREE = 1e30  # no bound, for the solver
+
+
+def best_linear(problem: Separable, theta: FloatArray) -> tuple[FloatArray, float] | None:
+    """(beta, sum of squares); None where the columns are not finite or no beta is feasible."""
+    columns = problem.values(theta)
+    if not np.isfinite(columns).all():
+        return None
+    d, phi = problem.target - columns[:, 0], columns[:, 1:]
+    size = np.linalg.norm(phi, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    square = (phi / size).T @ (phi / size) + RIDGE * np.eye(len(size))
+    rows = [
+        sign * (_unit(r.second, len(size)) - factor * _unit(r.first, len(size)))
+        for r in problem.ratios
+        for factor, sign in ((r.low, 1.0), (r.high, -1.0))
+    ]
+    lower = np.concatenate([np.maximum(problem.lower, -FREE) * size, np.zeros(len(rows))])
+    upper = np.concatenate([np.minimum(problem.upper, FREE) * size, np.full(len(rows), FREE)])
+    matrix = np.array(rows).reshape(len(rows), len(size)) / size
+    scale = np.abs(matrix).max(axis=1, initial=0.0)[:, None] if rows else 1.0
+    answer = daqp.solve(
+        square, -((phi / size).T @ d), matrix / scale, upper, lower,
+        np.zeros(len(upper), dtype=np.int32),
+    )  # fmt: skip
+    if answer[2] <= 0:
+        return None
+    beta = np.clip(answer[0] / size, problem.lower, problem.upper)
+    rest = d - phi @ beta
+    return beta, float(rest @ rest)
+
+
+def _unit(k: int, n: int) -> FloatArray:
+    return np.asarray(np.eye(n)[k])

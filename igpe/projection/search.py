@@ -1,0 +1,239 @@
+"""Branch and bound over the nonlinear parameters.
+
+What is proved. Let L be the `lower_bound` of an `Outcome`. For every theta and beta that keep the
+bounds (and those on ratios and differences) of the `Separable`, the sum of squares, of the numbers
+that it holds and in exact arithmetic, is at least L. Every box that was put aside has a lower bound
+of L or more, every box that is still open has one too, and together they cover all of the problem.
+`docs/projection.md` has the whole proof.
+"""
+
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.projection.bound import Bounded, Ranges, bound
+from igpe.projection.box import Box, root
+from igpe.projection.branching import axis_to_halve, cell_places, guess
+from igpe.projection.columns import Columns, subcells
+from igpe.projection.hull import Hull, Part
+from igpe.projection.separable import Separable
+from igpe.status import Status
+
+BATCH = 16  # boxes whose enclosures are computed together
+FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
+DEEPEST = 50  # halvings of one axis beyond which rounding rules
+SAY_EVERY = 5.0  # s
+
+log = logging.getLogger(__name__)
+places = lru_cache(cell_places)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop.
+
+    gap         (objective - bound) / objective
+    absolute    objective - bound, where the objective is nearly zero
+    time_limit  s;  boxes: their number
+    """
+
+    gap: float
+    absolute: float
+    time_limit: float
+    boxes: int = 1_000_000
+
+
+class Outcome(NamedTuple):
+    """How the search ended.
+
+    lower_bound  proven, see the top of the file
+    objective    the best that the trials found
+    boxes        that were bounded;  left: that are still open
+    """
+
+    status: Status
+    lower_bound: float
+    objective: float
+    boxes: int
+    left: int
+
+
+class Open(NamedTuple):
+    """A box in the queue, smallest bound first, the older of equals first."""
+
+    lower_bound: float
+    number: int
+    box: Box
+
+
+class Search:
+    """One search; `run` it once.
+
+    trial  theta -> objective of a point near it, or infinity: a local search that may improve on
+           the objective known so far
+    """
+
+    def __init__(
+        self, problem: Separable, columns: Columns, trial: Callable[[FloatArray], float]
+    ) -> None:
+        self.problem, self.columns, self.trial = problem, columns, trial
+        self.objective, self.put_aside = np.inf, np.inf
+        self.boxes = 0
+        self._number = itertools.count()
+        self._active = [
+            k
+            for k in range(1 + problem.n_linear)
+            if k > 0 or any(b.tapes[0] is not None for b in problem.blocks)
+        ]
+        self._finest = max((self._halvings(k, 99) for k in self._active), default=0)
+
+    def run(self, objective: float, limits: Limits) -> Outcome:
+        """Search until the gap is closed or a limit is reached. Ctrl-C ends it with what is there.
+
+        objective  of the best point known
+        """
+        self.objective = objective
+        queue = [Open(0.0, next(self._number), root(self.problem))]
+        status, said = Status.OPTIMAL_WITHIN_GAP, time.perf_counter()
+        end = said + limits.time_limit
+        try:
+            while queue:
+                now = time.perf_counter()
+                if now > end or self.boxes >= limits.boxes:
+                    status = Status.TIME_LIMIT if now > end else Status.ITERATION_LIMIT
+                    break
+                if now > said + SAY_EVERY:
+                    said = now
+                    self._say(queue)
+                self._advance(queue, limits)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        if status is Status.OPTIMAL_WITHIN_GAP and self._bound(queue) < self._goal(limits):
+            status = Status.ITERATION_LIMIT  # a box that cannot be divided any more was put aside
+        return Outcome(status, self._bound(queue), self.objective, self.boxes, len(queue))
+
+    def _goal(self, limits: Limits) -> float:
+        """The lower bound that closes the gap."""
+        return self.objective - max(limits.gap * self.objective, limits.absolute)
+
+    def _bound(self, queue: Sequence[Open]) -> float:
+        open_bound = queue[0].lower_bound if queue else np.inf
+        return float(min(self.put_aside, open_bound, self.objective))
+
+    def _say(self, queue: Sequence[Open]) -> None:
+        lower = self._bound(queue)
+        gap = 100 * (1 - lower / self.objective) if self.objective > 0 else 0.0
+        log.info("gap %.3g %%, %d boxes bounded, %d open", gap, self.boxes, len(queue))
+
+    def _advance(self, queue: list[Open], limits: Limits) -> None:
+        """Bound the most promising boxes, and put aside or divide each."""
+        goal = self._goal(limits)
+        batch = self._batch(queue, goal)
+        try:
+            found = self._bounded([item.box for item in batch], goal)
+        except KeyboardInterrupt:
+            for item in batch:
+                heapq.heappush(queue, item)
+            raise
+        self.boxes += len(batch)
+        for item, (hull, bounded) in zip(batch, found, strict=True):
+            lower = max(item.lower_bound, self._square(bounded.lower))
+            children = () if lower >= goal else self._children(item.box, hull, bounded)
+            if not children:
+                self.put_aside = min(self.put_aside, lower)
+            for child in children:
+                if child.feasible(self.problem):
+                    heapq.heappush(queue, Open(lower, next(self._number), child))
+        open_ones = [k for k, (_, f) in enumerate(found) if self._square(f.lower) < goal]
+        if open_ones:
+            k = min(open_ones, key=lambda k: found[k][1].residual - found[k][1].slack)
+            theta = guess(self.columns, batch[k].box, *found[k])
+            self.objective = min(self.objective, self.trial(theta))
+
+    def _batch(self, queue: list[Open], goal: float) -> list[Open]:
+        """The first boxes of the queue; those that need no more are put aside."""
+        batch: list[Open] = []
+        while queue and len(batch) < BATCH:
+            first = heapq.heappop(queue)
+            if first.lower_bound >= goal:
+                self.put_aside = min(self.put_aside, first.lower_bound)
+            else:
+                batch.append(first)
+        return batch
+
+    def _square(self, norm: float) -> float:
+        """The sum of squares that a bound on the norm of its coordinates stands for."""
+        return float((max(norm, 0.0) / self.columns.norm) ** 2 * (1 - 1e-14))
+
+    def _bounded(self, boxes: Sequence[Box], goal: float) -> list[tuple[Hull, Bounded]]:
+        """Bound each box, with cells as fine as are needed."""
+        cutoff = float(np.sqrt(max(goal, 0.0))) * self.columns.norm * (1 + 1e-13)
+        done: dict[int, tuple[Hull, Bounded]] = {}
+        waiting = set(range(len(boxes)))
+        coarsest = min((b.halvings for b in boxes), default=1)
+        for halvings in range(coarsest, max(self._finest, 1) + 1):
+            now = [i for i in sorted(waiting) if min(boxes[i].halvings, self._finest) <= halvings]
+            self._prepare([boxes[i] for i in now], halvings)
+            for i in now:
+                hull, ranges = self._hull(boxes[i], halvings)
+                bounded = bound(self.columns.target, hull, ranges, cutoff)
+                done[i] = hull, bounded._replace(halvings=halvings)
+                if bounded.lower >= cutoff or bounded.residual < cutoff:
+                    waiting.discard(i)  # finer cells would not change that
+        return [done[i] for i in range(len(boxes))]
+
+    def _prepare(self, boxes: Sequence[Box], halvings: int) -> None:
+        """Enclose what bounding and dividing the boxes needs, together."""
+        self.columns.prepare(
+            key
+            for box in boxes
+            for k in self._active
+            for m in {0, self._halvings(k, 1), self._halvings(k, halvings)}
+            for key in subcells(box.key(self.problem, k), m)
+        )
+
+    def _halvings(self, k: int, wanted: int) -> int:
+        return min(wanted, FINEST.get(len(self.problem.depends[k]), 1))
+
+    def _hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
+        """The columns on the box, those of parameters of any sign twice; and their factors."""
+        parts: list[Part] = []
+        lower, upper, index = [], [], {}
+        for k in self._active:
+            own, m = self.problem.depends[k], self._halvings(k, halvings)
+            cells = self.columns.cells(box.key(self.problem, k), m)
+            low, high = (1.0, 1.0) if k == 0 else (box.lower[k - 1], box.upper[k - 1])
+            for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
+                if b > 0:
+                    index[k] = len(parts)
+                    parts.append(Part(k, cells, places(len(own), m), own, sign))
+                    lower.append(max(a, 0.0))
+                    upper.append(b)
+        ratios = tuple(
+            (index[r.first + 1], index[r.second + 1], r.low, r.high)
+            for r in self.problem.ratios
+            if r.first + 1 in index and r.second + 1 in index
+        )
+        return Hull(parts, len(self.columns.target)), Ranges(
+            np.array(lower), np.array(upper), ratios
+        )
+
+    def _children(self, box: Box, hull: Hull, found: Bounded) -> tuple[Box, ...]:
+        """The parts of a box: by the sign of a linear parameter, then by halves of an axis."""
+        for k in range(self.problem.n_linear):
+            if box.lower[k] < 0 < box.upper[k]:
+                return box.signs(k)
+        if not self.problem.axes:
+            return ()
+        axis = axis_to_halve(self.columns, box, hull, found)
+        if box.level[axis] >= DEEPEST:
+            return ()
+        return tuple(c.with_halvings(max(1, found.halvings - 1)) for c in box.halves(axis))

@@ -1,0 +1,211 @@
+"""Least squares whose residuals are linear in some of the parameters.
+
+min over theta, beta of | d - phi_0(theta) - sum_k beta_k phi_k(theta) |^2
+
+theta in a box, beta in a box, and for some pairs  low beta_k <= beta_l <= high beta_k,
+low <= theta_i - theta_j <= high
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.projection import functions
+from igpe.projection.axis import Axis
+from igpe.projection.tape import Leaf, Tape
+from igpe.projection.taylor import UNIT, Taylor, variable
+
+
+class Pair(NamedTuple):
+    """low <= ratio or difference of two parameters <= high: of `second` to or from `first`."""
+
+    first: int
+    second: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """Residuals that n_out expressions make at the same places.
+
+    columns    SX (n_out, 1 + K): phi_0, phi_1, ..., before weighting
+    known      SX symbols of `columns`, with their numbers `places` (n_known, n_places)
+    nonlinear  SX symbols theta of `columns`
+    combine    (n, q) weights of q places in a row for each residual, or None: identity
+    target     (n_out, n) d;  weight: (n_out, n)
+    """
+
+    columns: Any
+    known: Any
+    nonlinear: Any
+    places: FloatArray
+    combine: FloatArray | None
+    target: FloatArray
+    weight: FloatArray
+
+    @cached_property
+    def depends(self) -> tuple[tuple[int, ...], ...]:
+        """For each column the indices of theta it depends on."""
+        found = []
+        for column in ca.horzsplit(self.columns):
+            pattern = ca.jacobian_sparsity(column, self.nonlinear)
+            found.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
+        return tuple(found)
+
+    @cached_property
+    def tapes(self) -> tuple[Tape | None, ...]:
+        """For each column its enclosure, None where it is zero. Raises UnknownOperation."""
+        return tuple(
+            None if column.is_zero() else Tape(column, self.known, self.nonlinear)
+            for column in ca.horzsplit(self.columns)
+        )
+
+    def values(self, theta: FloatArray) -> FloatArray:
+        """(n_out * n, 1 + K) weighted columns at one theta."""
+        places = self.places.shape[1]
+        found = self._mapped(self.places, np.repeat(theta[:, None], places, axis=1))
+        f = np.asarray(found.full()).reshape(-1, self.columns.shape[0], places)
+        return self._weighted(f).reshape(len(f), -1).T
+
+    def enclosure(self, k: int, leaves: Sequence[Leaf]) -> Taylor | None:
+        """Column k of the weighted residuals, (n_boxes, n_out * n)."""
+        tape = self.tapes[k]
+        if tape is None:
+            return None
+        found = tape(self.places, leaves)
+        e = [f.e + (3 + self._width) * UNIT * (f.size + f.e) for f in found]
+        c = self._gathered([f.c for f in found], 0)
+        g = self._gathered([f.g for f in found], 1)
+        t = self._gathered([f.t for f in found], 1)
+        return Taylor(c, g, t, self._gathered(e, 0, sign=False))
+
+    def _gathered(self, parts: list[Any], leading: int, *, sign: bool = True) -> Any:
+        """(..., n_boxes, n_out * n) weighted rows of all outputs side by side."""
+        shapes = [p.shape[:-1] for p in parts if p is not None]
+        if not shapes:
+            return None
+        shape = np.broadcast_shapes(*shapes)
+        places = self.places.shape[1]
+        full = np.zeros((*shape, len(parts), places))
+        for i, part in enumerate(parts):
+            if part is not None:
+                full[..., i, :] = part
+        rows = self._weighted(full, sign=sign)
+        return rows.reshape(*shape, -1)
+
+    @cached_property
+    def _width(self) -> int:
+        return 0 if self.combine is None else self.combine.shape[1]
+
+    def _weighted(self, values: FloatArray, *, sign: bool = True) -> FloatArray:
+        """(..., n_out, n_places) -> (..., n_out, n)."""
+        if self.combine is None:
+            return values * self.weight
+        combine = self.combine if sign else np.abs(self.combine)
+        split = values.reshape(*values.shape[:-1], *combine.shape)
+        with np.errstate(invalid="ignore"):  # 0 * inf
+            return np.asarray(np.einsum("iq,...iq->...i", combine, split) * self.weight)
+
+    @cached_property
+    def _mapped(self) -> Any:
+        columns = ca.vec(ca.densify(self.columns))
+        function = ca.Function("columns", [self.known, self.nonlinear], [columns])
+        return function.map(self.places.shape[1])
+
+
+@dataclass(frozen=True)
+class Separable:
+    """See the top of the file.
+
+    axes          bounds of theta
+    lower, upper  (K,) bounds of beta; may be infinite
+    ratios        of linear parameters;  differences: of nonlinear ones
+    """
+
+    blocks: tuple[Block, ...]
+    axes: tuple[Axis, ...]
+    lower: FloatArray
+    upper: FloatArray
+    ratios: tuple[Pair, ...] = ()
+    differences: tuple[Pair, ...] = ()
+
+    @cached_property
+    def target(self) -> FloatArray:
+        """(n_residuals,) weighted d."""
+        return np.concatenate([(b.weight * b.target).ravel() for b in self.blocks])
+
+    @cached_property
+    def depends(self) -> tuple[tuple[int, ...], ...]:
+        """For each column, phi_0 first, the indices of theta it depends on."""
+        columns = zip(*(b.depends for b in self.blocks), strict=True)
+        return tuple(tuple(sorted(set().union(*own))) for own in columns)
+
+    @property
+    def n_linear(self) -> int:
+        """K."""
+        return len(self.lower)
+
+    def values(self, theta: FloatArray) -> FloatArray:
+        """(n_residuals, 1 + K) weighted columns at one theta, phi_0 first."""
+        return np.vstack([b.values(theta) for b in self.blocks])
+
+    def enclosure(self, k: int, lower: FloatArray, upper: FloatArray) -> Taylor:
+        """Weighted column k over boxes of the theta it depends on.
+
+        lower, upper  (n_boxes, J) in the order of `depends[k]`
+        returns       c, e (n_boxes, n_residuals), g and t with their leading axes, never None
+        """
+        own = self.depends[k]
+        leaves: list[Any] = [None] * len(self.axes)
+        logs = all(
+            lower[:, j].min() > 0 and self.axes[a].leaf
+            for j, a in enumerate(own)
+            if self.axes[a].logarithmic
+        )
+        for j, index in enumerate(own):
+            leaves[index] = _leaf(lower, upper, j, logs and self.axes[index].logarithmic)
+        parts = [b.enclosure(k, leaves) for b in self.blocks]
+        sizes = [b.target.size for b in self.blocks]
+        return _joined(parts, sizes, (len(lower), len(own)))
+
+
+def _leaf(lower: FloatArray, upper: FloatArray, j: int, logarithmic: bool) -> Leaf:
+    """The j-th variable, affine in itself or in its logarithm."""
+    low, high, count = lower[:, j], upper[:, j], lower.shape[1]
+    if not logarithmic:
+        return Leaf(variable(low, high, j, count))
+    step = 4 * UNIT
+    log = variable(
+        np.log(low) - step * np.abs(np.log(low)),
+        np.log(high) + step * np.abs(np.log(high)),
+        j,
+        count,
+    )
+    return Leaf(functions.exp(log), log)
+
+
+def _joined(parts: list[Taylor | None], sizes: list[int], shape: tuple[int, int]) -> Taylor:
+    """The rows of all blocks side by side."""
+    boxes, n = shape
+    total = sum(sizes)
+    c, e = np.zeros((boxes, total)), np.zeros((boxes, total))
+    g = np.zeros((n, boxes, total))
+    t = np.zeros((n * (n + 1) // 2, boxes, total))
+    begin = 0
+    for part, size in zip(parts, sizes, strict=True):
+        rows = slice(begin, begin + size)
+        begin += size
+        if part is None:
+            continue
+        c[:, rows], e[:, rows] = part.c, part.e
+        if part.g is not None:
+            g[..., rows] = part.g
+        if part.t is not None:
+            t[..., rows] = part.t
+    return Taylor(c, g, t, e)

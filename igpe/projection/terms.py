@@ -1,0 +1,206 @@
+"""Expressions as sums of products, as kinetic models are: factor * powers * exponentials.
+
+    f(known, p) = sum over terms of  factor * prod_i p_i^a_i * exp(sum_i rate_i p_i)
+
+where a_i are numbers, rate_i depends on what is known alone, and the factor holds the rest.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+
+MOST = 24  # terms of one sum; a larger one is left as it is
+
+_NAMES: dict[int, str] = {
+    getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
+}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One product.
+
+    factor  SX
+    powers  parameter -> exponent, none of them 0
+    rates   parameter -> SX of what is known
+    """
+
+    factor: Any
+    powers: Mapping[int, float] = field(default_factory=dict)
+    rates: Mapping[int, Any] = field(default_factory=dict)
+
+    def times(self, other: "Term") -> "Term":
+        """The product of two."""
+        powers = {
+            i: self.powers.get(i, 0.0) + other.powers.get(i, 0.0)
+            for i in {*self.powers, *other.powers}
+        }
+        rates = dict(self.rates)
+        for i, rate in other.rates.items():
+            rates[i] = rates[i] + rate if i in rates else rate
+        return Term(
+            self.factor * other.factor,
+            {i: a for i, a in sorted(powers.items()) if a != 0},
+            {i: r for i, r in sorted(rates.items()) if not ca.SX(r).is_zero()},
+        )
+
+    def inverse(self) -> "Term":
+        """One over it."""
+        return Term(
+            1 / self.factor,
+            {i: -a for i, a in self.powers.items()},
+            {i: -r for i, r in self.rates.items()},
+        )
+
+    def expression(self, p: Any) -> Any:
+        """As SX of the parameters p."""
+        found = self.factor
+        for i, a in self.powers.items():
+            found = found * (p[i] if a == 1 else p[i] ** a)
+        if self.rates:
+            found = found * ca.exp(sum(rate * p[i] for i, rate in self.rates.items()))
+        return found
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A subexpression as SX and as terms; free: of parameters."""
+
+    plain: Any
+    terms: tuple[Term, ...]
+    free: bool
+
+
+def terms_of(expression: Any, known: Any, p: Any) -> tuple[Term, ...]:
+    """The terms of a scalar SX expression of the symbols `known` and `p`."""
+    function = ca.Function("f", [known, p], [ca.densify(expression)])
+    work: dict[int, _Value] = {}
+    result = _known(ca.SX(0))
+    for k in range(function.n_instructions()):
+        code = function.instruction_id(k)
+        name = _NAMES[code]
+        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+        if name == "OUTPUT":
+            result = work[inputs[0]]
+        elif name == "INPUT" and inputs[0] == 0:
+            work[outputs[0]] = _known(known[inputs[1]])
+        elif name == "INPUT":
+            i = inputs[1]
+            work[outputs[0]] = _Value(p[i], (Term(ca.SX(1), {i: 1.0}),), False)
+        elif name == "CONST":
+            work[outputs[0]] = _known(ca.SX(function.instruction_constant(k)))
+        else:
+            work[outputs[0]] = _apply(code, [work[i] for i in inputs], p)
+    return result.terms
+
+
+def _known(plain: Any) -> _Value:
+    return _Value(plain, (Term(plain),), True)
+
+
+def _apply(code: int, arguments: list[_Value], p: Any) -> _Value:
+    name = _NAMES[code]
+    binary = name in _BINARY
+    arguments = arguments[: 2 if binary else 1]
+    plain = (ca.SX.binary if binary else ca.SX.unary)(code, *(a.plain for a in arguments))
+    if all(a.free for a in arguments):
+        return _known(plain)
+    terms = _RULES[name](p, *arguments) if name in _RULES else None
+    if terms is None or len(terms) > MOST:
+        terms = (Term(plain),)
+    return _Value(plain, terms, False)
+
+
+def _scaled(a: _Value, factor: float) -> tuple[Term, ...]:
+    return tuple(Term(factor * t.factor, t.powers, t.rates) for t in a.terms)
+
+
+def _product(_: Any, a: _Value, b: _Value) -> tuple[Term, ...]:
+    return tuple(x.times(y) for x in a.terms for y in b.terms)
+
+
+def _quotient(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
+    if len(b.terms) == 1:
+        below = b.terms[0].inverse()
+        return tuple(_divided(t, b.terms[0], below) for t in a.terms)
+    inside = {i for i in range(p.numel()) if ca.depends_on(b.plain, p[i])}
+    groups: dict[tuple[tuple[int, float], ...], list[Term]] = {}
+    for t in a.terms:
+        outside = tuple((i, x) for i, x in t.powers.items() if i not in inside)
+        groups.setdefault(outside, []).append(t)
+    return tuple(_over(own, dict(powers), b.plain, p) for powers, own in groups.items())
+
+
+def _over(terms: list[Term], common: dict[int, float], bottom: Any, p: Any) -> Term:
+    """A sum over a denominator, with the powers that all its terms have in front."""
+    if len(terms) == 1:
+        (t,) = terms
+        rest = Term(t.factor, {i: x for i, x in t.powers.items() if i not in common})
+        return Term(rest.expression(p) / bottom, common, t.rates)
+    rests = [
+        Term(t.factor, {i: x for i, x in t.powers.items() if i not in common}, t.rates)
+        for t in terms
+    ]
+    return Term(sum(r.expression(p) for r in rests) / bottom, common)
+
+
+def _divided(top: Term, bottom: Term, below: Term) -> Term:
+    quotient = top.times(below)
+    return Term(top.factor / bottom.factor, quotient.powers, quotient.rates)
+
+
+def _power(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
+    exponent = b.plain
+    if not b.free or not exponent.is_constant() or len(a.terms) > 1:
+        return None
+    n = float(exponent)
+    if n != int(n):
+        return None
+    (t,) = a.terms
+    return (
+        Term(
+            t.factor**n,
+            {i: n * x for i, x in t.powers.items()},
+            {i: n * r for i, r in t.rates.items()},
+        ),
+    )
+
+
+def _square(p: Any, a: _Value) -> tuple[Term, ...]:
+    return _product(p, a, a)
+
+
+def _exponential(p: Any, a: _Value) -> tuple[Term, ...]:
+    """exp of a sum: what is linear in a parameter becomes its rate."""
+    found = Term(ca.SX(1))
+    for t in a.terms:
+        linear = list(t.powers.values()) == [1.0] and not t.rates
+        if linear and not _depends(t.factor, p):
+            (i,) = t.powers
+            found = found.times(Term(ca.SX(1), {}, {i: t.factor}))
+        else:
+            found = found.times(Term(ca.exp(t.expression(p))))
+    return (found,)
+
+
+def _depends(factor: Any, p: Any) -> bool:
+    return bool(ca.depends_on(ca.SX(factor), p))
+
+
+_RULES: Mapping[str, Callable[..., tuple[Term, ...] | None]] = {
+    "ADD": lambda _, a, b: a.terms + b.terms,
+    "SUB": lambda _, a, b: a.terms + _scaled(b, -1.0),
+    "NEG": lambda _, a: _scaled(a, -1.0),
+    "TWICE": lambda _, a: _scaled(a, 2.0),
+    "MUL": _product,
+    "DIV": _quotient,
+    "INV": lambda p, a: _quotient(p, _known(ca.SX(1)), a),
+    "SQ": _square,
+    "POW": _power,
+    "CONSTPOW": _power,
+    "EXP": _exponential,
+}
+
+_BINARY = {"ADD", "SUB", "MUL", "DIV", "POW", "CONSTPOW", "FMIN", "FMAX", "ATAN2", "HYPOT"}
