@@ -5,9 +5,15 @@ rates' size. The families differ in phi:
 
     arrhenius    exp(-E_k c_i), c between -1 and 1 (a temperature scale), E in [-1, 9]
     michaelis    x_k / (K_k + x_k), a substrate each, K in [0.01, 10]
-    exponential  exp(-l_k t), one t, l_1 <= l_2 <= .. not imposed but drawn apart, l in [0.05, 20]
+    exponential  exp(-l_k t), one t: l in [0.05, 20], in as many parts of equal ratio as there are
+                 columns, each made wider so that neighbours overlap by a factor of 2; the true l_k
+                 is in the middle of its part, so that no two are nearly the same
     hill         x^n / (K^n + x^n), K in [0.01, 10], n in [1, 4]; two nonlinear parameters a column
-    shared       two columns x1 / D and x2 / D with the same D = 1 + x1/K1 + x2/K2 + x3/K3
+    shared       two columns x1 / D and x2 / D with the same D = 1 + x1/K1 + x2/K2 + x3/K3 + ..
+
+Bounds are wide where a user's would be. That the exponentials have an interval each is not
+innocent: with one interval for all, every answer has copies with the names exchanged, and a proof
+has to find them all.
 """
 
 from collections.abc import Callable
@@ -22,6 +28,7 @@ from igpe.box import Box
 
 FAMILIES = ("arrhenius", "michaelis", "exponential", "hill", "shared")
 NOISE = 0.02
+OVERLAP = 2.0  # ratio that neighbouring intervals of the exponentials have in common
 
 
 class Drawn(NamedTuple):
@@ -89,9 +96,9 @@ def _exponential(j: int, m: int, rng: np.random.Generator) -> Drawn:
         return sum(p[i] * ca.exp(-p[j + i] * k[0]) for i in range(j))
 
     cuts = np.exp(np.linspace(np.log(0.05), np.log(20), j + 1))
-    bounds = [(float(a), float(b)) for a, b in pairwise(cuts)]
-    theta = np.array([np.exp(rng.uniform(np.log(a), np.log(b))) for a, b in bounds])
-    return Drawn(rate, known, j, bounds, theta)
+    wider = np.sqrt(OVERLAP)
+    bounds = [(float(a / wider), float(b * wider)) for a, b in pairwise(cuts)]
+    return Drawn(rate, known, j, bounds, np.exp(_apart(rng, np.log(0.05), np.log(20), j)))
 
 
 def _hill(j: int, m: int, rng: np.random.Generator) -> Drawn:

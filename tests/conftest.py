@@ -1,7 +1,7 @@
-"""Puts the zoo of problems and the published models where tests can import them."""
+"""Puts the zoo of problems, the published models and the benchmarks where tests can import them."""
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "models")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]

@@ -21,12 +21,16 @@ SPAN = 1e6  # ratio of the bounds beyond which the scale is the one for zero
 
 @dataclass(frozen=True)
 class Axis:
-    """A nonlinear parameter's bounds, and whether its natural scale is logarithmic."""
+    """A nonlinear parameter.
+
+    logarithmic  whether it is halved on a logarithmic scale
+    log_affine   whether cells are enclosed in its logarithm
+    """
 
     lower: float
     upper: float
     logarithmic: bool
-    leaf: bool = True
+    log_affine: bool = False
 
     def cells(self, level: IntArray, index: IntArray) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends (n,) of cells."""

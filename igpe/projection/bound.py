@@ -37,6 +37,7 @@ class Bounded(NamedTuple):
     residual  norm of the smallest residual of the relaxation, as far as it is known: not proven
     slack     by how much remainders may lower that
     weights   (n_atoms,) of the relaxation's solution
+    direction (r,) that gives the lower bound; None if it is 0
     halvings  of the box, for its cells
     """
 
@@ -45,6 +46,7 @@ class Bounded(NamedTuple):
     slack: float
     weights: FloatArray
     atoms: Atoms
+    direction: FloatArray | None = None
     halvings: int = 1
 
 
@@ -73,16 +75,20 @@ class Ranges:
         return total + 8 * len(each) * UNIT * float(np.abs(each).sum()) if total < np.inf else total
 
 
-def bound(target: FloatArray, hull: Hull, ranges: Ranges, cutoff: float) -> Bounded:
-    """Bound the norm of the residual from below, until it exceeds the cutoff or cannot."""
+def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: float) -> Bounded:
+    """Bound the norm of the residual from below, until it exceeds the cutoff or cannot.
+
+    target  (r,) d, known up to an error of norm `doubt`
+    """
     d = target * hull.usable
     norm_d = float(np.linalg.norm(d))
-    rounding = 4 * len(d) * UNIT * norm_d
+    rounding = doubt + 4 * len(d) * UNIT * norm_d
     program = _Program(d, ranges, hull.start())
     best, margin = 0.0, np.zeros(len(ranges.lower))
     if norm_d - ranges.most(np.maximum(hull.least, 0.0)) < cutoff:  # whatever u is
         return Bounded(0.0, np.inf, np.inf, program.weights, program.atoms)
     norm = slack = 0.0
+    direction = None
     short = [np.inf] * PATIENCE
     for k in range(ROUNDS):
         residual, slack = program.solve(margin, max(norm, cutoff))
@@ -92,15 +98,17 @@ def bound(target: FloatArray, hull: Hull, ranges: Ranges, cutoff: float) -> Boun
         u = residual / (norm * (1 + 4 * UNIT * len(d)))
         reach, atoms = hull.support(u)
         value = float(u @ d) - rounding - ranges.most(reach)
-        best = max(best, value)
+        if value > best:
+            best, direction = value, u
         short.append(cutoff - value)
-        if best >= cutoff or norm - slack < cutoff or short[-1] > PROGRESS * short[-1 - PATIENCE]:
+        hopeless = k >= FIRST and norm - slack < cutoff
+        if best >= cutoff or hopeless or short[-1] > PROGRESS * short[-1 - PATIENCE]:
             break
         if k >= FIRST:
             margin = np.where(reach > 0, OVERSHOOT * reach, margin / 2)
         near = reach > -1e-3 * margin - 1e-9 * norm_d
         program.add(atoms.some(np.flatnonzero(near[atoms.owners])))
-    return Bounded(best, norm, slack, program.weights, program.atoms)
+    return Bounded(best, norm, slack, program.weights, program.atoms, direction)
 
 
 class _Program:

@@ -18,8 +18,8 @@ from igpe.projection.columns import Cell, Columns
 from igpe.projection.hull import Hull, Part
 from igpe.projection.taylor import pairs
 
-SHAPE = 0.3  # weight of shape beside loss
-WIDTH = 0.03  # weight of the mere width of an axis, so that none is forgotten
+SHAPE = 3.0  # weight of shape beside loss
+WIDTH = 0.3  # weight of the mere width of an axis, so that none is forgotten
 MOST_ERROR = 10.0  # times a column's length: beyond it remainders say nothing more
 MOST_MOVE = 2.0  # distance of opposite directions
 SMALLEST = 1e-300
@@ -34,10 +34,12 @@ def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int
         if not part.axes:
             continue
         own = list(part.axes)
-        np.maximum.at(shape, own, _shape(columns, box, hull, part))
+        turns, slopes = _change(columns, box, hull, part)
+        np.maximum.at(shape, own, turns)
         course = _course(found, k)
         if len(course.weights):
-            lost, mean = _loss(columns.cell(box.key(columns.problem, part.column)), course)
+            cell = columns.cell(box.key(columns.problem, part.column))
+            lost, mean = _loss(cell, slopes, course)
             np.add.at(loss, own, lost)
             for axis, one in zip(own, mean, strict=True):
                 means[axis].append(one)
@@ -71,31 +73,37 @@ def _course(found: Bounded, k: int) -> _Course:
     return _Course(found.weights[mine], np.array([found.atoms.places[i] for i in mine]))
 
 
-def _shape(columns: Columns, box: Box, hull: Hull, part: Part) -> FloatArray:
-    """(J,) how far the direction of a column moves from half to half of each axis."""
+def _change(columns: Columns, box: Box, hull: Hull, part: Part) -> tuple[FloatArray, FloatArray]:
+    """(J,) how a column changes from half to half of its axes: in direction, and in all."""
     n = len(part.axes)
     cells = columns.cells(box.key(columns.problem, part.column), 1)
     halves = cells.parts[:, 0] * hull.usable
     length = np.maximum(np.linalg.norm(halves, axis=1), SMALLEST)
-    grid = (halves / length[:, None]).reshape(*([2] * n), -1)
-    doubt = (cells.errors / length).reshape([2] * n)  # a remainder may look like a move
+    doubt = cells.errors / length  # a remainder may look like a move
+    turns = _moves(halves / length[:, None], doubt, n)
+    width = 0.5 ** np.array([box.level[a] for a in part.axes], dtype=float)
+    turns += min(float(doubt.max()), MOST_MOVE) * _share(width)
+    return turns, _moves(halves, np.zeros(len(halves)), n)
+
+
+def _moves(halves: FloatArray, doubt: FloatArray, n: int) -> FloatArray:
+    """(n,) largest distance of neighbours on a 2 x 2 x .. grid, less what is doubtful."""
+    grid, unsure = halves.reshape(*([2] * n), -1), doubt.reshape([2] * n)
     found = np.zeros(n)
     for j in range(n):
         move = np.take(grid, 1, axis=j) - np.take(grid, 0, axis=j)
-        sure = np.linalg.norm(move, axis=-1) - np.take(doubt, 0, axis=j) - np.take(doubt, 1, axis=j)
+        sure = np.linalg.norm(move, axis=-1) - unsure.sum(axis=j)
         found[j] = max(float(sure.max()), 0.0)
-    width = 0.5 ** np.array([box.level[a] for a in part.axes], dtype=float)
-    return found + min(float(doubt.max()), MOST_MOVE) * _share(width)
+    return found
 
 
-def _loss(cell: Cell, course: _Course) -> tuple[FloatArray, list[_Mean]]:
+def _loss(cell: Cell, slopes: FloatArray, course: _Course) -> tuple[FloatArray, list[_Mean]]:
     """(J,) how far a column's course is from one shape of its own, and its mean place."""
     weights, places = course
     n, beta = places.shape[1], float(weights.sum())
     length = np.sqrt((cell.parts * cell.parts).sum(axis=1))
     mean = weights @ places / beta
     spread = np.sqrt(weights @ (places - mean) ** 2 / beta)
-    slopes = length[1 : 1 + n]
     loss = beta * min(cell.error, MOST_ERROR * length[0]) * _share(slopes)
     for q, (i, j) in enumerate(pairs(n)):
         for axis in {i, j}:

@@ -9,8 +9,9 @@ so bounds are computed in the coordinates P, whose rows are an orthonormal basis
 and of d: nothing is lost but what the samples miss. The remainders of a cell's rows become one
 number, their Euclidean norm, because |u . e| <= |u| |e| for every u.
 
-A row whose enclosure is infinite on a cell is a row of which nothing is known there. Rows that are
-finite everywhere are reduced together; the others keep a coordinate each, which a cell may lack.
+A row whose enclosure is infinite on a cell is a row of which nothing is known there; one whose
+remainder would drown all others is treated so. Rows that are well known everywhere are reduced
+together; the others keep a coordinate each, which a cell may lack.
 """
 
 import itertools
@@ -19,15 +20,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import BoolArray, FloatArray
+from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.projection.separable import Separable
-from igpe.projection.taylor import GROWTH, UNIT, Taylor
+from igpe.projection.taylor import GROWTH, TINY, UNIT, Taylor
 
 FEW = 64  # residuals that are not worth reducing
 SAMPLES = 32  # thetas whose columns span the coordinates
-NEGLIGIBLE = 1e-9  # singular values below this share of the largest are left out
-MOST_KEPT = 50_000_000  # numbers in enclosures that are kept
-CHUNK = 400_000  # numbers of one array that are enclosed at a time
+NEGLIGIBLE = 1e-7  # singular values below this share of the largest are left out
+FRESH, MISSED = 6, 1e-6  # thetas that test the span, and how much of their columns may be missed
+MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
+WORSE = 1e4  # times the median remainder: a row that may have to be given up alone
+CHUNK = 100_000  # numbers of one array that are enclosed at a time
 
 
 Key = tuple[int, ...]  # a column, then level and index of the cell on each axis it depends on
@@ -64,12 +67,18 @@ class Columns:
     def __init__(self, problem: Separable, seed: int) -> None:
         self.problem = problem
         self.basis = _basis(problem, seed)
+        single = (self.basis != 0).sum(axis=1) == 1
+        self._alone = np.any(self.basis[single] != 0, axis=0)
         self.target = self.basis @ problem.target
         r, m = self.basis.shape
+        self._plain = bool(r == m and np.array_equal(self.basis, np.eye(m)))
         excess = np.linalg.norm(self.basis @ self.basis.T - np.eye(r)) + m * r * UNIT
         self.norm = float(np.sqrt(1 + excess)) * GROWTH
         """Upper bound on |P|."""
+        self.doubt = m * r * UNIT * float(np.linalg.norm(problem.target)) * GROWTH
+        """Upper bound on the rounding error of `target`, as a norm."""
         self._support = (self.basis != 0).astype(np.float32)
+        self._first = [problem.alike(k)[0] for k in range(1 + problem.n_linear)]
         self._kept = 0
         self._known: dict[Key, Cell] = {}
         self._stacked: dict[tuple[Key, int], Cells] = {}
@@ -99,7 +108,7 @@ class Columns:
             self._stacked.clear()
             self._kept = 0
         groups: dict[Key, list[Key]] = {}
-        for key in dict.fromkeys(keys):
+        for key in dict.fromkeys((self._first[k], *cell) for k, *cell in keys):
             if key not in self._known:
                 groups.setdefault((key[0], *self._at_zero(key)), []).append(key)
         for own in groups.values():
@@ -113,34 +122,49 @@ class Columns:
         return tuple(
             a
             for j, a in enumerate(own)
-            if key[2 + 2 * j] == 0 and self.problem.axes[a].lower <= 0 and self.problem.axes[a].leaf
+            if key[2 + 2 * j] == 0
+            and self.problem.axes[a].lower <= 0
+            and self.problem.axes[a].log_affine
         )
 
     def _enclose(self, keys: list[Key]) -> None:
-        k, own = keys[0][0], self.problem.depends[keys[0][0]]
+        own = self.problem.depends[keys[0][0]]
         numbers = np.array(keys)[:, 1:].reshape(len(keys), len(own), 2)
         ends = [
             self.problem.axes[a].cells(numbers[:, j, 0], numbers[:, j, 1])
             for j, a in enumerate(own)
         ]
         lower, upper = np.stack(ends, axis=-1) if ends else np.zeros((2, len(keys), 0))
-        for key, cell in zip(
-            keys, self._cells(self.problem.enclosure(k, lower, upper)), strict=True
-        ):
-            self._known[key] = cell
-            self._kept += 2 * cell.parts.size  # they are stacked as well
+        alike = self.problem.alike(keys[0][0])
+        found = self.problem.enclosures(alike, lower, upper)
+        for k, f in zip(alike, found, strict=True):
+            for key, cell in zip(keys, self._cells(f), strict=True):
+                self._known[k, *key[1:]] = cell
+                self._kept += 2 * cell.parts.size  # they are stacked as well
 
     def _cells(self, f: Taylor) -> list[Cell]:
-        good = np.isfinite(f.e)
+        good = np.isfinite(f.e) & ~(self._alone & _worthless(f))
         parts = np.concatenate([f.c[None], f.g, f.t])
         parts = np.where(good, parts, 0.0).transpose(1, 0, 2)
-        reduced = parts @ self.basis.T
-        usable = (~good).astype(np.float32) @ self._support.T == 0
-        reduced *= usable[:, None, :]
+        if self._plain:
+            reduced, usable = np.ascontiguousarray(parts), good
+        else:
+            usable = (~good).astype(np.float32) @ self._support.T == 0
+            reduced = parts @ self.basis.T * usable[:, None, :]
         error = np.linalg.norm(np.where(good, f.e, 0.0), axis=1)
         rounding = (64 + self.basis.size) * UNIT * np.linalg.norm(parts, axis=2).sum(axis=1)
         error = (error + rounding) * self.norm * GROWTH
         return [Cell(*item) for item in zip(reduced, error.tolist(), usable, strict=True)]
+
+
+def _worthless(f: Taylor) -> BoolArray:
+    """(n_boxes, n_residuals) rows that are better given up: they would drown all others.
+
+    Their remainder alone is larger than the whole column, as far as it is known at all.
+    """
+    size = f.size
+    length = np.sqrt(np.sum(np.where(f.e <= size, f.c, 0.0) ** 2, axis=1, keepdims=True))
+    return np.asarray((f.e > length) & (length > 0))
 
 
 def subcells(key: Key, halvings: int) -> list[Key]:
@@ -156,41 +180,58 @@ def _basis(problem: Separable, seed: int) -> FloatArray:
     m = len(problem.target)
     if m <= FEW:
         return np.eye(m)
-    always = _always_finite(problem)
-    alone = np.flatnonzero(~always)
-    rows = np.flatnonzero(always)
-    reduced = _span(_samples(problem, seed)[rows])
+    always = _always_known(problem)
+    alone, rows = np.flatnonzero(~always), np.flatnonzero(always)
+    reduced = _span_of_columns(problem, rows, seed)
     basis = np.zeros((reduced.shape[1] + len(alone), m))
     basis[: reduced.shape[1], rows] = reduced.T
     basis[np.arange(reduced.shape[1], len(basis)), alone] = 1.0
     return basis
 
 
-def _always_finite(problem: Separable) -> BoolArray:
-    """(n_residuals,) rows whose enclosure over the whole box is finite."""
+def _span_of_columns(problem: Separable, rows: IntArray, seed: int) -> FloatArray:
+    """(n_rows, r) orthonormal basis of the columns; with more samples until there is no more."""
+    rng = np.random.default_rng(seed)
+    count, samples = SAMPLES, problem.target[:, None][rows]
+    while True:
+        samples = np.hstack([samples, _samples(problem, count, rng)[rows]])
+        found = _span(samples)
+        fresh = _unit(_samples(problem, FRESH, rng)[rows])
+        missed = np.linalg.norm(fresh - found @ (found.T @ fresh), axis=0).max(initial=0.0)
+        if missed <= MISSED or 2 * found.shape[1] > len(rows):
+            return found if missed <= MISSED else np.eye(len(rows))
+        samples, count = np.hstack([samples, fresh]), 2 * count
+
+
+def _always_known(problem: Separable) -> BoolArray:
+    """(n_residuals,) rows whose enclosure over the whole box is no worse than most others'."""
     good = np.ones(len(problem.target), dtype=bool)
     for k, own in enumerate(problem.depends):
         lower = np.array([[problem.axes[a].lower for a in own]])
         upper = np.array([[problem.axes[a].upper for a in own]])
-        good &= np.isfinite(problem.enclosure(k, lower, upper).e[0])
+        e = problem.enclosures((k,), lower, upper)[0].e[0]
+        good &= np.isfinite(e) & (e <= WORSE * np.median(e) + TINY)
     return good
 
 
-def _samples(problem: Separable, seed: int) -> FloatArray:
-    """(n_residuals, n) d and columns at random theta, zero where they are not finite."""
-    rng = np.random.default_rng(seed)
-    columns = [problem.target[:, None]]
-    for _ in range(SAMPLES):
-        theta = np.array([
-            a.at(t) for a, t in zip(problem.axes, rng.random(len(problem.axes)), strict=True)
-        ])
-        columns.append(problem.values(theta))
-    found = np.hstack(columns)
-    size = np.linalg.norm(found, axis=0)
-    return np.nan_to_num(found / np.where(size > 0, size, 1.0), nan=0.0, posinf=0.0, neginf=0.0)
+def _samples(problem: Separable, count: int, rng: np.random.Generator) -> FloatArray:
+    """(n_residuals, n) columns at random theta, zero where they are not finite."""
+    thetas = [
+        np.array([a.at(t) for a, t in zip(problem.axes, ts, strict=True)])
+        for ts in rng.random((count, len(problem.axes)))
+    ]
+    return np.hstack([problem.values(theta) for theta in thetas])
 
 
 def _span(samples: FloatArray) -> FloatArray:
     """(n_rows, r) orthonormal basis of the samples, up to what is negligible."""
-    left, values, _ = np.linalg.svd(samples, full_matrices=False)
+    left, values, _ = np.linalg.svd(_unit(samples), full_matrices=False)
     return np.asarray(left[:, values > NEGLIGIBLE * values[0]])
+
+
+def _unit(samples: FloatArray) -> FloatArray:
+    """The columns with norm one; those that are zero or not finite, zero."""
+    with np.errstate(invalid="ignore"):
+        size = np.linalg.norm(samples, axis=0)
+        scaled = samples / np.where(size > 0, size, 1.0)
+    return np.where(np.isfinite(scaled).all(axis=0), scaled, 0.0)

@@ -79,11 +79,11 @@ class Hull:
         return reach, Atoms(np.array(vectors), np.array(errors), np.array(owners), list(places))
 
     def start(self) -> Atoms:
-        """Atoms to begin with: of each column the middles of its first, middle and last cells."""
+        """Atoms to begin with: of each column the middles of the cells in its box's corners."""
         found = [
             (face.coefficients[c, 0], face.errors[c], k, face.places[c, 0])
             for k, face in enumerate(self._faces)
-            for c in sorted({0, len(face.errors) // 2, len(face.errors) - 1})
+            for c in face.corners
         ]
         vectors, errors, owners, places = zip(*found, strict=True)
         return Atoms(np.array(vectors), np.array(errors), np.array(owners), list(places))
@@ -102,6 +102,8 @@ class _Face:
         self.errors, self.places = part.cells.errors, part.places
         sizes = np.linalg.norm(self.coefficients, axis=2).sum(axis=1)
         self.least = float(np.max(self.errors - sizes))
+        outside = np.abs(self.places[:, 0]) + self.places[:, 1] > 1 - 1e-9
+        self.corners = np.flatnonzero(outside.all(axis=1))
 
     def support(self, u: FloatArray) -> tuple[float, list[Atom]]:
         """The farthest reach, and the atoms of the cells that count."""

@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,12 +23,16 @@ from igpe.projection.bound import Bounded, Ranges, bound
 from igpe.projection.box import Box, root
 from igpe.projection.branching import axis_to_halve, cell_places, guess
 from igpe.projection.columns import Columns, subcells
+from igpe.projection.coupling import Ranges as Joined
+from igpe.projection.coupling import coupled, joint, narrowed
 from igpe.projection.hull import Hull, Part
 from igpe.projection.separable import Separable
 from igpe.status import Status
 
 BATCH = 16  # boxes whose enclosures are computed together
 FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
+WORTH_REFINING = 0.005  # share of remainders in a bound, from which on finer cells are tried
+WORTH_COUPLING = 0.3  # of the cutoff: below it ranges are too wide for the second bound
 DEEPEST = 50  # halvings of one axis beyond which rounding rules
 SAY_EVERY = 5.0  # s
 
@@ -91,8 +95,10 @@ class Search:
         self._active = [
             k
             for k in range(1 + problem.n_linear)
-            if k > 0 or any(b.tapes[0] is not None for b in problem.blocks)
+            if k > 0 or not all(b.is_zero(0) for b in problem.blocks)
         ]
+        axes = [a for k in self._active for a in problem.depends[k]]
+        self._shared = len(axes) > len(set(axes))
         self._finest = max((self._halvings(k, 99) for k in self._active), default=0)
 
     def run(self, objective: float, limits: Limits) -> Outcome:
@@ -145,17 +151,30 @@ class Search:
             raise
         self.boxes += len(batch)
         for item, (hull, bounded) in zip(batch, found, strict=True):
-            lower = max(item.lower_bound, self._square(bounded.lower))
-            children = () if lower >= goal else self._children(item.box, hull, bounded)
+            box, lower = self._judged(item, bounded, goal)
+            children = () if lower >= goal else self._children(box, hull, bounded)
             if not children:
                 self.put_aside = min(self.put_aside, lower)
             for child in children:
                 if child.feasible(self.problem):
                     heapq.heappush(queue, Open(lower, next(self._number), child))
-        open_ones = [k for k, (_, f) in enumerate(found) if self._square(f.lower) < goal]
-        if open_ones:
-            k = min(open_ones, key=lambda k: found[k][1].residual - found[k][1].slack)
-            theta = guess(self.columns, batch[k].box, *found[k])
+        self._try([(item.box, *f) for item, f in zip(batch, found, strict=True)], goal)
+
+    def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[Box, float]:
+        """The box, perhaps with narrower ranges, and its lower bound, all bounds considered."""
+        lower = max(item.lower_bound, self._square(bounded.lower))
+        worth = self._shared and bounded.lower > WORTH_COUPLING * self._norm(goal)
+        if lower >= goal or not worth:
+            return item.box, lower
+        box, norm = self._coupled(item.box, bounded, goal)
+        return box, max(lower, min(self._square(norm), goal))
+
+    def _try(self, bounded: Sequence[tuple[Box, Hull, Bounded]], goal: float) -> None:
+        """A local search where the most promising of the boxes points to."""
+        left = [item for item in bounded if self._square(item[2].lower) < goal]
+        if left:
+            box, hull, found = min(left, key=lambda item: item[2].residual - item[2].slack)
+            theta = guess(self.columns, box, hull, found)
             self.objective = min(self.objective, self.trial(theta))
 
     def _batch(self, queue: list[Open], goal: float) -> list[Open]:
@@ -173,9 +192,31 @@ class Search:
         """The sum of squares that a bound on the norm of its coordinates stands for."""
         return float((max(norm, 0.0) / self.columns.norm) ** 2 * (1 - 1e-14))
 
+    def _norm(self, goal: float) -> float:
+        """The norm of coordinates that proves a sum of squares."""
+        return float(np.sqrt(max(goal, 0.0))) * self.columns.norm * (1 + 1e-13)
+
+    def _coupled(self, box: Box, bounded: Bounded, goal: float) -> tuple[Box, float]:
+        """The box with narrower ranges of the linear parameters, and the bound they give.
+
+        Both are about points below the goal: nothing above it is claimed from here on.
+        """
+        self.put_aside = min(self.put_aside, goal)
+        cutoff = self._norm(goal)
+        columns = joint(self.columns, box, self._active)
+        fixed = [1.0] * (self._active[0] == 0)
+        ranges = Joined(np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper]))
+        assert bounded.direction is not None
+        found = narrowed(columns, ranges, bounded.direction, bounded.lower, cutoff)
+        if found is None:
+            return box, np.inf
+        skip = len(fixed)
+        lower, upper = (tuple(x[skip:].tolist()) for x in found)
+        return replace(box, lower=lower, upper=upper), coupled(columns, found)
+
     def _bounded(self, boxes: Sequence[Box], goal: float) -> list[tuple[Hull, Bounded]]:
         """Bound each box, with cells as fine as are needed."""
-        cutoff = float(np.sqrt(max(goal, 0.0))) * self.columns.norm * (1 + 1e-13)
+        cutoff = self._norm(goal)
         done: dict[int, tuple[Hull, Bounded]] = {}
         waiting = set(range(len(boxes)))
         coarsest = min((b.halvings for b in boxes), default=1)
@@ -184,9 +225,10 @@ class Search:
             self._prepare([boxes[i] for i in now], halvings)
             for i in now:
                 hull, ranges = self._hull(boxes[i], halvings)
-                bounded = bound(self.columns.target, hull, ranges, cutoff)
+                bounded = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
                 done[i] = hull, bounded._replace(halvings=halvings)
-                if bounded.lower >= cutoff or bounded.residual < cutoff:
+                decided = bounded.lower >= cutoff or bounded.residual < cutoff
+                if decided or bounded.slack < WORTH_REFINING * bounded.residual:
                     waiting.discard(i)  # finer cells would not change that
         return [done[i] for i in range(len(boxes))]
 

@@ -58,13 +58,23 @@ class Block:
             found.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
         return tuple(found)
 
+    def is_zero(self, k: int) -> bool:
+        """Whether column k is structurally zero."""
+        return bool(self.columns[:, k].is_zero())
+
+    def tape(self, ks: tuple[int, ...]) -> Tape:
+        """Columns `ks`, all outputs of the first, then of the second, ..: they share their parts.
+
+        raises UnknownOperation
+        """
+        if ks not in self._tapes:
+            wanted = ca.vertcat(*[self.columns[:, k] for k in ks])
+            self._tapes[ks] = Tape(wanted, self.known, self.nonlinear)
+        return self._tapes[ks]
+
     @cached_property
-    def tapes(self) -> tuple[Tape | None, ...]:
-        """For each column its enclosure, None where it is zero. Raises UnknownOperation."""
-        return tuple(
-            None if column.is_zero() else Tape(column, self.known, self.nonlinear)
-            for column in ca.horzsplit(self.columns)
-        )
+    def _tapes(self) -> dict[tuple[int, ...], Tape]:
+        return {}
 
     def values(self, theta: FloatArray) -> FloatArray:
         """(n_out * n, 1 + K) weighted columns at one theta."""
@@ -73,16 +83,16 @@ class Block:
         f = np.asarray(found.full()).reshape(-1, self.columns.shape[0], places)
         return self._weighted(f).reshape(len(f), -1).T
 
-    def enclosure(self, k: int, leaves: Sequence[Leaf]) -> Taylor | None:
-        """Column k of the weighted residuals, (n_boxes, n_out * n)."""
-        tape = self.tapes[k]
-        if tape is None:
-            return None
-        found = tape(self.places, leaves)
-        e = [f.e + (3 + self._width) * UNIT * (f.size + f.e) for f in found]
-        c = self._gathered([f.c for f in found], 0)
-        g = self._gathered([f.g for f in found], 1)
-        t = self._gathered([f.t for f in found], 1)
+    def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
+        """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
+        found, n = self.tape(ks)(self.places, leaves), self.columns.shape[0]
+        return [self._column(found[i * n : (i + 1) * n]) for i in range(len(ks))]
+
+    def _column(self, outputs: list[Taylor]) -> Taylor:
+        e = [f.e + (3 + self._width) * UNIT * (f.size + f.e) for f in outputs]
+        c = self._gathered([f.c for f in outputs], 0)
+        g = self._gathered([f.g for f in outputs], 1)
+        t = self._gathered([f.t for f in outputs], 1)
         return Taylor(c, g, t, self._gathered(e, 0, sign=False))
 
     def _gathered(self, parts: list[Any], leading: int, *, sign: bool = True) -> Any:
@@ -155,24 +165,25 @@ class Separable:
         """(n_residuals, 1 + K) weighted columns at one theta, phi_0 first."""
         return np.vstack([b.values(theta) for b in self.blocks])
 
-    def enclosure(self, k: int, lower: FloatArray, upper: FloatArray) -> Taylor:
-        """Weighted column k over boxes of the theta it depends on.
+    def alike(self, k: int) -> tuple[int, ...]:
+        """The columns that depend on the same parameters as column k."""
+        return tuple(i for i, own in enumerate(self.depends) if own == self.depends[k])
 
-        lower, upper  (n_boxes, J) in the order of `depends[k]`
+    def enclosures(self, ks: tuple[int, ...], lower: FloatArray, upper: FloatArray) -> list[Taylor]:
+        """Weighted columns, alike ones, over boxes of the theta they depend on.
+
+        lower, upper  (n_boxes, J) in the order of `depends[ks[0]]`
         returns       c, e (n_boxes, n_residuals), g and t with their leading axes, never None
         """
-        own = self.depends[k]
+        own = self.depends[ks[0]]
         leaves: list[Any] = [None] * len(self.axes)
-        logs = all(
-            lower[:, j].min() > 0 and self.axes[a].leaf
-            for j, a in enumerate(own)
-            if self.axes[a].logarithmic
-        )
+        logs = all(lower[:, j].min() > 0 for j, a in enumerate(own) if self.axes[a].log_affine)
         for j, index in enumerate(own):
-            leaves[index] = _leaf(lower, upper, j, logs and self.axes[index].logarithmic)
-        parts = [b.enclosure(k, leaves) for b in self.blocks]
+            leaves[index] = _leaf(lower, upper, j, logs and self.axes[index].log_affine)
+        parts = [b.enclosures(ks, leaves) for b in self.blocks]
         sizes = [b.target.size for b in self.blocks]
-        return _joined(parts, sizes, (len(lower), len(own)))
+        shape = (len(lower), len(own))
+        return [_joined([p[i] for p in parts], sizes, shape) for i in range(len(ks))]
 
 
 def _leaf(lower: FloatArray, upper: FloatArray, j: int, logarithmic: bool) -> Leaf:
@@ -190,7 +201,7 @@ def _leaf(lower: FloatArray, upper: FloatArray, j: int, logarithmic: bool) -> Le
     return Leaf(functions.exp(log), log)
 
 
-def _joined(parts: list[Taylor | None], sizes: list[int], shape: tuple[int, int]) -> Taylor:
+def _joined(parts: list[Taylor], sizes: list[int], shape: tuple[int, int]) -> Taylor:
     """The rows of all blocks side by side."""
     boxes, n = shape
     total = sum(sizes)
@@ -201,8 +212,6 @@ def _joined(parts: list[Taylor | None], sizes: list[int], shape: tuple[int, int]
     for part, size in zip(parts, sizes, strict=True):
         rows = slice(begin, begin + size)
         begin += size
-        if part is None:
-            continue
         c[:, rows], e[:, rows] = part.c, part.e
         if part.g is not None:
             g[..., rows] = part.g

@@ -184,11 +184,7 @@ def _separated(
     lower, upper = _bounds(box, products, sums)
     rows = iter(new)
     blocks = tuple(_block(s, [next(rows) for _ in s.sources], linear, nonlinear) for s in systems)
-    scales = {j for b in blocks for tape in b.tapes if tape is not None for j in tape.logarithmic()}
-    axes = tuple(
-        Axis(float(lower[i]), float(upper[i]), j in scales and lower[i] >= 0)
-        for j, i in enumerate(nonlinear)
-    )
+    axes = _axes(blocks, lower[list(nonlinear)], upper[list(nonlinear)])
     pick = list(linear)
     problem = Separable(
         blocks, axes, lower[pick], upper[pick],
@@ -196,6 +192,16 @@ def _separated(
     )  # fmt: skip
     order = np.concatenate([s.order for s in systems])
     return Separated(problem, box, tuple(linear), nonlinear, tuple(products), tuple(sums), order)
+
+
+def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
+    tapes = [b.tape(tuple(range(b.columns.shape[1]))) for b in blocks]
+    scales = {j for tape in tapes for j in tape.logarithmic()}
+    powers = {j for tape in tapes for j in tape.exponentiated()}
+    return tuple(
+        Axis(float(low), float(high), j in scales and bool(low >= 0), j in powers)
+        for j, (low, high) in enumerate(zip(lower, upper, strict=True))
+    )
 
 
 def _exchanged(term: Term, system: _System, products: list[Exchange], sums: list[Exchange]) -> Term:

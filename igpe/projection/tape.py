@@ -71,6 +71,18 @@ class Tape:
                 self._collect(place, found)
         return found
 
+    def exponentiated(self) -> set[int]:
+        """Indices of the variables under a power whose exponent is a variable as well."""
+        found: set[int] = set()
+        for node in self.nodes:
+            if node.name == "POW" and self._has_variable(node.arguments[1]):
+                self._collect(node.arguments[0], found)
+        return found
+
+    def _has_variable(self, k: int) -> bool:
+        node = self.nodes[k]
+        return node.name == "PARAMETER" or any(self._has_variable(a) for a in node.arguments)
+
     def _collect(self, k: int, found: set[int]) -> None:
         """Variables below node k, but not those in the exponent of a power or exponential."""
         node = self.nodes[k]
