@@ -27,7 +27,7 @@ from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Piece, Regression
 from igpe.box import Box as Bounds
 from igpe.projection import columns as columns_module
-from igpe.projection.bound import bound
+from igpe.projection.bound import Bounded, bound
 from igpe.projection.box import Box
 from igpe.projection.columns import Columns
 from igpe.projection.search import Search
@@ -36,6 +36,7 @@ from igpe.projection.separate import Separated, separate
 
 POINTS, ROUNDS = 8, 3  # sampled in a box; shrinking rounds of half as many around the best
 ROUNDING = 1e-13  # of a residual's parts: what its evaluation in floating point may be wrong by
+HUGE = 1e100  # a cutoff above it is none
 DEEPEST = 17  # halvings of an axis: 2^-17 is less than 1e-5
 KEPT = 1_000_000  # numbers in enclosures that are kept, so that keeping ends now and then
 
@@ -116,13 +117,22 @@ class Case:
             self.search._prepare([box], halvings)
             hull, ranges = self.search._hull(box, halvings)
         cutoff = self._cutoff(best.square, rng) * self.columns.norm
-        found = bound(self.columns.target, hull, ranges, cutoff)
-        norm = float(np.sqrt(self.search._square(found.lower)))
+        found = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
+        lower = max(found.lower, self._coupled(box, found, cutoff))
+        norm = float(np.sqrt(self.search._square(lower)))
         beyond = norm - np.sqrt(best.square) - best.rounding
         direction = rng.normal(size=len(self.columns.target))
         return Checked(
             norm**2, best.square, float(beyond), self._escaped(hull, best.seen, direction)
         )
+
+    def _coupled(self, box: Box, found: Bounded, cutoff: float) -> float:
+        """The second bound: of points whose residual is longer than the cutoff it says nothing."""
+        if found.direction is None or cutoff > HUGE:
+            return 0.0
+        goal = (cutoff / self.columns.norm) ** 2
+        norm = self.search._coupled(box, found, goal)[1]
+        return min(norm, cutoff)
 
     def _cutoff(self, square: float, rng: np.random.Generator) -> float:
         """Norms as a search asks for, none, and such as the box can just reach or not reach."""

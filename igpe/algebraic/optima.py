@@ -38,11 +38,11 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 
 def known(regression: Regression, fit: Fit) -> BoolArray:
-    """(n,) which parameters the data determine there; one on its bound is determined by it."""
+    """(n,) which parameters the data determine there; one on its bound is, if it matters at all."""
     assert fit.at is not None, "a fit without residuals determines nothing"
     norm = np.linalg.norm(fit.at.jacobian, axis=0)
     free = determined(fit.at.jacobian / np.where(norm > 0, norm, 1.0))
-    return free | regression.box.at_bound(fit.x)
+    return np.asarray(free | (regression.box.at_bound(fit.x) & (norm > 0)))
 
 
 def rounding(regression: Regression) -> float:

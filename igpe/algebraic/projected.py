@@ -23,11 +23,14 @@ from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.projection.columns import Columns
 from igpe.projection.linear_part import best_linear
 from igpe.projection.search import Limits, Outcome, Search
+from igpe.projection.separable import Separable
 from igpe.projection.separate import Separated, separate
 from igpe.projection.tape import UnknownOperation
 
 AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
-PROMISING = 2.0  # times the best objective: points as good as that are searched from
+ENOUGH = 500  # residuals to judge points by
+LOST = 1e-2  # share of the gap that may be lost by leaving out coordinates
+PROMISING = 1.1  # times the best objective: points as good as that are searched from
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Projected:
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
     the estimate's `lower_bound`, for the residuals as they are posed, in the numbers the computer
-    holds; every rounding error of the proof is accounted for. It says nothing of the measurements
-    that the residuals were made of.
+    holds. The rounding errors of enclosures and bounds are accounted for (`docs/projection.md`); it
+    says nothing of the measurements that the residuals were made of.
 
     gap         (objective - lower bound) / objective at which it stops
     absolute    the same in terms of the weighted targets' sum of squares: exact data have no
@@ -51,10 +54,10 @@ class Projected:
     """
 
     gap: float = 1e-4
-    absolute: float = 1e-9
+    absolute: float = 1e-12
     time_limit: float = 20.0
     samples: int = 48
-    starts: int = 6
+    starts: int = 4
     seed: int = 0
     exchange: bool = True
     search: GaussNewton = GaussNewton()
@@ -73,9 +76,15 @@ class Projected:
         separated = self._separated(regression)
         if separated is None:
             return self.otherwise.estimate(regression)
-        local = _LocalSearches(regression, separated, self.search)
-        local.start(self._samples(separated), self.starts)
-        if local.best is None or not local.agrees():
+        few = regression.thinned(ENOUGH, self.seed)
+        thinned = (
+            separated
+            if few is regression
+            else separate(few.pieces, few.box, exchange=self.exchange)
+        )
+        local = _LocalSearches((regression, few), thinned, self.search)
+        local.start(self._samples(local.problem), self.starts)
+        if local.best is None or not _agree(separated, local.best):
             return self.otherwise.estimate(regression)
         outcome = self._proof(separated, local, began)
         best = local.best
@@ -86,8 +95,6 @@ class Projected:
 
     def _separated(self, regression: Regression) -> Separated | None:
         """The problem in linear and nonlinear parameters; None if it is not for this method."""
-        if not np.isfinite(regression.box.lower).all():
-            return None
         try:
             separated = separate(regression.pieces, regression.box, exchange=self.exchange)
         except UnknownOperation:
@@ -95,32 +102,56 @@ class Projected:
         bounds = [(a.lower, a.upper) for a in separated.problem.axes]
         return separated if np.isfinite(bounds).all() else None
 
-    def _samples(self, separated: Separated) -> list[FloatArray]:
+    def _samples(self, problem: Separable) -> list[FloatArray]:
         """Values of the nonlinear parameters, the best first."""
-        axes = separated.problem.axes
+        axes = problem.axes
         n = len(axes)
         if n == 0:
             return [np.zeros(0)]
         unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(self.samples, self.seed)
         points = [np.array([a.at(t) for a, t in zip(axes, ts, strict=True)]) for ts in unit]
-        judged = [(best_linear(separated.problem, theta), theta) for theta in points]
+        judged = [(best_linear(problem, theta), theta) for theta in points]
         able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
         return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]
 
     def _proof(self, separated: Separated, local: "_LocalSearches", began: float) -> Outcome:
         problem = separated.problem
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
-        absolute = self.absolute * float(problem.target @ problem.target)
-        search = Search(problem, Columns(problem, self.seed), local.trial)
-        return search.run(local.objective, Limits(self.gap, absolute, left))
+        squares = float(problem.target @ problem.target)
+        limits = Limits(self.gap, self.absolute * squares, left)
+        allowed = max(self.gap * local.objective, limits.absolute) / max(squares, 1e-300)
+        miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
+        columns = Columns(problem, self.seed, miss)
+        return Search(problem, columns, local.trial).run(local.objective, limits)
+
+
+def _agree(separated: Separated, best: Fit) -> bool:
+    """Whether the separable problem is the posed one, at the best point."""
+    assert best.at is not None
+    residual = separated.residual(best.x)
+    d = separated.problem.target
+    apart = np.linalg.norm(residual - best.at.residual[separated.order])
+    return bool(apart <= AGREE * np.linalg.norm(d))
 
 
 class _LocalSearches:
-    """All local searches of one problem, from nonlinear parameters."""
+    """All local searches of one problem, from nonlinear parameters.
 
-    def __init__(self, regression: Regression, separated: Separated, search: GaussNewton) -> None:
-        self.regression, self.separated, self.search = regression, separated, search
+    both  the regression, and with some of its residuals, which is enough to say where to search
+    few   the latter in linear and nonlinear parameters
+    """
+
+    def __init__(
+        self, both: tuple[Regression, Regression], few: Separated, search: GaussNewton
+    ) -> None:
+        self.both, self.few, self.search = both, few, search
         self.fits: list[Fit] = []
+        self._rough: list[Fit] = []
+
+    @property
+    def problem(self) -> Separable:
+        """Where points are judged."""
+        return self.few.problem
 
     @property
     def best(self) -> Fit | None:
@@ -135,35 +166,40 @@ class _LocalSearches:
     def start(self, thetas: Sequence[FloatArray], starts: int) -> None:
         """Search from so many of the points (the best first), none near another."""
         for i in spread(thetas, starts):
-            p = self._point(thetas[i])
-            if p is not None:
-                self._search(p)
+            self._search(self._point(thetas[i])[0])
 
     def trial(self, theta: FloatArray) -> float:
         """Search from a point if it is about as good as the best; the objective then known."""
-        p = self._point(theta)
-        at = None if p is None else self.regression.linearised(p)
-        if p is None or at is None or at.cost >= PROMISING * self.objective:
+        p, cost = self._point(theta)
+        if self.best is None or cost >= PROMISING * self._judged(self.best.x):
             return self.objective
-        if not any(self._arrived(f, p) for f in self.fits):
+        if p is not None and not any(self._arrived(f, p) for f in self.fits):
             self._search(p)
         return self.objective
 
-    def agrees(self) -> bool:
-        """Whether the separable problem is the posed one, at the best point."""
-        assert self.best is not None
-        assert self.best.at is not None
-        residual = self.separated.residual(self.best.x)
-        d = self.separated.problem.target
-        apart = np.linalg.norm(residual - self.best.at.residual[self.separated.order])
-        return bool(apart <= AGREE * np.linalg.norm(d))
+    def _point(self, theta: FloatArray) -> tuple[FloatArray | None, float]:
+        """All parameters that go with nonlinear ones, and their sum of squares."""
+        solved = best_linear(self.problem, theta)
+        if solved is None:
+            return None, np.inf
+        return self.few.parameters(theta, solved[0]), solved[1]
 
-    def _point(self, theta: FloatArray) -> FloatArray | None:
-        solved = best_linear(self.separated.problem, theta)
-        return None if solved is None else self.separated.parameters(theta, solved[0])
+    def _judged(self, p: FloatArray) -> float:
+        residual = self.few.residual(p)
+        return float(residual @ residual)
 
-    def _search(self, p: FloatArray) -> None:
-        fit = self.search.fit(self.regression.linearised, p, self.regression.box)
+    def _search(self, p: FloatArray | None) -> None:
+        if p is None:
+            return
+        whole, few = self.both
+        if few is not whole:
+            rough = self.search.fit(few.linearised, p, few.box)
+            known = any(self._arrived(f, rough.x) for f in self._rough)
+            self._rough.append(rough)
+            if known:
+                return
+            p = rough.x
+        fit = self.search.fit(whole.linearised, p, whole.box)
         if fit.at is not None:
             self.fits.append(fit)
 

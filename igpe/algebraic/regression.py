@@ -11,7 +11,7 @@ measurements and C the weights of a quadrature it is the same equation integrate
 x(t) - x(s) = integral of f, which does without slopes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,15 @@ class Piece:
             jacobian = np.einsum("iq,iqp->ip", self.combine, each)
         return Linearised(self.weight * (self.target - f), -self.weight[:, None] * jacobian)
 
+    def thinned(self, share: float, rng: np.random.Generator) -> "Piece":
+        """A random share of the residuals, in their order, at least one."""
+        n, q = len(self.target), 1 if self.combine is None else self.combine.shape[1]
+        kept = np.sort(rng.permutation(n)[: max(int(share * n), 1)])
+        places = (kept[:, None] * q + np.arange(q)).ravel()
+        combine = None if self.combine is None else self.combine[kept]
+        known, target, weight = self.known[:, places], self.target[kept], self.weight[kept]
+        return Piece(self.predict, known, combine, target, weight)
+
     def symbolic(self, p: Any) -> Any:
         """Weighted residuals as SX expressions of the symbols p."""
         slopes = [self.predict(self.known[:, j], p) for j in range(self.known.shape[1])]
@@ -91,6 +100,14 @@ class Regression:
         jacobian = np.vstack([f.jacobian for f in found])
         finite = np.isfinite(residual).all() and np.isfinite(jacobian).all()
         return Linearised(residual, jacobian) if finite else None
+
+    def thinned(self, most: int, seed: int) -> "Regression":
+        """About so many of the residuals, drawn from each piece alike; itself if it has no more."""
+        share = most / sum(len(piece.target) for piece in self.pieces)
+        if share >= 1:
+            return self
+        rng = np.random.default_rng(seed)
+        return replace(self, pieces=tuple(piece.thinned(share, rng) for piece in self.pieces))
 
     def symbolic(self) -> tuple[Any, Any]:
         """Symbols p and weighted residuals as SX columns."""

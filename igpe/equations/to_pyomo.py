@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import pyomo.environ as pyo
 
+from igpe.equations.operations import OPERATION_NAMES
 from igpe.errors import ModelError
 
 Operation = Callable[..., Any]
@@ -50,10 +51,6 @@ OPERATIONS: dict[str, Operation] = {
 }
 """CasADi's operations (without OP_) that Pyomo has too, or that are made of such."""
 
-_NAMES: dict[int, str] = {
-    getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
-}
-
 
 def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[Any]:
     """The expressions with Pyomo variables in the place of symbols.
@@ -78,7 +75,7 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     work: dict[int, Any] = {}
     results: list[Any] = [0.0] * int(column.numel())
     for k in range(function.n_instructions()):
-        name = _NAMES[function.instruction_id(k)]
+        name = OPERATION_NAMES[function.instruction_id(k)]
         inputs, outputs = function.instruction_input(k), function.instruction_output(k)
         if name == "OUTPUT":
             results[outputs[1]] = work[inputs[0]]

@@ -66,11 +66,15 @@ class Ranges:
         with np.errstate(invalid="ignore"):
             each = np.where(reach > 0, self.upper * reach, self.lower * reach)
         each = np.where(reach == 0, 0.0, each)
+        taken: set[int] = set()
         for k, m, low, high in self.ratios:
-            both = reach[k] + max(low * reach[m], high * reach[m])
+            if reach[m] > 0 and np.isinf(high):
+                continue
+            both = reach[k] + (high if reach[m] > 0 else low) * reach[m]
             pair = self.upper[k] * both if both > 0 else self.lower[k] * both
-            if pair < each[k] + each[m]:
+            if pair < each[k] + each[m] and not taken & {k, m}:
                 each[k], each[m] = pair, 0.0
+                taken |= {k, m}  # a column's gain counts once
         total = float(each.sum())
         return total + 8 * len(each) * UNIT * float(np.abs(each).sum()) if total < np.inf else total
 
@@ -83,6 +87,8 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
     d = target * hull.usable
     norm_d = float(np.linalg.norm(d))
     rounding = doubt + 4 * len(d) * UNIT * norm_d
+    if not hull.parts:
+        return Bounded(max(norm_d - rounding, 0.0), norm_d, 0.0, np.zeros(0), hull.start())
     program = _Program(d, ranges, hull.start())
     best, margin = 0.0, np.zeros(len(ranges.lower))
     if norm_d - ranges.most(np.maximum(hull.least, 0.0)) < cutoff:  # whatever u is
@@ -178,6 +184,8 @@ class _Program:
             high.append(min(ranges.upper[k] / scale, FREE))
         for first, second, least, most in ranges.ratios:
             for factor, sign in ((least, 1.0), (most, -1.0)):
+                if np.isinf(factor):
+                    continue
                 row = sign * ((owners == second) - factor * (owners == first)) / size
                 rows.append(row / np.abs(row).max())
                 low.append(0.0)

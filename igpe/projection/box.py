@@ -10,6 +10,8 @@ from igpe.arrays import FloatArray
 from igpe.projection.columns import Key
 from igpe.projection.separable import Separable
 
+ROOM = 1e-12  # for the rounding of a difference, relative to its terms
+
 
 @dataclass(frozen=True)
 class Box:
@@ -62,8 +64,11 @@ class Box:
         if not problem.differences:
             return True
         lower, upper = self.ends(problem)
+        size = np.maximum(np.abs(lower), np.abs(upper))
+        room = {d: ROOM * (size[d.second] + size[d.first]) for d in problem.differences}
         return all(
-            upper[d.second] - lower[d.first] >= d.low and lower[d.second] - upper[d.first] <= d.high
+            upper[d.second] - lower[d.first] >= d.low - room[d]
+            and lower[d.second] - upper[d.first] <= d.high + room[d]
             for d in problem.differences
         )
 

@@ -79,7 +79,8 @@ def _change(columns: Columns, box: Box, hull: Hull, part: Part) -> tuple[FloatAr
     cells = columns.cells(box.key(columns.problem, part.column), 1)
     halves = cells.parts[:, 0] * hull.usable
     length = np.maximum(np.linalg.norm(halves, axis=1), SMALLEST)
-    doubt = cells.errors / length  # a remainder may look like a move
+    with np.errstate(over="ignore"):
+        doubt = cells.errors / length  # a remainder may look like a move
     turns = _moves(halves / length[:, None], doubt, n)
     width = 0.5 ** np.array([box.level[a] for a in part.axes], dtype=float)
     turns += min(float(doubt.max()), MOST_MOVE) * _share(width)

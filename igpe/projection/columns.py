@@ -26,8 +26,7 @@ from igpe.projection.taylor import GROWTH, TINY, UNIT, Taylor
 
 FEW = 64  # residuals that are not worth reducing
 SAMPLES = 32  # thetas whose columns span the coordinates
-NEGLIGIBLE = 1e-7  # singular values below this share of the largest are left out
-FRESH, MISSED = 6, 1e-6  # thetas that test the span, and how much of their columns may be missed
+FRESH = 6  # thetas that test the span
 MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
 WORSE = 1e4  # times the median remainder: a row that may have to be given up alone
 CHUNK = 100_000  # numbers of one array that are enclosed at a time
@@ -62,11 +61,15 @@ class Cells(NamedTuple):
 
 
 class Columns:
-    """The columns of a problem in few coordinates."""
+    """The columns of a problem in few coordinates.
 
-    def __init__(self, problem: Separable, seed: int) -> None:
+    seed  of the samples whose span is taken
+    miss  share of a column's norm that may lie outside it: a bound is weaker by the square of that
+    """
+
+    def __init__(self, problem: Separable, seed: int, miss: float = 1e-7) -> None:
         self.problem = problem
-        self.basis = _basis(problem, seed)
+        self.basis = _basis(problem, seed, miss)
         single = (self.basis != 0).sum(axis=1) == 1
         self._alone = np.any(self.basis[single] != 0, axis=0)
         self.target = self.basis @ problem.target
@@ -175,31 +178,31 @@ def subcells(key: Key, halvings: int) -> list[Key]:
     return [(key[0], *itertools.chain.from_iterable(cell)) for cell in itertools.product(*ranges)]
 
 
-def _basis(problem: Separable, seed: int) -> FloatArray:
+def _basis(problem: Separable, seed: int, miss: float) -> FloatArray:
     """P (r, n_residuals)."""
     m = len(problem.target)
     if m <= FEW:
         return np.eye(m)
     always = _always_known(problem)
     alone, rows = np.flatnonzero(~always), np.flatnonzero(always)
-    reduced = _span_of_columns(problem, rows, seed)
+    reduced = _span_of_columns(problem, rows, seed, miss)
     basis = np.zeros((reduced.shape[1] + len(alone), m))
     basis[: reduced.shape[1], rows] = reduced.T
     basis[np.arange(reduced.shape[1], len(basis)), alone] = 1.0
     return basis
 
 
-def _span_of_columns(problem: Separable, rows: IntArray, seed: int) -> FloatArray:
+def _span_of_columns(problem: Separable, rows: IntArray, seed: int, miss: float) -> FloatArray:
     """(n_rows, r) orthonormal basis of the columns; with more samples until there is no more."""
     rng = np.random.default_rng(seed)
     count, samples = SAMPLES, problem.target[:, None][rows]
     while True:
         samples = np.hstack([samples, _samples(problem, count, rng)[rows]])
-        found = _span(samples)
+        found = _span(samples, miss / 10)
         fresh = _unit(_samples(problem, FRESH, rng)[rows])
         missed = np.linalg.norm(fresh - found @ (found.T @ fresh), axis=0).max(initial=0.0)
-        if missed <= MISSED or 2 * found.shape[1] > len(rows):
-            return found if missed <= MISSED else np.eye(len(rows))
+        if missed <= miss or 2 * found.shape[1] > len(rows):
+            return found if missed <= miss else np.eye(len(rows))
         samples, count = np.hstack([samples, fresh]), 2 * count
 
 
@@ -223,10 +226,10 @@ def _samples(problem: Separable, count: int, rng: np.random.Generator) -> FloatA
     return np.hstack([problem.values(theta) for theta in thetas])
 
 
-def _span(samples: FloatArray) -> FloatArray:
-    """(n_rows, r) orthonormal basis of the samples, up to what is negligible."""
+def _span(samples: FloatArray, negligible: float) -> FloatArray:
+    """(n_rows, r) orthonormal basis of the samples, up to singular values of that share."""
     left, values, _ = np.linalg.svd(_unit(samples), full_matrices=False)
-    return np.asarray(left[:, values > NEGLIGIBLE * values[0]])
+    return np.asarray(left[:, values > negligible * values.max(initial=0.0)])
 
 
 def _unit(samples: FloatArray) -> FloatArray:

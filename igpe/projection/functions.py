@@ -48,8 +48,16 @@ class Univariate:
             flat = _known(np.abs(b - a) / 2 + LIBRARY * size + TINY)
             middle = (a + b) / 2
             if f.is_constant:
-                return Taylor(np.where(np.isfinite(flat), middle, 0.0), None, None, flat)
+                return self._of_constant(f, middle, flat)
             return self._composed(f, (lower, upper), (middle, size, flat))
+
+    def _of_constant(self, f: Taylor, middle: FloatArray, flat: FloatArray) -> Taylor:
+        """h of a number, by its slope or by its range, whichever is narrower."""
+        at = self.value(f.c)
+        near = self.first(f.c - f.e, f.c + f.e) * f.e * GROWTH + LIBRARY * np.abs(at) + TINY
+        better = np.isfinite(at) & (near < flat)
+        c = np.where(better, at, np.where(np.isfinite(flat), middle, 0.0))
+        return Taylor(c, None, None, np.where(better, near, flat))
 
     def _ends(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.ends is not None:

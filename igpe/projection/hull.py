@@ -85,6 +85,8 @@ class Hull:
             for k, face in enumerate(self._faces)
             for c in face.corners
         ]
+        if not found:
+            return Atoms(np.zeros((0, len(self.usable))), np.zeros(0), np.zeros(0, dtype=int), [])
         vectors, errors, owners, places = zip(*found, strict=True)
         return Atoms(np.array(vectors), np.array(errors), np.array(owners), list(places))
 

@@ -23,6 +23,7 @@ def best_linear(problem: Separable, theta: FloatArray) -> tuple[FloatArray, floa
         sign * (_unit(r.second, len(size)) - factor * _unit(r.first, len(size)))
         for r in problem.ratios
         for factor, sign in ((r.low, 1.0), (r.high, -1.0))
+        if np.isfinite(factor)
     ]
     lower = np.concatenate([np.maximum(problem.lower, -FREE) * size, np.zeros(len(rows))])
     upper = np.concatenate([np.minimum(problem.upper, FREE) * size, np.full(len(rows), FREE)])

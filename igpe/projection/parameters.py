@@ -107,7 +107,8 @@ def product_bounds(
         return bounds[vector[0][0]]
     for i, exponent in vector:
         ends = sorted(_power(b, exponent) for b in bounds[i])
-        low, high = low * ends[0] if low and ends[0] else 0.0, high * ends[1] if high else 0.0
+        low = low * ends[0] if low and ends[0] else 0.0
+        high = high * ends[1] if high and ends[1] else 0.0
     return low * (1 - 1e-12), high * (1 + 1e-12)
 
 
@@ -122,5 +123,5 @@ def sum_bounds(vector: Vector, bounds: Mapping[int, tuple[float, float]]) -> tup
     if vector == ((vector[0][0], 1.0),):
         return bounds[vector[0][0]]
     ends = [sorted(a * b for b in bounds[i]) for i, a in vector]
-    low, high = sum(e[0] for e in ends), sum(e[1] for e in ends)
-    return low - 1e-12 * abs(low), high + 1e-12 * abs(high)
+    room = 1e-12 * sum(max(abs(e[0]), abs(e[1])) for e in ends)
+    return sum(e[0] for e in ends) - room, sum(e[1] for e in ends) + room

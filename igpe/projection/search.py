@@ -31,8 +31,11 @@ from igpe.status import Status
 
 BATCH = 16  # boxes whose enclosures are computed together
 FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
+FINEST_OF_MANY = {0: 0, 1: 3, 2: 2, 3: 1}  # the same where each cell has
+MANY = 1000  # residuals or more
 WORTH_REFINING = 0.005  # share of remainders in a bound, from which on finer cells are tried
 WORTH_COUPLING = 0.3  # of the cutoff: below it ranges are too wide for the second bound
+FAR = 10.0  # times the data's sum of squares: worth proving while no point is known
 DEEPEST = 50  # halvings of one axis beyond which rounding rules
 SAY_EVERY = 5.0  # s
 
@@ -128,6 +131,8 @@ class Search:
 
     def _goal(self, limits: Limits) -> float:
         """The lower bound that closes the gap."""
+        if np.isinf(self.objective):  # no point is known yet
+            return float(FAR * (self.columns.target @ self.columns.target))
         return self.objective - max(limits.gap * self.objective, limits.absolute)
 
     def _bound(self, queue: Sequence[Open]) -> float:
@@ -141,14 +146,19 @@ class Search:
 
     def _advance(self, queue: list[Open], limits: Limits) -> None:
         """Bound the most promising boxes, and put aside or divide each."""
-        goal = self._goal(limits)
-        batch = self._batch(queue, goal)
+        waiting: list[Open] = []
         try:
-            found = self._bounded([item.box for item in batch], goal)
+            self._handle(queue, waiting, self._goal(limits))
         except KeyboardInterrupt:
-            for item in batch:
+            for item in waiting:
                 heapq.heappush(queue, item)
             raise
+
+    def _handle(self, queue: list[Open], waiting: list[Open], goal: float) -> None:
+        """One batch. Whatever happens, each box is in the queue, waiting, or put aside."""
+        self._fill(waiting, queue, goal)
+        batch = list(waiting)
+        found = self._bounded([item.box for item in batch], goal)
         self.boxes += len(batch)
         for item, (hull, bounded) in zip(batch, found, strict=True):
             box, lower = self._judged(item, bounded, goal)
@@ -158,6 +168,7 @@ class Search:
             for child in children:
                 if child.feasible(self.problem):
                     heapq.heappush(queue, Open(lower, next(self._number), child))
+            waiting.remove(item)
         self._try([(item.box, *f) for item, f in zip(batch, found, strict=True)], goal)
 
     def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[Box, float]:
@@ -177,16 +188,15 @@ class Search:
             theta = guess(self.columns, box, hull, found)
             self.objective = min(self.objective, self.trial(theta))
 
-    def _batch(self, queue: list[Open], goal: float) -> list[Open]:
-        """The first boxes of the queue; those that need no more are put aside."""
-        batch: list[Open] = []
-        while queue and len(batch) < BATCH:
-            first = heapq.heappop(queue)
+    def _fill(self, waiting: list[Open], queue: list[Open], goal: float) -> None:
+        """Take the first boxes of the queue; those that need no more are put aside."""
+        while queue and len(waiting) < BATCH:
+            first = queue[0]
             if first.lower_bound >= goal:
                 self.put_aside = min(self.put_aside, first.lower_bound)
             else:
-                batch.append(first)
-        return batch
+                waiting.append(first)
+            heapq.heappop(queue)
 
     def _square(self, norm: float) -> float:
         """The sum of squares that a bound on the norm of its coordinates stands for."""
@@ -243,7 +253,8 @@ class Search:
         )
 
     def _halvings(self, k: int, wanted: int) -> int:
-        return min(wanted, FINEST.get(len(self.problem.depends[k]), 1))
+        finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
+        return min(wanted, finest.get(len(self.problem.depends[k]), 1))
 
     def _hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
         """The columns on the box, those of parameters of any sign twice; and their factors."""

@@ -115,12 +115,13 @@ class Block:
 
     def _weighted(self, values: FloatArray, *, sign: bool = True) -> FloatArray:
         """(..., n_out, n_places) -> (..., n_out, n)."""
+        weight = self.weight if sign else np.abs(self.weight)
         if self.combine is None:
-            return values * self.weight
+            return values * weight
         combine = self.combine if sign else np.abs(self.combine)
         split = values.reshape(*values.shape[:-1], *combine.shape)
         with np.errstate(invalid="ignore"):  # 0 * inf
-            return np.asarray(np.einsum("iq,...iq->...i", combine, split) * self.weight)
+            return np.asarray(np.einsum("iq,...iq->...i", combine, split) * weight)
 
     @cached_property
     def _mapped(self) -> Any:

@@ -19,6 +19,7 @@ from igpe.projection.parameters import (
     sum_bounds,
 )
 from igpe.projection.separable import Block, Pair, Separable
+from igpe.projection.tape import Tape
 from igpe.projection.terms import Term, terms_of
 
 
@@ -106,7 +107,9 @@ class _System:
     def __init__(self, sources: list[Source], order: IntArray, p: Any) -> None:
         self.sources, self.order = sources, order
         self.known = ca.SX.sym("known", sources[0].known.shape[0])
-        self.terms = [terms_of(s.predict(self.known, p), self.known, p) for s in sources]
+        whole = [s.predict(self.known, p) for s in sources]
+        Tape(ca.vertcat(*whole), self.known, p)  # operations that have no enclosure are refused
+        self.terms = [terms_of(w, self.known, p) for w in whole]
         self.p = p
 
     def rates(self, term: Term) -> dict[int, FloatArray]:

@@ -8,31 +8,17 @@ of its derivatives forget that they are the same.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.projection import functions
+from igpe.projection.nodes import Node, depth_of, nodes_of
 from igpe.projection.taylor import Taylor, constant
 
-_NAMES: dict[int, str] = {
-    getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
-}
-
-
-class Node(NamedTuple):
-    """One operation of the expression; equal operations are one node.
-
-    name       CasADi's name without OP_, or KNOWN, PARAMETER, CONST
-    arguments  positions of the nodes it is applied to
-    value      of a CONST; index of a KNOWN or PARAMETER
-    """
-
-    name: str
-    arguments: tuple[int, ...]
-    value: float = 0.0
+DEEPEST = 200  # operations in a row, which are evaluated by recursion
 
 
 @dataclass(frozen=True)
@@ -57,10 +43,12 @@ class Tape:
 
     def __init__(self, expressions: Any, known: Any, variables: Any) -> None:
         function = ca.Function("f", [known, variables], [ca.densify(expressions)])
-        self.nodes, self.results = _nodes(function)
+        self.nodes, self.results = nodes_of(function)
         strange = {n.name for n in self.nodes} - set(_RULES) - {"KNOWN", "PARAMETER", "CONST"}
         if strange:
             raise UnknownOperation(", ".join(sorted(strange)).lower())
+        if depth_of(self.nodes) > DEEPEST:
+            raise UnknownOperation(f"more than {DEEPEST} operations in a row")
 
     def logarithmic(self) -> set[int]:
         """Indices of the variables in a denominator or under a power: log is their scale."""
@@ -103,35 +91,6 @@ class Tape:
         with np.errstate(all="ignore"):
             run = _Evaluation(self.nodes, known, leaves)
             return [run.value(k).outward() for k in self.results]
-
-
-def _nodes(function: Any) -> tuple[list[Node], list[int]]:
-    """The function's instructions, with equal ones made one, and which are its results."""
-    work: dict[int, int] = {}
-    position: dict[Node, int] = {}
-    results = [0] * function.numel_out(0)
-
-    def number(node: Node) -> int:
-        return position.setdefault(node, len(position))
-
-    for k in range(function.n_instructions()):
-        name = _NAMES[function.instruction_id(k)]
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if name == "OUTPUT":
-            results[outputs[1]] = work[inputs[0]]
-        elif name == "INPUT":
-            kind = ("KNOWN", "PARAMETER")[inputs[0]]
-            work[outputs[0]] = number(Node(kind, (), inputs[1]))
-        elif name == "CONST":
-            work[outputs[0]] = number(Node(name, (), function.instruction_constant(k)))
-        else:
-            arguments = tuple(work[i] for i in inputs[: _arity(function.instruction_id(k))])
-            work[outputs[0]] = number(Node(name, arguments))
-    return list(position), results
-
-
-def _arity(operation: int) -> int:
-    return 2 if _NAMES[operation] in _BINARY else 1
 
 
 class _Evaluation:
@@ -179,12 +138,15 @@ class _Evaluation:
         return self.value(a) * self.value(b)
 
     def quotient(self, top: int | None, bottom: int) -> Taylor:
-        """top / bottom (1 / bottom without top), the narrower of two ways."""
+        """top / bottom (1 / bottom without top), through logarithms where they help."""
+        through_logs = None
+        if self.nodes[bottom].name == "ADD" and self._has_logarithm(bottom):
+            through_logs = self._sigmoid(top, bottom).outward()
+            if np.isfinite(through_logs.e).all():
+                return through_logs
         inverse = functions.reciprocal(self.value(bottom))
         plain = inverse if top is None else self.value(top) * inverse
-        if self.nodes[bottom].name != "ADD" or not self._has_logarithm(bottom):
-            return plain
-        return _narrower(plain, self._sigmoid(top, bottom))
+        return plain if through_logs is None else _narrower(plain, through_logs)
 
     def _has_logarithm(self, k: int) -> bool:
         """Whether some variable below the node is affine in its logarithm, or an exponent."""
@@ -223,9 +185,10 @@ class _Evaluation:
         found = functions.exp(self.value(exponent) * self.log(base))
         if not self.value(base).is_constant:
             return found
-        nothing = (self.value(base).c == 0) & (self.value(exponent).range()[0] > 0)
-        zero = np.zeros(nothing.shape)
-        return _narrower(found, constant(zero, np.where(nothing, 0.0, np.inf)))
+        zero = (self.value(base).c == 0) & (self.value(base).e == 0)
+        nothing = zero & (self.value(exponent).range()[0] > 0)
+        known = constant(np.zeros(nothing.shape), np.where(nothing, 0.0, np.inf))
+        return _narrower(found, known)
 
     def _constant_power(self, base: int, exponent: float) -> Taylor:
         if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
@@ -302,5 +265,3 @@ _LOGARITHMS: Mapping[str, Callable[..., Taylor]] = {
     "EXP": lambda run, a: run.value(a),
 }
 """Logarithms of what is positive; where a part is not, the remainder becomes infinite."""
-
-_BINARY = {"ADD", "SUB", "MUL", "DIV", "POW", "CONSTPOW"}

@@ -63,7 +63,8 @@ class Taylor:
 
     def range(self) -> tuple[FloatArray, FloatArray]:
         """Bounds (lower, upper) on the function; outward."""
-        slack = self.e * GROWTH + 8 * UNIT * self.size + TINY
+        terms = 0 if self.g is None else len(self.g)
+        slack = self.e * GROWTH + (8 + 2 * terms**2) * UNIT * self.size + TINY
         if self.g is None:
             return self.c - slack, self.c + slack
         low, high = self.c - slack, self.c + slack
@@ -134,7 +135,8 @@ class Taylor:
         """Times a function that does not depend on s."""
         k, mine = other.c, self.size
         e = self.e * np.abs(k) + other.e * (mine + self.e)
-        return Taylor(k * self.c, _scale(self.g, k), _scale(self.t, k), e + UNIT * mine * np.abs(k))
+        rounding = UNIT * mine * np.abs(k) + TINY
+        return Taylor(k * self.c, _scale(self.g, k), _scale(self.t, k), e + rounding)
 
 
 def constant(value: FloatArray | float, error: FloatArray | float = 0.0) -> Taylor:
@@ -158,7 +160,7 @@ def peak(a: FloatArray, t: FloatArray | float) -> FloatArray:
     """Maximum of a s + t s^2 over s in [-1, 1]."""
     inside = (t < 0) & (np.abs(a) < -2 * t)
     below = np.where(inside, -4.0 * t, 1.0)
-    return np.asarray(np.where(inside, a * a / below, np.abs(a) + t))
+    return np.asarray(np.where(inside, a * (a / below), np.abs(a) + t))
 
 
 def _rounded(f: Taylor) -> Taylor:
@@ -190,7 +192,7 @@ def _product(a: Taylor, b: Taylor) -> Taylor:
     ])
     size_a = a.size
     size_b = size_a if a is b else b.size
-    e = a.e * size_b + b.e * size_a + a.e * b.e + (4 + 4 * n) * UNIT * size_a * size_b
+    e = a.e * size_b + b.e * size_a + a.e * b.e + (4 + 4 * n) * UNIT * size_a * size_b + TINY
     if b.t is not None:
         factor = 2.0 if a is b else 1.0
         t = t + factor * a.c * b.t

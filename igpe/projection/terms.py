@@ -11,11 +11,9 @@ from typing import Any
 
 import casadi as ca
 
-MOST = 24  # terms of one sum; a larger one is left as it is
+from igpe.equations.operations import OPERATION_NAMES
 
-_NAMES: dict[int, str] = {
-    getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
-}
+MOST = 24  # terms of one sum; a larger one is left as it is
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def terms_of(expression: Any, known: Any, p: Any) -> tuple[Term, ...]:
     result = _known(ca.SX(0))
     for k in range(function.n_instructions()):
         code = function.instruction_id(k)
-        name = _NAMES[code]
+        name = OPERATION_NAMES[code]
         inputs, outputs = function.instruction_input(k), function.instruction_output(k)
         if name == "OUTPUT":
             result = work[inputs[0]]
@@ -101,7 +99,7 @@ def _known(plain: Any) -> _Value:
 
 
 def _apply(code: int, arguments: list[_Value], p: Any) -> _Value:
-    name = _NAMES[code]
+    name = OPERATION_NAMES[code]
     binary = name in _BINARY
     arguments = arguments[: 2 if binary else 1]
     plain = (ca.SX.binary if binary else ca.SX.unary)(code, *(a.plain for a in arguments))

@@ -28,7 +28,8 @@ class Directions(NamedTuple):
 
 def directions(matrix: FloatArray) -> Directions:
     """Split the column space; scale the columns first, so that rank does not depend on units."""
-    _, singular, rows = np.linalg.svd(matrix, full_matrices=True)
+    short = np.linalg.qr(matrix, mode="r") if len(matrix) > matrix.shape[1] else matrix
+    _, singular, rows = np.linalg.svd(short, full_matrices=True)
     singular = np.pad(singular, (0, matrix.shape[1] - len(singular)))
     known = singular > RANK * max(singular[0], 1e-300)
     return Directions(rows[known], singular[known], rows[~known])

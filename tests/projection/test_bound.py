@@ -145,4 +145,4 @@ def test_data_that_are_zero_have_no_bound():
     case.search._prepare([root], 1)
     hull, ranges = case.search._hull(root, 1)
     for cutoff in (0.0, 1.0, np.inf):
-        assert bound(np.zeros(len(case.columns.target)), hull, ranges, cutoff).lower == 0.0
+        assert bound(np.zeros(len(case.columns.target)), 0.0, hull, ranges, cutoff).lower == 0.0

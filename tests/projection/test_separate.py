@@ -250,7 +250,7 @@ def test_enclosures_of_weighted_columns_hold_their_values(combined, sign):
     one = Piece(one.predict, one.known, one.combine, one.target, sign * one.weight)
     problem = separate([one], box((0, 3), (0.1, 4))).problem
     for k in range(2):
-        f = problem.enclosure(k, np.array([[0.5]]), np.array([[0.7]]))
+        (f,) = problem.enclosures((k,), np.array([[0.5]]), np.array([[0.7]]))
         assert (f.e >= 0).all()
         low, high = f.range()
         for theta in np.linspace(0.5, 0.7, 9):

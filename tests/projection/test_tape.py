@@ -154,7 +154,7 @@ def test_a_share_stays_bounded_on_wide_boxes():
     ids=str,
 )  # fmt: skip
 def test_an_unknown_operation_is_refused_by_name(expression):
-    with pytest.raises(UnknownOperation, match="[a-z]"):
+    with pytest.raises(UnknownOperation, match=r"[a-z]"):
         Tape(expression, K, P)
 
 
@@ -174,5 +174,5 @@ def test_long_expressions():
     total = X
     for i in range(600):
         total = ca.sin(total + A + i)
-    (f,) = Tape(total, K, P)(np.ones((2, 1)), leaves(np.ones(2), np.ones(2) + 1e-9, False))
-    assert np.isfinite(f.c).all()
+    with pytest.raises(UnknownOperation, match="in a row"):
+        Tape(total, K, P)
