@@ -243,7 +243,7 @@ def _best(
             )
             if not _apart(problem, theta):
                 continue
-            values = problem.values(theta)
+            values = problem.values(theta[None])[0]
             if not np.isfinite(values).all():
                 continue
             seen.append(values)

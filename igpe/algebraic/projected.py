@@ -28,6 +28,7 @@ from igpe.projection.separate import Separated, separate
 from igpe.projection.tape import UnknownOperation
 
 AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
+EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
 LOST = 1e-2  # share of the gap that may be lost by leaving out coordinates
 PROMISING = 1.1  # times the best objective: points as good as that are searched from
@@ -46,7 +47,7 @@ class Projected:
     absolute    the same in terms of the weighted targets' sum of squares: exact data have no
                 relative gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
-    samples     nonlinear parameters at which the best linear ones are computed for a start
+    samples     points, at most, where the best linear parameters are computed to find starts
     starts      of them, local searches;  seed: of the samples
     exchange    whether to look for parameters in which products and exponents come apart
     otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
@@ -108,9 +109,10 @@ class Projected:
         n = len(axes)
         if n == 0:
             return [np.zeros(0)]
-        unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(self.samples, self.seed)
-        points = [np.array([a.at(t) for a, t in zip(axes, ts, strict=True)]) for ts in unit]
-        judged = [(best_linear(problem, theta), theta) for theta in points]
+        count = min(self.samples, EACH * n)
+        unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(count, self.seed)
+        points = np.array([[a.at(t) for a, t in zip(axes, ts, strict=True)] for ts in unit])
+        judged = zip((best_linear(problem, c) for c in problem.values(points)), points, strict=True)
         able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
         return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]
 
@@ -179,7 +181,7 @@ class _LocalSearches:
 
     def _point(self, theta: FloatArray) -> tuple[FloatArray | None, float]:
         """All parameters that go with nonlinear ones, and their sum of squares."""
-        solved = best_linear(self.problem, theta)
+        solved = best_linear(self.problem, self.problem.values(theta[None])[0])
         if solved is None:
             return None, np.inf
         return self.few.parameters(theta, solved[0]), solved[1]

@@ -219,11 +219,10 @@ def _always_known(problem: Separable) -> BoolArray:
 
 def _samples(problem: Separable, count: int, rng: np.random.Generator) -> FloatArray:
     """(n_residuals, n) columns at random theta, zero where they are not finite."""
-    thetas = [
-        np.array([a.at(t) for a, t in zip(problem.axes, ts, strict=True)])
-        for ts in rng.random((count, len(problem.axes)))
-    ]
-    return np.hstack([problem.values(theta) for theta in thetas])
+    unit = rng.random((count, len(problem.axes)))
+    thetas = np.array([[a.at(t) for a, t in zip(problem.axes, ts, strict=True)] for ts in unit])
+    columns = problem.values(thetas)
+    return columns.transpose(1, 0, 2).reshape(columns.shape[1], -1)
 
 
 def _span(samples: FloatArray, negligible: float) -> FloatArray:

@@ -10,9 +10,11 @@ RIDGE = 1e-12
 FREE = 1e30  # no bound, for the solver
 
 
-def best_linear(problem: Separable, theta: FloatArray) -> tuple[FloatArray, float] | None:
-    """(beta, sum of squares); None where the columns are not finite or no beta is feasible."""
-    columns = problem.values(theta)
+def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, float] | None:
+    """(beta, sum of squares); None where the columns are not finite or no beta is feasible.
+
+    columns  (n_residuals, 1 + K), `Separable.values` at one theta
+    """
     if not np.isfinite(columns).all():
         return None
     d, phi = problem.target - columns[:, 0], columns[:, 1:]

@@ -76,12 +76,14 @@ class Block:
     def _tapes(self) -> dict[tuple[int, ...], Tape]:
         return {}
 
-    def values(self, theta: FloatArray) -> FloatArray:
-        """(n_out * n, 1 + K) weighted columns at one theta."""
-        places = self.places.shape[1]
-        found = self._mapped(self.places, np.repeat(theta[:, None], places, axis=1))
-        f = np.asarray(found.full()).reshape(-1, self.columns.shape[0], places)
-        return self._weighted(f).reshape(len(f), -1).T
+    def values(self, thetas: FloatArray) -> FloatArray:
+        """(n_thetas, n_out * n, 1 + K) weighted columns; thetas: (n_thetas, J)."""
+        count, places = len(thetas), self.places.shape[1]
+        known = np.tile(self.places, count)
+        found = self._function(known, np.repeat(thetas.T, places, axis=1))
+        f = np.asarray(found.full()).reshape(-1, self.columns.shape[0], count, places)
+        rows = self._weighted(f.transpose(2, 0, 1, 3))
+        return rows.reshape(count, len(f), -1).transpose(0, 2, 1)
 
     def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
         """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
@@ -124,10 +126,9 @@ class Block:
             return np.asarray(np.einsum("iq,...iq->...i", combine, split) * weight)
 
     @cached_property
-    def _mapped(self) -> Any:
+    def _function(self) -> Any:
         columns = ca.vec(ca.densify(self.columns))
-        function = ca.Function("columns", [self.known, self.nonlinear], [columns])
-        return function.map(self.places.shape[1])
+        return ca.Function("columns", [self.known, self.nonlinear], [columns])
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,9 @@ class Separable:
         """K."""
         return len(self.lower)
 
-    def values(self, theta: FloatArray) -> FloatArray:
-        """(n_residuals, 1 + K) weighted columns at one theta, phi_0 first."""
-        return np.vstack([b.values(theta) for b in self.blocks])
+    def values(self, thetas: FloatArray) -> FloatArray:
+        """(n_thetas, n_residuals, 1 + K) weighted columns, phi_0 first; thetas: (n_thetas, J)."""
+        return np.concatenate([b.values(thetas) for b in self.blocks], axis=1)
 
     def alike(self, k: int) -> tuple[int, ...]:
         """The columns that depend on the same parameters as column k."""

@@ -62,7 +62,7 @@ class Separated:
             new[list(e.old)] = [np.prod([p[i] ** a for i, a in vector]) for vector in e.vectors]
         for e in self.sums:
             new[list(e.old)] = [sum(a * p[i] for i, a in vector) for vector in e.vectors]
-        columns = self.problem.values(new[list(self.nonlinear)])
+        (columns,) = self.problem.values(new[None, list(self.nonlinear)])
         predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
         return np.asarray(self.problem.target - predicted)
 

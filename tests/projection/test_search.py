@@ -71,7 +71,7 @@ def searched(one, objective, limits=LIMITS, *, trial=None, change=lambda p: p):
     problem = change(separate(one.pieces, one.box).problem)
 
     def local(theta):
-        found = best_linear(problem, theta)
+        found = best_linear(problem, problem.values(theta[None])[0])
         return np.inf if found is None else found[1]
 
     run = Search(problem, Columns(problem, 0), local if trial is None else trial)
@@ -204,7 +204,7 @@ def test_differences_drop_only_what_breaks_them():
         for a in np.linspace(box.lower[2], box.upper[2], 60):
             least, most = max(a + low, box.lower[3]), min(a + high, box.upper[3])
             for b in np.linspace(least, most, 30) if least <= most else ():
-                solved = best_linear(problem, np.array([a, b]))
+                solved = best_linear(problem, problem.values(np.array([[a, b]]))[0])
                 best = min(best, solved[1])
         _, found = searched(
             one, best, Limits(1e-2, 1e-12, 4.0), trial=lambda _: np.inf,

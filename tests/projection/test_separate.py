@@ -210,7 +210,7 @@ def test_the_residuals_are_the_same(name, exchange):
     found = apart([piece(rate, n)], box(*[(0.1, 5)] * n), exchange=exchange)
     assert sorted(found.linear + found.nonlinear) == list(range(n))
     theta = RNG.uniform(0.1, 5, len(found.nonlinear))
-    columns = found.problem.values(theta)
+    (columns,) = found.problem.values(theta[None])
     assert columns.shape == (30, 1 + len(found.linear))
 
 
@@ -254,7 +254,7 @@ def test_enclosures_of_weighted_columns_hold_their_values(combined, sign):
         assert (f.e >= 0).all()
         low, high = f.range()
         for theta in np.linspace(0.5, 0.7, 9):
-            value = problem.values(np.array([theta]))[:, k]
+            value = problem.values(np.array([[theta]]))[0, :, k]
             assert (low[0] - 1e-13 <= value).all()
             assert (value <= high[0] + 1e-13).all()
 
