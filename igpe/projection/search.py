@@ -31,7 +31,8 @@ from igpe.status import Status
 
 BATCH = 16  # boxes whose enclosures are computed together
 FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
-FINEST_OF_MANY = {0: 0, 1: 3, 2: 2, 3: 1}  # the same where each cell has
+FINEST_OF_MANY = {0: 0, 1: 3, 2: 1, 3: 1}  # the same where each cell has
+PLANE = 2  # axes; columns of more have many cells
 MANY = 1000  # residuals or more
 WORTH_REFINING = 0.005  # share of remainders in a bound, from which on finer cells are tried
 WORTH_COUPLING = 0.3  # of the cutoff: below it ranges are too wide for the second bound
@@ -253,8 +254,11 @@ class Search:
         )
 
     def _halvings(self, k: int, wanted: int) -> int:
+        own = self.problem.depends[k]
+        if len(own) > PLANE and any(self.problem.axes[a].log_affine for a in own):
+            return min(wanted, 1)  # in logarithms enclosures are good enough for that many cells
         finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
-        return min(wanted, finest.get(len(self.problem.depends[k]), 1))
+        return min(wanted, finest.get(len(own), 1))
 
     def _hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
         """The columns on the box, those of parameters of any sign twice; and their factors."""

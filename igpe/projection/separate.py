@@ -23,6 +23,9 @@ from igpe.projection.tape import Tape
 from igpe.projection.terms import Term, terms_of
 
 
+DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
+
+
 class Source(Protocol):
     """Residuals weight * (target - combine @ predict(known, p)), as `algebraic` poses them."""
 
@@ -201,10 +204,12 @@ def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tupl
     tapes = [b.tape(tuple(range(b.columns.shape[1]))) for b in blocks]
     scales = {j for tape in tapes for j in tape.logarithmic()}
     powers = {j for tape in tapes for j in tape.exponentiated()}
-    return tuple(
-        Axis(float(low), float(high), j in scales and bool(low >= 0), j in powers)
-        for j, (low, high) in enumerate(zip(lower, upper, strict=True))
-    )
+    found = []
+    for j, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        logarithmic = j in scales and bool(low >= 0)
+        wide = logarithmic and bool(high > DECADE_AND_MORE * low > 0)
+        found.append(Axis(float(low), float(high), logarithmic, j in powers or wide))
+    return tuple(found)
 
 
 def _exchanged(term: Term, system: _System, products: list[Exchange], sums: list[Exchange]) -> Term:
