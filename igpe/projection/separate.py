@@ -22,7 +22,6 @@ from igpe.projection.separable import Block, Pair, Separable
 from igpe.projection.tape import Tape
 from igpe.projection.terms import Term, terms_of
 
-
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
 
 
