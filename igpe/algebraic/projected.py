@@ -31,7 +31,8 @@ AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the
 EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
 LOST = 1e-2  # share of the gap that may be lost by leaving out coordinates
-PROMISING = 1.1  # times the best objective: points as good as that are searched from
+PROMISING = 1.1  # times the best objective: points as good as that are searched from,
+SPARE = 2  # but only so often while they are not better than the best
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Projected:
     absolute: float = 1e-12
     time_limit: float = 20.0
     samples: int = 48
-    starts: int = 4
+    starts: int = 3
     seed: int = 0
     exchange: bool = True
     search: GaussNewton = GaussNewton()
@@ -149,6 +150,7 @@ class _LocalSearches:
         self.both, self.few, self.search = both, few, search
         self.fits: list[Fit] = []
         self._rough: list[Fit] = []
+        self._spare = SPARE
 
     @property
     def problem(self) -> Separable:
@@ -173,9 +175,12 @@ class _LocalSearches:
     def trial(self, theta: FloatArray) -> float:
         """Search from a point if it is about as good as the best; the objective then known."""
         p, cost = self._point(theta)
-        if self.best is None or cost >= PROMISING * self._judged(self.best.x):
+        if self.best is None or p is None:
             return self.objective
-        if p is not None and not any(self._arrived(f, p) for f in self.fits):
+        least = self._judged(self.best.x)
+        curious = self._spare > 0 and not any(self._arrived(f, p) for f in self.fits)
+        if cost < least or (curious and cost < PROMISING * least):
+            self._spare -= cost >= least
             self._search(p)
         return self.objective
 
