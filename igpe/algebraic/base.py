@@ -35,3 +35,8 @@ class Seeded(Protocol):
     def seeded(self, seed: int) -> Route:
         """The same route with another seed."""
         ...
+
+
+def reseeded(route: Route, seed: int) -> Route:
+    """The route with another seed, if it has one."""
+    return route.seeded(seed) if isinstance(route, Seeded) else route

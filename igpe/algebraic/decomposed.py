@@ -23,7 +23,7 @@ from typing import NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.base import Found, Route
+from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.regression import Piece, Regression
 from igpe.equations.incidence import incidence
@@ -62,8 +62,7 @@ class Decomposed:
 
     def seeded(self, seed: int) -> "Decomposed":
         """The same stages, their route with another seed if it has one."""
-        again = getattr(self.route, "seeded", None)
-        return self if again is None else replace(self, route=again(seed))
+        return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> Found:
         """The stages' parameters; the top of the file says what bound and status mean."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route
+from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found, spread
 from igpe.algebraic.regression import Regression
@@ -67,10 +67,7 @@ class Projected:
 
     def seeded(self, seed: int) -> "Projected":
         """The same route with other samples."""
-        otherwise = self.otherwise
-        if isinstance(otherwise, GlobalSolver):
-            otherwise = otherwise.seeded(seed)
-        return replace(self, seed=seed, otherwise=otherwise)
+        return replace(self, seed=seed, otherwise=reseeded(self.otherwise, seed))
 
     def estimate(self, regression: Regression) -> Found:
         """The best point known and the bound that is proved."""
@@ -106,13 +103,12 @@ class Projected:
 
     def _samples(self, problem: Separable) -> list[FloatArray]:
         """Values of the nonlinear parameters, the best first."""
-        axes = problem.axes
-        n = len(axes)
+        n = len(problem.axes)
         if n == 0:
             return [np.zeros(0)]
         count = min(self.samples, EACH * n)
         unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(count, self.seed)
-        points = np.array([[a.at(t) for a, t in zip(axes, ts, strict=True)] for ts in unit])
+        points = problem.thetas(unit)
         judged = zip((best_linear(problem, c) for c in problem.values(points)), points, strict=True)
         able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
         return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, Seeded
+from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
@@ -50,17 +50,14 @@ class Routes:
 
     def seeded(self, seed: int) -> "Routes":
         """The same routes with another seed, as far as they have one."""
-        return replace(self, proven=_seeded(self.proven, seed), quick=_seeded(self.quick, seed))
+        proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
+        return replace(self, proven=proven, quick=quick)
 
     def choose(self, regression: Regression, *, prove: bool) -> Route:
         """The route for one problem."""
         if regression.linear:
             return self.linear
         return self.proven if prove else self.quick
-
-
-def _seeded(route: Route, seed: int) -> Route:
-    return route.seeded(seed) if isinstance(route, Seeded) else route
 
 
 @dataclass(frozen=True)

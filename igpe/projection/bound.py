@@ -14,11 +14,11 @@ next to be known.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import daqp
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.projection.hull import Atoms, Hull
+from igpe.projection.quadratic import FREE, minimum
 from igpe.projection.taylor import UNIT
 
 ROUNDS = 12  # directions tried on one box
@@ -27,7 +27,6 @@ FIRST = 2  # rounds without that: the columns known are still too few
 PATIENCE, PROGRESS = 3, 0.7  # it must come so much nearer to the cutoff in so many rounds
 RIDGE = 1e-10  # of the quadratic program, whose columns have norm one
 SMALL = 1e-6  # of the data: columns below it are scaled as if they were this large
-FREE = 1e30  # no bound, for the solver of the quadratic program
 
 
 class Bounded(NamedTuple):
@@ -162,15 +161,9 @@ class _Program:
     def _solved(self, square: FloatArray, linear: FloatArray, size: FloatArray) -> FloatArray:
         n = len(size)
         rows, low, high = self._rows(size)
-        answer = daqp.solve(
-            square,
-            linear,
-            rows,
-            np.concatenate([np.full(n, FREE), high]),
-            np.concatenate([np.zeros(n), low]),
-            np.zeros(n + len(rows), dtype=np.int32),
-        )
-        return answer[0] if answer[2] > 0 else np.zeros(n)
+        ends = np.concatenate([np.zeros(n), low]), np.concatenate([np.full(n, np.inf), high])
+        x = minimum(square, linear, rows, *ends)
+        return np.zeros(n) if x is None else x
 
     def _rows(self, size: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rows for ranges and ratios, scaled to entries of order one."""
@@ -181,7 +174,7 @@ class _Program:
             scale = row.max()
             rows.append(row / scale)
             low.append(ranges.lower[k] / scale)
-            high.append(min(ranges.upper[k] / scale, FREE))
+            high.append(ranges.upper[k] / scale)
         for first, second, least, most in ranges.ratios:
             for factor, sign in ((least, 1.0), (most, -1.0)):
                 if np.isinf(factor):
@@ -189,5 +182,5 @@ class _Program:
                 row = sign * ((owners == second) - factor * (owners == first)) / size
                 rows.append(row / np.abs(row).max())
                 low.append(0.0)
-                high.append(FREE)
+                high.append(np.inf)
         return np.array(rows).reshape(len(rows), len(size)), np.array(low), np.array(high)

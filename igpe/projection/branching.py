@@ -6,7 +6,6 @@ positive yet, it is the columns that change direction across the box that will m
 A change of length alone is absorbed by the linear parameters.
 """
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -135,11 +134,3 @@ def guess(columns: Columns, box: Box, hull: Hull, found: Bounded) -> FloatArray:
     s = np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), 0.0)
     lower, upper = box.ends(columns.problem)
     return (lower + upper) / 2 + np.clip(s, -1, 1) * (upper - lower) / 2
-
-
-def cell_places(n: int, halvings: int) -> FloatArray:
-    """(n_cells, 2, n) middles and half widths of the cells of a box [-1, 1]^n."""
-    count = 2**halvings
-    middles = (2 * np.arange(count) + 1) / count - 1
-    grid = np.array(list(itertools.product(middles, repeat=n))).reshape(count**n, n)
-    return np.stack([grid, np.full_like(grid, 1 / count)], axis=1)

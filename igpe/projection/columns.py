@@ -16,6 +16,7 @@ together; the others keep a coordinate each, which a cell may lack.
 
 import itertools
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -110,24 +111,21 @@ class Columns:
             self._known.clear()
             self._stacked.clear()
             self._kept = 0
-        groups: dict[Key, list[Key]] = {}
+        groups: dict[tuple[int, bool], list[Key]] = {}
         for key in dict.fromkeys((self._first[k], *cell) for k, *cell in keys):
             if key not in self._known:
-                groups.setdefault((key[0], *self._at_zero(key)), []).append(key)
+                groups.setdefault((key[0], self._at_zero(key)), []).append(key)
         for own in groups.values():
             chunk = max(CHUNK // self.basis.shape[1], 1)
             for begin in range(0, len(own), chunk):
                 self._enclose(own[begin : begin + chunk])
 
-    def _at_zero(self, key: Key) -> Key:
-        """The axes on which the cell begins at zero: there no logarithm can be taken."""
-        own = self.problem.depends[key[0]]
-        return tuple(
-            a
-            for j, a in enumerate(own)
-            if key[2 + 2 * j] == 0
-            and self.problem.axes[a].lower <= 0
-            and self.problem.axes[a].log_affine
+    def _at_zero(self, key: Key) -> bool:
+        """Whether the cell begins at zero on an axis, so that no logarithm can be taken."""
+        own = (self.problem.axes[a] for a in self.problem.depends[key[0]])
+        return any(
+            index == 0 and axis.log_affine and axis.lower <= 0
+            for index, axis in zip(key[2::2], own, strict=True)
         )
 
     def _enclose(self, keys: list[Key]) -> None:
@@ -178,6 +176,15 @@ def subcells(key: Key, halvings: int) -> list[Key]:
     return [(key[0], *itertools.chain.from_iterable(cell)) for cell in itertools.product(*ranges)]
 
 
+@lru_cache
+def cell_places(n: int, halvings: int) -> FloatArray:
+    """(n_cells, 2, n) middles and half widths of the cells of a box [-1, 1]^n."""
+    count = 2**halvings
+    middles = (2 * np.arange(count) + 1) / count - 1
+    grid = np.array(list(itertools.product(middles, repeat=n))).reshape(count**n, n)
+    return np.stack([grid, np.full_like(grid, 1 / count)], axis=1)
+
+
 def _basis(problem: Separable, seed: int, miss: float) -> FloatArray:
     """P (r, n_residuals)."""
     m = len(problem.target)
@@ -219,9 +226,7 @@ def _always_known(problem: Separable) -> BoolArray:
 
 def _samples(problem: Separable, count: int, rng: np.random.Generator) -> FloatArray:
     """(n_residuals, n) columns at random theta, zero where they are not finite."""
-    unit = rng.random((count, len(problem.axes)))
-    thetas = np.array([[a.at(t) for a, t in zip(problem.axes, ts, strict=True)] for ts in unit])
-    columns = problem.values(thetas)
+    columns = problem.values(problem.thetas(rng.random((count, len(problem.axes)))))
     return columns.transpose(1, 0, 2).reshape(columns.shape[1], -1)
 
 

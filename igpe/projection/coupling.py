@@ -22,18 +22,17 @@ the bound and the cutoff.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import daqp
 import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.projection.box import Box
 from igpe.projection.columns import Columns
-from igpe.projection.taylor import UNIT, pairs
+from igpe.projection.quadratic import minimum
+from igpe.projection.taylor import UNIT, pairs, peak
 
 PASSES = 3  # each narrows the ranges with those of the pass before
 ROOM = 1e-9  # for the rounding of a range, relative to the numbers it is made of
 RIDGE = 1e-10
-FREE = 1e30  # no bound, for the solver of the quadratic program
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Joint:
         quadratic = factor @ (self.curvature @ u)
         total = float(factor @ (self.middle @ u))
         for q, (i, j) in enumerate(pairs(self.slope.shape[1])):
-            total += _peak(linear[i], quadratic[q]) if i == j else abs(quadratic[q])
+            total += float(peak(linear[i], quadratic[q])) if i == j else abs(quadratic[q])
         return total
 
     def largest(self, u: FloatArray) -> FloatArray:
@@ -96,7 +95,7 @@ def joint(columns: Columns, box: Box, active: list[int]) -> Joint:
     )
 
 
-class Ranges(NamedTuple):
+class Factors(NamedTuple):
     """Ranges (n,) of the factors of the joint's columns."""
 
     lower: FloatArray
@@ -113,7 +112,7 @@ class Ranges(NamedTuple):
         return np.maximum(self.upper - middle, middle - self.lower) * (1 + 4 * UNIT)
 
 
-def narrowed(j: Joint, ranges: Ranges, u: FloatArray, low: float, cutoff: float) -> Ranges | None:
+def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float) -> Factors | None:
     """Ranges of points in the box with a residual of at most the cutoff; None if there are none.
 
     u, low  u . residual >= low for all such points, |u| <= 1
@@ -139,7 +138,7 @@ def narrowed(j: Joint, ranges: Ranges, u: FloatArray, low: float, cutoff: float)
             lower[k], upper[k] = max(lower[k], found[0]), min(upper[k], found[1])
             if lower[k] > upper[k]:
                 return None
-    return Ranges(lower, upper)
+    return Factors(lower, upper)
 
 
 def _solved(
@@ -171,7 +170,7 @@ def _solved(
     return (low / b if low > 0 else low / a), (high / a if high > 0 else high / b)
 
 
-def coupled(j: Joint, ranges: Ranges) -> float:
+def coupled(j: Joint, ranges: Factors) -> float:
     """Lower bound on the norm of the residual over the box, with factors in their ranges."""
     if not np.isfinite([*ranges.lower, *ranges.upper]).all():
         return 0.0
@@ -191,7 +190,7 @@ def coupled(j: Joint, ranges: Ranges) -> float:
     return max(float(u @ j.target) - most - rounding, 0.0)
 
 
-def _relaxed(j: Joint, ranges: Ranges) -> FloatArray:
+def _relaxed(j: Joint, ranges: Factors) -> FloatArray:
     """Residual of the linear problem in factors and offsets: its direction is a good one."""
     middle, half = ranges.middle, ranges.half
     matrix = np.vstack([j.middle * half[:, None], np.tensordot(middle, j.slope, axes=1)])
@@ -201,20 +200,5 @@ def _relaxed(j: Joint, ranges: Ranges) -> FloatArray:
     unit = matrix / size[:, None]
     d = j.target - middle @ j.middle
     square = unit @ unit.T + RIDGE * np.eye(len(unit))
-    answer = daqp.solve(
-        square,
-        -(unit @ d),
-        np.zeros((0, len(unit))),
-        size,
-        -size,
-        np.zeros(len(unit), dtype=np.int32),
-    )
-    x = answer[0] if answer[2] > 0 else np.zeros(len(unit))
-    return np.asarray(d - x @ unit)
-
-
-def _peak(a: float, t: float) -> float:
-    """Maximum of a s + t s^2 over s in [-1, 1]."""
-    if t < 0 and abs(a) < -2 * t:
-        return float(a * a / (-4 * t))
-    return float(abs(a) + t)
+    x = minimum(square, -(unit @ d), np.zeros((0, len(unit))), -size, size)
+    return d if x is None else np.asarray(d - x @ unit)

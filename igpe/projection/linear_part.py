@@ -1,13 +1,12 @@
 """The best linear parameters at one theta (variable projection)."""
 
-import daqp
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.projection.quadratic import minimum
 from igpe.projection.separable import Separable
 
 RIDGE = 1e-12
-FREE = 1e30  # no bound, for the solver
 
 
 def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, float] | None:
@@ -27,17 +26,14 @@ def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, fl
         for factor, sign in ((r.low, 1.0), (r.high, -1.0))
         if np.isfinite(factor)
     ]
-    lower = np.concatenate([np.maximum(problem.lower, -FREE) * size, np.zeros(len(rows))])
-    upper = np.concatenate([np.minimum(problem.upper, FREE) * size, np.full(len(rows), FREE)])
+    lower = np.concatenate([problem.lower * size, np.zeros(len(rows))])
+    upper = np.concatenate([problem.upper * size, np.full(len(rows), np.inf)])
     matrix = np.array(rows).reshape(len(rows), len(size)) / size
     scale = np.abs(matrix).max(axis=1, initial=0.0)[:, None] if rows else 1.0
-    answer = daqp.solve(
-        square, -((phi / size).T @ d), matrix / scale, upper, lower,
-        np.zeros(len(upper), dtype=np.int32),
-    )  # fmt: skip
-    if answer[2] <= 0:
+    x = minimum(square, -((phi / size).T @ d), matrix / scale, lower, upper)
+    if x is None:
         return None
-    beta = np.clip(answer[0] / size, problem.lower, problem.upper)
+    beta = np.clip(x / size, problem.lower, problem.upper)
     rest = d - phi @ beta
     return beta, float(rest @ rest)
 

@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +20,9 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.projection.bound import Bounded, Ranges, bound
 from igpe.projection.box import Box, root
-from igpe.projection.branching import axis_to_halve, cell_places, guess
-from igpe.projection.columns import Columns, subcells
-from igpe.projection.coupling import Ranges as Joined
-from igpe.projection.coupling import coupled, joint, narrowed
+from igpe.projection.branching import axis_to_halve, guess
+from igpe.projection.columns import Columns, cell_places, subcells
+from igpe.projection.coupling import Factors, coupled, joint, narrowed
 from igpe.projection.hull import Hull, Part
 from igpe.projection.separable import Separable
 from igpe.status import Status
@@ -41,7 +39,6 @@ DEEPEST = 50  # halvings of one axis beyond which rounding rules
 SAY_EVERY = 5.0  # s
 
 log = logging.getLogger(__name__)
-places = lru_cache(cell_places)
 
 
 @dataclass(frozen=True)
@@ -216,7 +213,7 @@ class Search:
         cutoff = self._norm(goal)
         columns = joint(self.columns, box, self._active)
         fixed = [1.0] * (self._active[0] == 0)
-        ranges = Joined(np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper]))
+        ranges = Factors(np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper]))
         assert bounded.direction is not None
         found = narrowed(columns, ranges, bounded.direction, bounded.lower, cutoff)
         if found is None:
@@ -271,7 +268,7 @@ class Search:
             for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
                 if b > 0:
                     index[k] = len(parts)
-                    parts.append(Part(k, cells, places(len(own), m), own, sign))
+                    parts.append(Part(k, cells, cell_places(len(own), m), own, sign))
                     lower.append(max(a, 0.0))
                     upper.append(b)
         ratios = tuple(

@@ -163,6 +163,10 @@ class Separable:
         """K."""
         return len(self.lower)
 
+    def thetas(self, unit: FloatArray) -> FloatArray:
+        """(n, J) nonlinear parameters at coordinates between 0 and 1 of their axes."""
+        return np.array([[a.at(t) for a, t in zip(self.axes, ts, strict=True)] for ts in unit])
+
     def values(self, thetas: FloatArray) -> FloatArray:
         """(n_thetas, n_residuals, 1 + K) weighted columns, phi_0 first; thetas: (n_thetas, J)."""
         return np.concatenate([b.values(thetas) for b in self.blocks], axis=1)

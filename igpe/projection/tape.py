@@ -1,7 +1,8 @@
 """CasADi expressions evaluated in Taylor models.
 
-Quotients of sums of positive terms are evaluated twice, as they stand and through logarithms, and
-the narrower enclosure counts. Through logarithms a/(a + b) is the sigmoid of ln a - ln b, whose
+Quotients of sums of positive terms are evaluated through logarithms where a variable is affine in
+its own; as they stand as well where a logarithm is unknown, and then the narrower enclosure counts,
+row by row. Through logarithms a/(a + b) is the sigmoid of ln a - ln b, whose
 derivatives stay bounded however wide the interval; written as it stands, numerator and denominator
 of its derivatives forget that they are the same.
 """

@@ -132,7 +132,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
         ]
         return x, 0.0, flag, {}
 
-    monkeypatch.setattr("igpe.projection.bound.daqp.solve", solved)
+    monkeypatch.setattr("igpe.projection.quadratic.daqp.solve", solved)
     case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
     with np.errstate(all="ignore"):
         for _ in range(20):
