@@ -8,9 +8,8 @@ their variables alone, so variables that equations define are substituted first.
 import json
 import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import Written, columns_of, load, read_scaled, write_nl
+from igpe.solvers.base import Answer
+from igpe.solvers.nl import Written, columns_of, load, read_scaled, solve_in_folder
 from igpe.solvers.reduced import Reduced, reduce
 from igpe.status import Status
 
@@ -67,20 +66,11 @@ class MAiNGO:
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`. Ctrl-C ends it: INTERRUPTED, without incumbent."""
-        if not self.available():
-            return no_solver(self)
-        begun = time.perf_counter()
-        objective = objective_of(model)
-        with tempfile.TemporaryDirectory(prefix="igpe") as folder:
-            answer = self._solve_in(Path(folder), model, objective, time_limit)
-        return replace(answer, seconds=time.perf_counter() - begun)
+        return solve_in_folder(self, model, partial(self._solve_in, time_limit))
 
     def _solve_in(
-        self, folder: Path, model: Any, objective: Any, time_limit: float | None
+        self, time_limit: float | None, folder: Path, written: Written, objective: Any
     ) -> Answer:
-        written = write_nl(model, folder / "model.nl")
-        if written.refusal:
-            return Answer(Status.INFEASIBLE, message=written.refusal)
         if not written.variables:
             value = float(pyo.value(objective))
             return Answer(Status.OPTIMAL_WITHIN_GAP, value, value)

@@ -1,7 +1,9 @@
 """A Pyomo model as an AMPL `.nl` file, and such a file in CasADi, scaled."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.nl_writer import NLWriter
 
 from igpe.arrays import FloatArray
+from igpe.solvers.base import Answer, Solver, no_solver, objective_of
+from igpe.status import Status
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,24 @@ def columns_of(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, Floa
     lower = [v.value if v.fixed else -np.inf if v.lb is None else v.lb for v in variables]
     upper = [v.value if v.fixed else np.inf if v.ub is None else v.ub for v in variables]
     return np.array(value, float), np.array(lower, float), np.array(upper, float)
+
+
+def solve_in_folder(
+    solver: Solver, model: Any, solve: Callable[[Path, Written, Any], Answer]
+) -> Answer:
+    """The answer of a solver that reads the model from `model.nl` in a folder of its own.
+
+    solve  (folder, what stands in the file, the model's objective) -> Answer; not called if the
+           solver is not there or the file cannot be written. The folder is removed.
+    """
+    if not solver.available():
+        return no_solver(solver)
+    begun = time.perf_counter()
+    objective = objective_of(model)
+    with tempfile.TemporaryDirectory(prefix="igpe") as folder:
+        written = write_nl(model, Path(folder) / "model.nl")
+        if written.refusal:
+            answer = Answer(Status.INFEASIBLE, message=written.refusal)
+        else:
+            answer = solve(Path(folder), written, objective)
+    return replace(answer, seconds=time.perf_counter() - begun)

@@ -4,9 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 
 from igpe.errors import SolverMissing
-from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import Written, load, write_nl
+from igpe.solvers.base import Answer
+from igpe.solvers.nl import Written, load, solve_in_folder
 from igpe.status import Status
 
 GRACE = 5.0  # s beyond the time limit before a program that does not stop by itself is ended
@@ -70,20 +69,11 @@ class AmplProgram:
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`. The program's output and files are removed."""
-        if not self.available():
-            return no_solver(self)
-        begun = time.perf_counter()
-        objective = objective_of(model)
-        with tempfile.TemporaryDirectory(prefix="igpe") as folder:
-            answer = self._solve_in(Path(folder), model, objective, time_limit)
-        return replace(answer, seconds=time.perf_counter() - begun)
+        return solve_in_folder(self, model, partial(self._solve_in, time_limit))
 
     def _solve_in(
-        self, folder: Path, model: Any, objective: Any, time_limit: float | None
+        self, time_limit: float | None, folder: Path, written: Written, objective: Any
     ) -> Answer:
-        written = write_nl(model, folder / "model.nl")
-        if written.refusal:
-            return Answer(Status.INFEASIBLE, message=written.refusal)
         self._write_options(folder, time_limit)
         said = self._run(folder, time_limit)
         if said is None:
