@@ -19,20 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from published import PAPER
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = (
-    "consecutive",
-    "reversible",
-    "gas_oil_cracking",
-    "bellman",
-    "methanol",
-    "lotka_volterra",
-    "cops_gas_oil",
-    "cops_methanol",
-)
+MODELS = (*PAPER, "cops_gas_oil", "cops_methanol")
 FLAT = {"cops_methanol"}  # its optimum is a valley: only the objective is compared
 SLOW = {"methanol": 60.0, "cops_methanol": 60.0}
 QUICK = 3.0  # s, start of Python and imports included

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from published import PAPER
 from rich.console import Console
 from rich.table import Table
 
@@ -32,14 +33,6 @@ from igpe.smoothing.bootstrap import Bootstrap
 from igpe.structure.structure import analyse
 
 ROOT = Path(__file__).resolve().parent.parent
-PAPER = (
-    "consecutive",
-    "reversible",
-    "gas_oil_cracking",
-    "bellman",
-    "methanol",
-    "lotka_volterra",
-)
 WAYS = {
     "Unweighted": (igpe.GcvSpline(), Unweighted()),
     "StateErrors": (igpe.GcvSpline(), StateErrors()),
