@@ -31,6 +31,7 @@ AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the
 EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
 LOST = 1e-2  # share of the gap that may be lost by leaving out coordinates
+ROUGH = 1e-4  # tolerance of a search that may lead to an optimum known
 PROMISING = 1.1  # times the best objective: points as good as that are searched from,
 SPARE = 2  # but only so often while they are not better than the best
 
@@ -195,14 +196,11 @@ class _LocalSearches:
         if p is None:
             return
         whole, few = self.both
-        if few is not whole:
-            rough = self.search.fit(few.linearised, p, few.box)
-            known = any(self._arrived(f, rough.x) for f in self._rough)
-            self._rough.append(rough)
-            if known:
-                return
-            p = rough.x
-        fit = self.search.fit(whole.linearised, p, whole.box)
+        rough = replace(self.search, tolerance=ROUGH).fit(few.linearised, p, few.box)
+        if any(self._arrived(f, rough.x) for f in (*self._rough, *self.fits)):
+            return
+        self._rough.append(rough)
+        fit = self.search.fit(whole.linearised, rough.x, whole.box)
         if fit.at is not None:
             self.fits.append(fit)
 

@@ -13,14 +13,13 @@ linear model still promises is negligible.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.least_squares.base import Fit, Linearised, Residual
+from igpe.least_squares.bounded import bounded_solution
 from igpe.status import Status
 
-RANK = 1e-10  # singular values below this fraction of the largest determine nothing
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken
 FLOOR = 1e-2  # an unknown near zero moves as if it were this large, or 1e-3 of its range
@@ -74,24 +73,7 @@ def _size(x: FloatArray, box: Box) -> FloatArray:
 def _step(at: Linearised, x: FloatArray, box: Box, reach: FloatArray) -> FloatArray:
     lower = np.maximum(box.lower - x, -reach) / reach
     upper = np.minimum(box.upper - x, reach) / reach
-    scaled = at.jacobian * reach
-    free = np.linalg.lstsq(scaled, -at.residual, rcond=RANK)[0]
-    if ((free >= lower) & (free <= upper)).all():
-        return free * reach
-    return _bounded(scaled, at.residual, lower, upper) * reach
-
-
-def _bounded(
-    matrix: FloatArray, residual: FloatArray, lower: FloatArray, upper: FloatArray
-) -> FloatArray:
-    step = np.zeros(len(lower))
-    movable = upper > lower  # BVLS refuses bounds without room between them
-    if movable.any():
-        answer = lsq_linear(
-            matrix[:, movable], -residual, (lower[movable], upper[movable]), method="bvls"
-        )
-        step[movable] = answer.x
-    return np.clip(step, lower, upper)
+    return bounded_solution(at.jacobian * reach, -at.residual, lower, upper) * reach
 
 
 def _ratio(at: Linearised, trial: Linearised | None, promised: float) -> float:

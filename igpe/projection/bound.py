@@ -112,7 +112,7 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
         if k >= FIRST:
             margin = np.where(reach > 0, OVERSHOOT * reach, margin / 2)
         near = reach > -1e-3 * margin - 1e-9 * norm_d
-        program.add(atoms.some(np.flatnonzero(near[atoms.owners])))
+        program.add(atoms.some(near[atoms.owners]))
     return Bounded(best, norm, slack, program.weights, program.atoms, direction)
 
 
@@ -131,13 +131,7 @@ class _Program:
 
     def add(self, new: Atoms) -> None:
         """More points of the columns."""
-        old = self.atoms
-        self.atoms = Atoms(
-            np.concatenate([old.vectors, new.vectors]),
-            np.concatenate([old.errors, new.errors]),
-            np.concatenate([old.owners, new.owners]),
-            old.places + new.places,
-        )
+        self.atoms = self.atoms.and_(new)
 
     def solve(self, margin: FloatArray, norm: float) -> tuple[FloatArray, float]:
         """Residual, of about that norm, and the sum of remainders in it."""

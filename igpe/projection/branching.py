@@ -35,7 +35,7 @@ def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int
         own = list(part.axes)
         turns, slopes = _change(columns, box, hull, part)
         np.maximum.at(shape, own, turns)
-        course = _course(found, k)
+        course = _course(found, k, len(part.axes))
         if len(course.weights):
             cell = columns.cell(box.key(columns.problem, part.column))
             lost, mean = _loss(cell, slopes, course)
@@ -66,10 +66,10 @@ def _share(x: FloatArray) -> FloatArray:
     return x / max(float(x.sum()), SMALLEST)
 
 
-def _course(found: Bounded, k: int) -> _Course:
+def _course(found: Bounded, k: int, n_axes: int) -> _Course:
     owners = found.atoms.owners[: len(found.weights)]
     mine = np.flatnonzero((owners == k) & (found.weights > 0))
-    return _Course(found.weights[mine], np.array([found.atoms.places[i] for i in mine]))
+    return _Course(found.weights[mine], found.atoms.places[mine, :n_axes])
 
 
 def _change(columns: Columns, box: Box, hull: Hull, part: Part) -> tuple[FloatArray, FloatArray]:
@@ -125,7 +125,7 @@ def guess(columns: Columns, box: Box, hull: Hull, found: Bounded) -> FloatArray:
     n = len(box.level)
     total, mass = np.zeros(n), np.zeros(n)
     for k, part in enumerate(hull.parts):
-        weights, places = _course(found, k)
+        weights, places = _course(found, k, len(part.axes))
         if part.axes and len(weights):
             length = np.sqrt((found.atoms.vectors[found.atoms.owners == k] ** 2).sum(axis=1)).max()
             for j, axis in enumerate(part.axes):

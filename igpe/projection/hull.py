@@ -9,8 +9,6 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.projection.columns import Cells
 from igpe.projection.taylor import pairs
 
-Atom = tuple[FloatArray, float, FloatArray]  # vector, error and place of one of `Atoms`
-
 SEVERAL, NEARLY = 4, 0.3  # atoms of a column, if they reach that share of the farthest
 
 
@@ -37,22 +35,30 @@ class Atoms(NamedTuple):
     vectors  (n, r)
     errors   (n,) remainders there
     owners   (n,) the parts they are of
-    places   n arrays (J,): where on the box
+    places   (n, J) where on the box, of the owner's axes first
     """
 
     vectors: FloatArray
     errors: FloatArray
     owners: IntArray
-    places: list[FloatArray]
+    places: FloatArray
 
-    def some(self, keep: IntArray) -> "Atoms":
+    def some(self, keep: IntArray | BoolArray) -> "Atoms":
         """A selection."""
-        places = [self.places[i] for i in keep]
-        return Atoms(self.vectors[keep], self.errors[keep], self.owners[keep], places)
+        return Atoms(self.vectors[keep], self.errors[keep], self.owners[keep], self.places[keep])
+
+    def and_(self, new: "Atoms") -> "Atoms":
+        """These and others."""
+        return Atoms(
+            np.concatenate([self.vectors, new.vectors]),
+            np.concatenate([self.errors, new.errors]),
+            np.concatenate([self.owners, new.owners]),
+            np.concatenate([self.places, new.places]),
+        )
 
 
 class Hull:
-    """The polynomials of several columns on a box."""
+    """The polynomials of several columns on a box; those of fewer axes as if they had more."""
 
     def __init__(self, parts: Sequence[Part], n_coordinates: int) -> None:
         self.parts = parts
@@ -60,9 +66,23 @@ class Hull:
         for part in parts:
             usable = usable & part.cells.usable
         self.usable: BoolArray = usable
-        mask = None if usable.all() else usable
-        self._faces = [_Face(part, mask) for part in parts]
-        self.least = np.array([face.least for face in self._faces])
+        counts = [len(part.cells.errors) for part in parts]
+        self.n = max((len(part.axes) for part in parts), default=0)
+        self._pairs = pairs(self.n)
+        self._first = np.cumsum([0, *counts])[:-1]  # of each part's cells
+        self._owners = np.repeat(np.arange(len(parts)), counts)
+        self._coefficients = np.zeros((sum(counts), 1 + self.n + len(self._pairs), n_coordinates))
+        self._places = np.zeros((sum(counts), 2, self.n))
+        for part, begin, count in zip(parts, self._first, counts, strict=True):
+            cells, m = slice(begin, begin + count), len(part.axes)
+            where = [*range(1 + m), *(1 + self.n + self._pairs.index(p) for p in pairs(m))]
+            self._coefficients[cells, where] = part.sign * part.cells.parts
+            self._places[cells, :, :m] = part.places
+        if not usable.all():
+            self._coefficients *= usable
+        self._errors = np.concatenate([np.zeros(0), *(part.cells.errors for part in parts)])
+        sizes = np.linalg.norm(self._coefficients, axis=2).sum(axis=1)
+        self.least = self._farthest(self._errors - sizes)
         """(n_parts,) how far each column reaches in any direction: so large is its remainder."""
 
     def support(self, u: FloatArray) -> tuple[FloatArray, Atoms]:
@@ -71,65 +91,50 @@ class Hull:
         returns  upper bounds (n_parts,) on u . column, and the atoms that reach farthest: of each
                  part the best, and more where several cells reach beyond zero
         """
-        found = [face.support(u) for face in self._faces]
-        reach = np.array([most for most, _ in found])
-        atoms = [atom for _, own in found for atom in own]
-        owners = [k for k, (_, own) in enumerate(found) for _ in own]
-        vectors, errors, places = zip(*atoms, strict=True)
-        return reach, Atoms(np.array(vectors), np.array(errors), np.array(owners), list(places))
-
-    def start(self) -> Atoms:
-        """Atoms to begin with: of each column the middles of the cells in its box's corners."""
-        found = [
-            (face.coefficients[c, 0], face.errors[c], k, face.places[c, 0])
-            for k, face in enumerate(self._faces)
-            for c in face.corners
-        ]
-        if not found:
-            return Atoms(np.zeros((0, len(self.usable))), np.zeros(0), np.zeros(0, dtype=int), [])
-        vectors, errors, owners, places = zip(*found, strict=True)
-        return Atoms(np.array(vectors), np.array(errors), np.array(owners), list(places))
-
-
-class _Face:
-    """One part, ready for support."""
-
-    def __init__(self, part: Part, mask: BoolArray | None) -> None:
-        self.n = len(part.axes)
-        self.coefficients = part.cells.parts
-        if part.sign < 0:
-            self.coefficients = -self.coefficients
-        if mask is not None:
-            self.coefficients = self.coefficients * mask
-        self.errors, self.places = part.cells.errors, part.places
-        sizes = np.linalg.norm(self.coefficients, axis=2).sum(axis=1)
-        self.least = float(np.max(self.errors - sizes))
-        outside = np.abs(self.places[:, 0]) + self.places[:, 1] > 1 - 1e-9
-        self.corners = np.flatnonzero(outside.all(axis=1))
-
-    def support(self, u: FloatArray) -> tuple[float, list[Atom]]:
-        """The farthest reach, and the atoms of the cells that count."""
-        w = self.coefficients @ u
-        reach = w[:, 0] + self.errors
-        if self.n == 0:
-            return float(reach[0]), [(self.coefficients[0, 0], self.errors[0], self.places[0, 0])]
-        s = np.empty((len(w), self.n))
-        for q, (i, j) in enumerate(pairs(self.n)):
+        w = self._coefficients @ u
+        reach = w[:, 0] + self._errors
+        s = np.zeros((len(w), self.n))
+        for q, (i, j) in enumerate(self._pairs):
             t = w[:, 1 + self.n + q]
             if i == j:
                 s[:, i], most = farthest(w[:, 1 + i], t)
                 reach = reach + most
             else:
                 reach = reach + np.abs(t)
-        order = reach.argsort()[: -1 - SEVERAL : -1]
-        farther = [c for c in order if c == order[0] or reach[c] > NEARLY * reach[order[0]] > 0]
-        return float(reach[order[0]]), [self._atom(c, s[c]) for c in farther]
+        best = self._farthest(reach)
+        return best, self._atoms(self._chosen(reach, best), s)
 
-    def _atom(self, c: int, s: FloatArray) -> "Atom":
-        """The point s of cell c."""
-        powers = np.concatenate([[1.0], s, [s[i] * s[j] for i, j in pairs(self.n)]])
-        place = self.places[c, 0] + self.places[c, 1] * s
-        return powers @ self.coefficients[c], float(self.errors[c]), place
+    def start(self) -> Atoms:
+        """Atoms to begin with: of each column the middles of the cells in its box's corners."""
+        outside = np.abs(self._places[:, 0]) + self._places[:, 1] > 1 - 1e-9
+        absent = self._places[:, 1] == 0  # axes the column does not have
+        corners = np.flatnonzero((outside | absent).all(axis=1))
+        return self._atoms(corners, np.zeros((len(self._errors), self.n)))
+
+    def _farthest(self, reach: FloatArray) -> FloatArray:
+        return np.maximum.reduceat(reach, self._first) if len(reach) else np.zeros(0)
+
+    def _chosen(self, reach: FloatArray, best: FloatArray) -> IntArray:
+        """The cells that count, of each part at most `SEVERAL`, the farthest first."""
+        near = (reach > NEARLY * best[self._owners]) & (reach > 0)
+        near |= reach == best[self._owners]
+        cells = np.flatnonzero(near)
+        cells = cells[np.lexsort((-reach[cells], self._owners[cells]))]
+        owners = self._owners[cells]
+        rank = np.arange(len(cells)) - np.searchsorted(owners, owners)
+        return np.asarray(cells[rank < SEVERAL])
+
+    def _atoms(self, cells: IntArray, s: FloatArray) -> Atoms:
+        """The points s (n_cells, J) of some cells."""
+        s = s[cells]
+        powers = np.column_stack([
+            np.ones(len(cells)),
+            s,
+            *(s[:, i] * s[:, j] for i, j in self._pairs),
+        ])
+        vectors = np.matmul(powers[:, None], self._coefficients[cells])[:, 0]
+        places = self._places[cells, 0] + self._places[cells, 1] * s
+        return Atoms(vectors, self._errors[cells], self._owners[cells], places)
 
 
 def farthest(a: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:

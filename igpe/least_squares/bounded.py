@@ -1,0 +1,105 @@
+"""Linear least squares inside bounds: min |A x - b|^2, lower <= x <= upper.
+
+An active-set method (Stark & Parker 1995) on the triangular factor of A, so that its many small
+problems have as many rows as unknowns. Problems here are small and come by the hundred, so LAPACK
+is called directly: `scipy.optimize.lsq_linear` gives the same answers and takes ten times as long.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from igpe.arrays import BoolArray, FloatArray
+
+RANK = 1e-10  # directions below this fraction of the largest determine nothing
+SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
+ROUNDS = 10  # releases per unknown, at most
+
+
+def bounded_solution(
+    matrix: FloatArray, right: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """(n,) a minimiser inside the bounds, of small norm where the matrix determines none.
+
+    matrix  (m, n);  right (m,)
+    """
+    n = matrix.shape[1]
+    if len(matrix) > n:
+        matrix, right = _triangle(matrix, right)
+    free = _least(matrix, right)
+    if ((free >= lower) & (free <= upper)).all():
+        return free
+    inside = np.minimum(np.maximum(free, lower), upper)
+    if n == 1:
+        return inside
+    return _ActiveSet(matrix, right, lower, upper).solution(inside)
+
+
+class _ActiveSet(NamedTuple):
+    """The problem, of few rows."""
+
+    matrix: FloatArray
+    right: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def solution(self, x: FloatArray) -> FloatArray:
+        """From x, which lies inside the bounds."""
+        free = (x > self.lower) & (x < self.upper)
+        tiny = SLOPE * _norm(self.matrix.ravel()) * _norm(self.right)
+        for _ in range(ROUNDS * len(x)):
+            self._descend(x, free)
+            slope = self.matrix.T @ (self.right - self.matrix @ x)  # of the decrease
+            gain = np.where(x <= self.lower, slope, -slope)
+            gain[free | (self.lower >= self.upper)] = 0.0
+            best = int(gain.argmax())
+            if gain[best] <= tiny:
+                break
+            free[best] = True
+        return x
+
+    def _descend(self, x: FloatArray, free: BoolArray) -> None:
+        """Move x to the minimiser with the others held; who meets a bound on the way stays."""
+        while free.any():
+            which = free.nonzero()[0]
+            now, held = x[which], x.copy()
+            held[which] = 0.0
+            goal = _least(self.matrix[:, which], self.right - self.matrix @ held)
+            low, high = self.lower[which], self.upper[which]
+            outside = (goal < low) | (goal > high)
+            if not outside.any():
+                x[which] = goal
+                return
+            ends = np.where(goal < low, low, high)
+            share = np.ones(len(which))
+            share[outside] = (ends - now)[outside] / (goal - now)[outside]
+            first = share.min()
+            arrived = outside & (share <= first)
+            between = np.minimum(np.maximum(now + first * (goal - now), low), high)
+            x[which] = np.where(arrived, ends, between)
+            free[which[arrived]] = False
+
+
+def _triangle(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """R (n, n) and Q'b (n,) of the factors A = Q R."""
+    n = matrix.shape[1]
+    both = np.empty((len(matrix), n + 1), order="F")
+    both[:, :n], both[:, n] = matrix, right
+    factors = np.triu(lapack.dgeqrf(both, overwrite_a=True)[0][:n])
+    return factors[:, :n], factors[:, n]
+
+
+def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """(n,) the shortest minimiser of |A x - b|, by complete orthogonal factors."""
+    m, n = matrix.shape
+    padded = np.zeros(max(m, n))
+    padded[:m] = right
+    work = 3 * n + 64 * (min(m, n) + 1)
+    free = np.zeros(n, dtype=np.int32)
+    found = lapack.dgelsy(matrix, padded, free, RANK, work)[1]
+    return np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float)  # noqa: PLR2004
+
+
+def _norm(v: FloatArray) -> float:
+    return float(np.sqrt(v @ v))
