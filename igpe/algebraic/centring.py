@@ -18,6 +18,8 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.equations.operations import as_before, replayed
+from igpe.equations.stack import stack
 
 SAME = 1e-9  # relative difference of residuals that are the same
 TRIALS = 4  # points at which sameness is tried
@@ -120,24 +122,14 @@ def _shifted(residual: Any, p: Any, energy: int, slope: float, amid: float) -> A
 def _rebuilt(residual: Any, p: Any, change: Any) -> Any:
     """The residuals, with every exponent changed."""
     function = ca.Function("residual", [p], [ca.densify(residual)])
-    work: dict[int, Any] = {}
-    result = ca.SX(*residual.shape)
-    for k in range(function.n_instructions()):
-        operation = function.instruction_id(k)
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if operation == ca.OP_OUTPUT:
-            result[outputs[1]] = work[inputs[0]]
-        elif operation == ca.OP_INPUT:
-            work[outputs[0]] = p[inputs[1]]
-        elif operation == ca.OP_CONST:
-            work[outputs[0]] = ca.SX(function.instruction_constant(k))
-        elif operation == ca.OP_EXP:
-            work[outputs[0]] = ca.exp(change(work[inputs[0]]))
-        else:
-            data = [work[i] for i in inputs]
-            build = ca.SX.unary if len(data) == 1 else ca.SX.binary
-            work[outputs[0]] = build(operation, *data)
-    return result
+
+    def apply(operation: int, operands: list[Any]) -> Any:
+        if operation == ca.OP_EXP:
+            return ca.exp(change(operands[0]))
+        return as_before(operation, operands)
+
+    results = replayed(function, lambda _, i: p[i], ca.SX, apply)
+    return stack(results.get(i, 0.0) for i in range(residual.numel()))
 
 
 def _same(old: Any, new: Any, p: Any, box: Box, centring: Centring) -> bool:

@@ -14,12 +14,13 @@ import numpy as np
 from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found, spread
-from igpe.algebraic.regression import Regression
+from igpe.algebraic.regression import Piece, Regression
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.projection.alike import grouped
 from igpe.projection.columns import Columns
 from igpe.projection.linear_part import best_linear
 from igpe.projection.search import Limits, Outcome, Search
@@ -50,7 +51,8 @@ class Projected:
                 relative gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
     samples     points, at most, where the best linear parameters are computed to find starts
-    starts      of them, local searches;  seed: of the samples
+    starts      of them, local searches, at most one more than there are nonlinear parameters
+    seed        of the samples
     exchange    whether to look for parameters in which products and exponents come apart
     otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
                 nonlinear parameters
@@ -73,6 +75,7 @@ class Projected:
     def estimate(self, regression: Regression) -> Found:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()
+        regression = _joined(regression)
         separated = self._separated(regression)
         if separated is None:
             return self.otherwise.estimate(regression)
@@ -83,7 +86,7 @@ class Projected:
             else separate(few.pieces, few.box, exchange=self.exchange)
         )
         local = _LocalSearches((regression, few), thinned, self.search)
-        local.start(self._samples(local.problem), self.starts)
+        local.start(self._samples(local.problem), min(self.starts, 1 + len(separated.nonlinear)))
         if local.best is None or not _agree(separated, local.best):
             return self.otherwise.estimate(regression)
         outcome = self._proof(separated, local, began)
@@ -123,6 +126,13 @@ class Projected:
         miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
         columns = Columns(problem, self.seed, miss)
         return Search(problem, columns, local.trial).run(local.objective, limits)
+
+
+def _joined(regression: Regression) -> Regression:
+    """The same residuals in other order and fewer pieces."""
+    sources = [s for group in grouped(regression.pieces) for s in group.sources]
+    pieces = (Piece(s.predict, s.known, s.combine, s.target, s.weight) for s in sources)
+    return replace(regression, pieces=tuple(pieces))
 
 
 def _agree(separated: Separated, best: Fit) -> bool:

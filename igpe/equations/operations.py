@@ -1,4 +1,7 @@
-"""Names of CasADi's elementary operations."""
+"""CasADi's elementary operations, by name and in the order of a function's instructions."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import casadi as ca
 
@@ -6,3 +9,40 @@ OPERATION_NAMES: dict[int, str] = {
     getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
 }
 """What `Function.instruction_id` returns -> CasADi's name of it, without OP_."""
+
+T = TypeVar("T")
+
+
+def replayed(
+    function: Any,
+    given: Callable[[int, int], T],
+    constant: Callable[[float], T],
+    apply: Callable[[int, list[T]], T],
+) -> dict[int, T]:
+    """An SX function's result, built again of something else.
+
+    function  with one output
+    given     (argument, element) -> what stands for it
+    constant  number -> what stands for it
+    apply     (operation's number, operands) -> what stands for the operation
+    returns   element of the result -> what it is; structural zeros are left out
+    """
+    work: dict[int, T] = {}
+    results: dict[int, T] = {}
+    for k in range(function.n_instructions()):
+        operation = function.instruction_id(k)
+        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+        if operation == ca.OP_OUTPUT:
+            results[outputs[1]] = work[inputs[0]]
+        elif operation == ca.OP_INPUT:
+            work[outputs[0]] = given(inputs[0], inputs[1])
+        elif operation == ca.OP_CONST:
+            work[outputs[0]] = constant(function.instruction_constant(k))
+        else:
+            work[outputs[0]] = apply(operation, [work[i] for i in inputs])
+    return results
+
+
+def as_before(operation: int, operands: list[Any]) -> Any:
+    """The operation on SX operands."""
+    return (ca.SX.unary if len(operands) == 1 else ca.SX.binary)(operation, *operands)

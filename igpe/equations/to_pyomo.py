@@ -10,7 +10,7 @@ from typing import Any
 import casadi as ca
 import pyomo.environ as pyo
 
-from igpe.equations.operations import OPERATION_NAMES
+from igpe.equations.operations import OPERATION_NAMES, replayed
 from igpe.errors import ModelError
 
 Operation = Callable[..., Any]
@@ -72,29 +72,18 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     if strangers:
         raise ModelError(f"The expressions hold {strangers}, which have no Pyomo variable.")
     function = ca.Function("expressions", [ca.SX(symbols)], [column])
-    work: dict[int, Any] = {}
-    results: list[Any] = [0.0] * int(column.numel())
-    for k in range(function.n_instructions()):
-        name = OPERATION_NAMES[function.instruction_id(k)]
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if name == "OUTPUT":
-            results[outputs[1]] = work[inputs[0]]
-        elif name == "INPUT":
-            work[outputs[0]] = variables[inputs[1]]
-        elif name == "CONST":
-            work[outputs[0]] = function.instruction_constant(k)
-        else:
-            work[outputs[0]] = _operation(name)(*(work[i] for i in inputs))
-    return results
+    results = replayed(function, lambda _, i: variables[i], lambda number: number, _operation)
+    return [results.get(i, 0.0) for i in range(int(column.numel()))]
 
 
-def _operation(name: str) -> Operation:
+def _operation(code: int, operands: list[Any]) -> Any:
+    name = OPERATION_NAMES[code]
     if name not in OPERATIONS:
         raise ModelError(
             f"CasADi's operation '{name.lower()}' has no counterpart in Pyomo, so this equation "
             "cannot be given to an outside solver. Write it with smooth functions that Pyomo has."
         )
-    return OPERATIONS[name]
+    return OPERATIONS[name](*operands)
 
 
 def _among(symbol: Any, symbols: Any) -> bool:

@@ -14,6 +14,7 @@ from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
 from igpe.equations.instant import Instant
+from igpe.equations.operations import as_before, replayed
 from igpe.errors import ModelError
 
 FUNCTIONS = {
@@ -130,22 +131,13 @@ def with_safe_powers(expressions: Any) -> Any:
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
     function = ca.Function("expressions", [symbols], [column])
-    steps = range(function.n_instructions())
-    if all(function.instruction_id(k) != ca.OP_POW for k in steps):
+    codes = (function.instruction_id(k) for k in range(function.n_instructions()))
+    if ca.OP_POW not in codes:
         return expressions
-    work: dict[int, Any] = {}
+    results = replayed(function, lambda _, i: symbols[i], ca.SX, _operation)
     result = ca.SX(*column.shape)
-    for k in steps:
-        operation = function.instruction_id(k)
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if operation == ca.OP_OUTPUT:
-            result[outputs[1]] = work[inputs[0]]
-        elif operation == ca.OP_INPUT:
-            work[outputs[0]] = symbols[inputs[1]]
-        elif operation == ca.OP_CONST:
-            work[outputs[0]] = ca.SX(function.instruction_constant(k))
-        else:
-            work[outputs[0]] = _operation(operation, [work[i] for i in inputs])
+    for i, element in results.items():
+        result[i] = element
     return result
 
 
@@ -154,4 +146,4 @@ def _operation(operation: int, data: list[Any]) -> Any:
         base, exponent = data
         positive = base > 0
         return ca.if_else(positive, ca.if_else(positive, base, 1.0) ** exponent, 0.0)
-    return ca.SX.unary(operation, *data) if len(data) == 1 else ca.SX.binary(operation, *data)
+    return as_before(operation, data)

@@ -26,7 +26,7 @@ from igpe.projection.separable import Separable
 from igpe.projection.taylor import GROWTH, TINY, UNIT, Taylor
 
 FEW = 64  # residuals that are not worth reducing
-SAMPLES = 32  # thetas whose columns span the coordinates
+SAMPLES = 16  # thetas whose columns span the coordinates
 FRESH = 6  # thetas that test the span
 MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
 WORSE = 1e4  # times the median remainder: a row that may have to be given up alone
@@ -216,11 +216,13 @@ def _span_of_columns(problem: Separable, rows: IntArray, seed: int, miss: float)
 def _always_known(problem: Separable) -> BoolArray:
     """(n_residuals,) rows whose enclosure over the whole box is no worse than most others'."""
     good = np.ones(len(problem.target), dtype=bool)
-    for k, own in enumerate(problem.depends):
-        lower = np.array([[problem.axes[a].lower for a in own]])
-        upper = np.array([[problem.axes[a].upper for a in own]])
-        e = problem.enclosures((k,), lower, upper)[0].e[0]
-        good &= np.isfinite(e) & (e <= WORSE * np.median(e) + TINY)
+    for alike in {problem.alike(k) for k in range(1 + problem.n_linear)}:
+        own = [problem.axes[a] for a in problem.depends[alike[0]]]
+        lower = np.array([[a.lower for a in own]])
+        upper = np.array([[a.upper for a in own]])
+        for f in problem.enclosures(alike, lower, upper):
+            e = f.e[0]
+            good &= np.isfinite(e) & (e <= WORSE * np.median(e) + TINY)
     return good
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from igpe.equations.operations import OPERATION_NAMES
+from igpe.equations.operations import OPERATION_NAMES, replayed
 
 
 class Node(NamedTuple):
@@ -20,27 +20,18 @@ class Node(NamedTuple):
 
 def nodes_of(function: Any) -> tuple[list[Node], list[int]]:
     """The function's instructions, with equal ones made one, and which are its results."""
-    work: dict[int, int] = {}
     position: dict[Node, int] = {}
-    results = [0] * function.numel_out(0)
 
     def number(node: Node) -> int:
         return position.setdefault(node, len(position))
 
-    for k in range(function.n_instructions()):
-        name = OPERATION_NAMES[function.instruction_id(k)]
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if name == "OUTPUT":
-            results[outputs[1]] = work[inputs[0]]
-        elif name == "INPUT":
-            kind = ("KNOWN", "PARAMETER")[inputs[0]]
-            work[outputs[0]] = number(Node(kind, (), inputs[1]))
-        elif name == "CONST":
-            work[outputs[0]] = number(Node(name, (), function.instruction_constant(k)))
-        else:
-            arguments = tuple(work[i] for i in inputs[: _arity(function.instruction_id(k))])
-            work[outputs[0]] = number(Node(name, arguments))
-    return list(position), results
+    results = replayed(
+        function,
+        lambda argument, i: number(Node(("KNOWN", "PARAMETER")[argument], (), i)),
+        lambda value: number(Node("CONST", (), value)),
+        lambda code, operands: number(Node(OPERATION_NAMES[code], tuple(operands))),
+    )
+    return list(position), [results[i] for i in range(function.numel_out(0))]
 
 
 def depth_of(nodes: list[Node]) -> int:
@@ -49,10 +40,3 @@ def depth_of(nodes: list[Node]) -> int:
     for node in nodes:
         depth.append(1 + max((depth[a] for a in node.arguments), default=0))
     return max(depth, default=0)
-
-
-def _arity(operation: int) -> int:
-    return 2 if OPERATION_NAMES[operation] in _BINARY else 1
-
-
-_BINARY = {"ADD", "SUB", "MUL", "DIV", "POW", "CONSTPOW"}

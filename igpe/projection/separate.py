@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from igpe.arrays import FloatArray, IntArray
 from igpe.box import Box
 from igpe.equations.linearity import linear_parameters
+from igpe.projection.alike import Group, Source, grouped
 from igpe.projection.axis import Axis
 from igpe.projection.parameters import (
     Exchange,
@@ -23,21 +24,6 @@ from igpe.projection.tape import Tape
 from igpe.projection.terms import Term, terms_of
 
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
-
-
-class Source(Protocol):
-    """Residuals weight * (target - combine @ predict(known, p)), as `algebraic` poses them."""
-
-    @property
-    def predict(self) -> Any: ...
-    @property
-    def known(self) -> FloatArray: ...
-    @property
-    def combine(self) -> FloatArray | None: ...
-    @property
-    def target(self) -> FloatArray: ...
-    @property
-    def weight(self) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -89,12 +75,7 @@ def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> S
     raises    UnknownOperation if an operation has no enclosure
     """
     p = ca.SX.sym("p", len(box))
-    ends = np.cumsum([len(s.target) for s in sources])
-    rows = [np.arange(end - len(s.target), end) for s, end in zip(sources, ends, strict=True)]
-    systems = [
-        _System([sources[i] for i in own], np.concatenate([rows[i] for i in own]), p)
-        for own in _alike(sources)
-    ]
+    systems = [_System(group, p) for group in grouped(sources)]
     products, sums = (_products(systems, box), _sums(systems)) if exchange else ([], [])
     found = _separated(systems, p, box, products, sums)
     slots = {i for e in products for i in e.old}
@@ -106,10 +87,10 @@ def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> S
 class _System:
     """Sources at the same places, as terms."""
 
-    def __init__(self, sources: list[Source], order: IntArray, p: Any) -> None:
-        self.sources, self.order = sources, order
-        self.known = ca.SX.sym("known", sources[0].known.shape[0])
-        whole = [s.predict(self.known, p) for s in sources]
+    def __init__(self, group: Group, p: Any) -> None:
+        self.sources, self.order = group
+        self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
+        whole = [s.predict(self.known, p) for s in self.sources]
         Tape(ca.vertcat(*whole), self.known, p)  # operations that have no enclosure are refused
         self.terms = [terms_of(w, self.known, p) for w in whole]
         self.p = p
@@ -121,25 +102,6 @@ class _System:
             return {}
         function = ca.Function("rates", [self.known], [ca.vertcat(*term.rates.values())])
         return dict(zip(names, function(self.sources[0].known).full(), strict=True))
-
-
-def _alike(sources: Sequence[Source]) -> list[list[int]]:
-    """Indices of sources that know the same numbers at the same places."""
-    groups: list[list[int]] = []
-    for i, s in enumerate(sources):
-        for group in groups:
-            first = sources[group[0]]
-            alike = len(first.target) == len(s.target)
-            if alike and _same(first.known, s.known) and _same(first.combine, s.combine):
-                group.append(i)
-                break
-        else:
-            groups.append([i])
-    return groups
-
-
-def _same(a: FloatArray | None, b: FloatArray | None) -> bool:
-    return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
 def _factors(systems: Sequence[_System]) -> set[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import casadi as ca
 
-from igpe.equations.operations import OPERATION_NAMES
+from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 
 MOST = 24  # terms of one sum; a larger one is left as it is
 
@@ -74,24 +74,16 @@ class _Value:
 def terms_of(expression: Any, known: Any, p: Any) -> tuple[Term, ...]:
     """The terms of a scalar SX expression of the symbols `known` and `p`."""
     function = ca.Function("f", [known, p], [ca.densify(expression)])
-    work: dict[int, _Value] = {}
-    result = _known(ca.SX(0))
-    for k in range(function.n_instructions()):
-        code = function.instruction_id(k)
-        name = OPERATION_NAMES[code]
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if name == "OUTPUT":
-            result = work[inputs[0]]
-        elif name == "INPUT" and inputs[0] == 0:
-            work[outputs[0]] = _known(known[inputs[1]])
-        elif name == "INPUT":
-            i = inputs[1]
-            work[outputs[0]] = _Value(p[i], (Term(ca.SX(1), {i: 1.0}),), False)
-        elif name == "CONST":
-            work[outputs[0]] = _known(ca.SX(function.instruction_constant(k)))
-        else:
-            work[outputs[0]] = _apply(code, [work[i] for i in inputs], p)
-    return result.terms
+
+    def given(argument: int, i: int) -> _Value:
+        if argument == 0:
+            return _known(known[i])
+        return _Value(p[i], (Term(ca.SX(1), {i: 1.0}),), False)
+
+    results = replayed(
+        function, given, lambda number: _known(ca.SX(number)), lambda code, a: _apply(code, a, p)
+    )
+    return results[0].terms
 
 
 def _known(plain: Any) -> _Value:
@@ -100,9 +92,7 @@ def _known(plain: Any) -> _Value:
 
 def _apply(code: int, arguments: list[_Value], p: Any) -> _Value:
     name = OPERATION_NAMES[code]
-    binary = name in _BINARY
-    arguments = arguments[: 2 if binary else 1]
-    plain = (ca.SX.binary if binary else ca.SX.unary)(code, *(a.plain for a in arguments))
+    plain = as_before(code, [a.plain for a in arguments])
     if all(a.free for a in arguments):
         return _known(plain)
     terms = _RULES[name](p, *arguments) if name in _RULES else None
@@ -200,5 +190,3 @@ _RULES: Mapping[str, Callable[..., tuple[Term, ...] | None]] = {
     "CONSTPOW": _power,
     "EXP": _exponential,
 }
-
-_BINARY = {"ADD", "SUB", "MUL", "DIV", "POW", "CONSTPOW", "FMIN", "FMAX", "ATAN2", "HYPOT"}
