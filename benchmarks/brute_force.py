@@ -26,6 +26,7 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Piece, Regression
 from igpe.box import Box as Bounds
+from igpe.projection import basis as basis_module
 from igpe.projection import columns as columns_module
 from igpe.projection.bound import Bounded, bound
 from igpe.projection.box import Box
@@ -93,7 +94,7 @@ class Case:
         )
         problem = replace(problem, axes=tuple(scales))
         self.problem: Separable = problem
-        with mock.patch.object(columns_module, "FEW", setting.few):
+        with mock.patch.object(basis_module, "FEW", setting.few):
             self.columns = Columns(problem, seed=0)
         self.search = Search(problem, self.columns, lambda _: np.inf)
 

@@ -21,16 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray
+from igpe.projection.basis import basis
 from igpe.projection.separable import Separable
-from igpe.projection.taylor import GROWTH, TINY, UNIT, Taylor
+from igpe.projection.taylor import GROWTH, UNIT, Taylor
 
-FEW = 64  # residuals that are not worth reducing
-SAMPLES = 16  # thetas whose columns span the coordinates
-FRESH = 6  # thetas that test the span
 MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
-WORSE = 1e4  # times the median remainder: a row that may have to be given up alone
-CHUNK = 100_000  # numbers of one array that are enclosed at a time
+CHUNK = 30_000  # numbers of one array that are enclosed at a time
 
 
 Key = tuple[int, ...]  # a column, then level and index of the cell on each axis it depends on
@@ -70,7 +67,7 @@ class Columns:
 
     def __init__(self, problem: Separable, seed: int, miss: float = 1e-7) -> None:
         self.problem = problem
-        self.basis = _basis(problem, seed, miss)
+        self.basis = basis(problem, seed, miss)
         single = (self.basis != 0).sum(axis=1) == 1
         self._alone = np.any(self.basis[single] != 0, axis=0)
         self.target = self.basis @ problem.target
@@ -183,64 +180,3 @@ def cell_places(n: int, halvings: int) -> FloatArray:
     middles = (2 * np.arange(count) + 1) / count - 1
     grid = np.array(list(itertools.product(middles, repeat=n))).reshape(count**n, n)
     return np.stack([grid, np.full_like(grid, 1 / count)], axis=1)
-
-
-def _basis(problem: Separable, seed: int, miss: float) -> FloatArray:
-    """P (r, n_residuals)."""
-    m = len(problem.target)
-    if m <= FEW:
-        return np.eye(m)
-    always = _always_known(problem)
-    alone, rows = np.flatnonzero(~always), np.flatnonzero(always)
-    reduced = _span_of_columns(problem, rows, seed, miss)
-    basis = np.zeros((reduced.shape[1] + len(alone), m))
-    basis[: reduced.shape[1], rows] = reduced.T
-    basis[np.arange(reduced.shape[1], len(basis)), alone] = 1.0
-    return basis
-
-
-def _span_of_columns(problem: Separable, rows: IntArray, seed: int, miss: float) -> FloatArray:
-    """(n_rows, r) orthonormal basis of the columns; with more samples until there is no more."""
-    rng = np.random.default_rng(seed)
-    count, samples = SAMPLES, problem.target[:, None][rows]
-    while True:
-        samples = np.hstack([samples, _samples(problem, count, rng)[rows]])
-        found = _span(samples, miss / 10)
-        fresh = _unit(_samples(problem, FRESH, rng)[rows])
-        missed = np.linalg.norm(fresh - found @ (found.T @ fresh), axis=0).max(initial=0.0)
-        if missed <= miss or 2 * found.shape[1] > len(rows):
-            return found if missed <= miss else np.eye(len(rows))
-        samples, count = np.hstack([samples, fresh]), 2 * count
-
-
-def _always_known(problem: Separable) -> BoolArray:
-    """(n_residuals,) rows whose enclosure over the whole box is no worse than most others'."""
-    good = np.ones(len(problem.target), dtype=bool)
-    for alike in {problem.alike(k) for k in range(1 + problem.n_linear)}:
-        own = [problem.axes[a] for a in problem.depends[alike[0]]]
-        lower = np.array([[a.lower for a in own]])
-        upper = np.array([[a.upper for a in own]])
-        for f in problem.enclosures(alike, lower, upper):
-            e = f.e[0]
-            good &= np.isfinite(e) & (e <= WORSE * np.median(e) + TINY)
-    return good
-
-
-def _samples(problem: Separable, count: int, rng: np.random.Generator) -> FloatArray:
-    """(n_residuals, n) columns at random theta, zero where they are not finite."""
-    columns = problem.values(problem.thetas(rng.random((count, len(problem.axes)))))
-    return columns.transpose(1, 0, 2).reshape(columns.shape[1], -1)
-
-
-def _span(samples: FloatArray, negligible: float) -> FloatArray:
-    """(n_rows, r) orthonormal basis of the samples, up to singular values of that share."""
-    left, values, _ = np.linalg.svd(_unit(samples), full_matrices=False)
-    return np.asarray(left[:, values > negligible * values.max(initial=0.0)])
-
-
-def _unit(samples: FloatArray) -> FloatArray:
-    """The columns with norm one; those that are zero or not finite, zero."""
-    with np.errstate(invalid="ignore"):
-        size = np.linalg.norm(samples, axis=0)
-        scaled = samples / np.where(size > 0, size, 1.0)
-    return np.where(np.isfinite(scaled).all(axis=0), scaled, 0.0)

@@ -105,7 +105,12 @@ def _sigmoid_third(z: FloatArray) -> FloatArray:
 
 
 def _softplus_third(z: FloatArray) -> FloatArray:
-    return np.abs(expit(z) * expit(-z) * (expit(-z) - expit(z)))
+    p, q = expit(z), expit(-z)
+    return np.abs(p * q * (q - p))
+
+
+def _softplus(z: FloatArray) -> FloatArray:
+    return np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))
 
 
 def _largest(f: Callable[[FloatArray], FloatArray], turns: tuple[float, ...]) -> Bound:
@@ -152,9 +157,7 @@ log = Univariate(
     lambda a, b: _positive(a, 2 / a**3 * GROWTH),
 )
 sigmoid = Univariate(expit, _sigmoid_first, _largest(_sigmoid_third, SIGMOID_TURNS))
-softplus = Univariate(
-    lambda z: np.logaddexp(0.0, z), _softplus_first, _largest(_softplus_third, SOFTPLUS_TURNS)
-)
+softplus = Univariate(_softplus, _softplus_first, _largest(_softplus_third, SOFTPLUS_TURNS))
 absolute = Univariate(
     np.abs,
     lambda a, b: np.ones_like(b),

@@ -7,14 +7,14 @@ low <= theta_i - theta_j <= high
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.arrays import FloatArray, IntArray
 from igpe.projection import functions
 from igpe.projection.axis import Axis
 from igpe.projection.tape import Leaf, Tape
@@ -78,12 +78,24 @@ class Block:
 
     def values(self, thetas: FloatArray) -> FloatArray:
         """(n_thetas, n_out * n, 1 + K) weighted columns; thetas: (n_thetas, J)."""
-        count, places = len(thetas), self.places.shape[1]
-        known = np.tile(self.places, count)
-        found = self._function(known, np.repeat(thetas.T, places, axis=1))
-        f = np.asarray(found.full()).reshape(-1, self.columns.shape[0], count, places)
-        rows = self._weighted(f.transpose(2, 0, 1, 3))
-        return rows.reshape(count, len(f), -1).transpose(0, 2, 1)
+        n_out, n_columns = self.columns.shape
+        shape = (len(thetas), self.places.shape[1])
+        found = self.tape(tuple(range(n_columns))).values(self.places, thetas)
+        f = np.stack([np.broadcast_to(v, shape) for v in found])  # columns, of each its outputs
+        rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
+        return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
+
+    def thinned(self, kept: IntArray) -> "Block":
+        """Some of the n residuals of each expression."""
+        width = 1 if self.combine is None else self.combine.shape[1]
+        places = (kept[:, None] * width + np.arange(width)).ravel()
+        return replace(
+            self,
+            places=self.places[:, places],
+            combine=None if self.combine is None else self.combine[kept],
+            target=self.target[:, kept],
+            weight=self.weight[:, kept],
+        )
 
     def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
         """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
@@ -125,11 +137,6 @@ class Block:
         with np.errstate(invalid="ignore"):  # 0 * inf
             return np.asarray(np.einsum("iq,...iq->...i", combine, split) * weight)
 
-    @cached_property
-    def _function(self) -> Any:
-        columns = ca.vec(ca.densify(self.columns))
-        return ca.Function("columns", [self.known, self.nonlinear], [columns])
-
 
 @dataclass(frozen=True)
 class Separable:
@@ -162,6 +169,20 @@ class Separable:
     def n_linear(self) -> int:
         """K."""
         return len(self.lower)
+
+    def thinned(self, most: int, rng: np.random.Generator) -> "tuple[Separable, IntArray]":
+        """About so many of the residuals, at random, and which; itself if it has no more."""
+        total = len(self.target)
+        if total <= most:
+            return self, np.arange(total)
+        blocks, rows, begin = [], [], 0
+        for block in self.blocks:
+            n_out, n = block.target.shape
+            kept = np.sort(rng.permutation(n)[: max(round(most * n / total), 1)])
+            blocks.append(block.thinned(kept))
+            rows.append((begin + np.arange(n_out)[:, None] * n + kept).ravel())
+            begin += block.target.size
+        return replace(self, blocks=tuple(blocks)), np.concatenate(rows)
 
     def thetas(self, unit: FloatArray) -> FloatArray:
         """(n, J) nonlinear parameters at coordinates between 0 and 1 of their axes."""

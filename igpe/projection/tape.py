@@ -93,6 +93,21 @@ class Tape:
             run = _Evaluation(self.nodes, known, leaves)
             return [run.value(k).outward() for k in self.results]
 
+    def values(self, known: FloatArray, thetas: FloatArray) -> list[FloatArray]:
+        """Numbers, each (n_thetas, n_places) or broadcastable to it; thetas: (n_thetas, J)."""
+        found: list[FloatArray] = []
+        with np.errstate(all="ignore"):
+            for node in self.nodes:
+                if node.name == "CONST":
+                    found.append(np.full((1, 1), node.value))
+                elif node.name == "KNOWN":
+                    found.append(known[None, int(node.value)])
+                elif node.name == "PARAMETER":
+                    found.append(thetas[:, int(node.value), None])
+                else:
+                    found.append(_NUMBERS[node.name](*(found[a] for a in node.arguments)))
+        return [found[k] for k in self.results]
+
 
 class _Evaluation:
     """Values of the nodes for one set of boxes; each is computed when it is first asked for."""
@@ -251,6 +266,28 @@ _RULES: Mapping[str, Callable[..., Taylor]] = {
     "FABS": lambda run, a: functions.absolute(run.value(a)),
 }
 """Values, by CasADi's name of the operation."""
+
+_NUMBERS: Mapping[str, Callable[..., FloatArray]] = {
+    "ASSIGN": np.positive,
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MUL": np.multiply,
+    "DIV": np.divide,
+    "INV": np.reciprocal,
+    "NEG": np.negative,
+    "TWICE": lambda a: 2 * a,
+    "SQ": np.square,
+    "POW": np.power,
+    "CONSTPOW": np.power,
+    "SQRT": np.sqrt,
+    "EXP": np.exp,
+    "LOG": np.log,
+    "TANH": np.tanh,
+    "SIN": np.sin,
+    "COS": np.cos,
+    "FABS": np.abs,
+}
+"""The operations on numbers."""
 
 _LOGARITHMS: Mapping[str, Callable[..., Taylor]] = {
     "ASSIGN": lambda run, a: run.log(a),

@@ -14,7 +14,7 @@ logarithm of one): infinity and nan stay infinite e through every operation.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Taylor:
         """Whether it does not depend on s (its remainder is rounding)."""
         return self.g is None
 
-    @property
+    @cached_property
     def size(self) -> FloatArray:
         """Bound on |polynomial|, up to rounding that `UNIT` covers."""
         size = np.abs(self.c)
