@@ -20,6 +20,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.equations.in_place import InPlace
 from igpe.least_squares.base import Linearised
 
 
@@ -42,10 +43,7 @@ class Piece:
 
     def linearised(self, p: FloatArray) -> Linearised:
         """Weighted residuals (n_residuals,) and their derivative by p."""
-        places = self.known.shape[1]
-        slope, by_p = self._mapped(self.known, np.repeat(p[:, None], places, axis=1))
-        f = np.asarray(slope).ravel()
-        jacobian = np.asarray(by_p).reshape(len(p), places, order="F").T
+        f, jacobian = self._evaluated(p)
         if self.combine is not None:
             f = np.einsum("iq,iq->i", self.combine, f.reshape(self.combine.shape))
             each = jacobian.reshape(*self.combine.shape, len(p))
@@ -70,12 +68,24 @@ class Piece:
             f = ca.sum2(ca.DM(self.combine) * ca.reshape(f, q, n).T)
         return ca.DM(self.weight) * (ca.DM(self.target) - f)
 
+    def _evaluated(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n_places,) slopes and (n_places, n_p) their derivative, in memory that is used again."""
+        places, slope, by_p = self._places
+        places.read(1, np.tile(p, (len(slope), 1)))
+        places.evaluate()
+        return slope, by_p
+
     @cached_property
-    def _mapped(self) -> Any:
+    def _places(self) -> tuple[InPlace, FloatArray, FloatArray]:
         known, p = self.predict.sx_in(0), self.predict.sx_in(1)
-        slope = self.predict(known, p)
-        both = ca.Function("slope", [known, p], [slope, ca.jacobian(slope, p).T])
-        return both.map(self.known.shape[1])
+        slope, count = self.predict(known, p), self.known.shape[1]
+        by_p = ca.densify(ca.jacobian(slope, p).T)
+        both = ca.Function("slope", [known, p], [ca.densify(slope), by_p])
+        places, results = InPlace(both.map(count)), (np.empty(count), np.empty((count, p.numel())))
+        places.read(0, self.known.T)
+        for i, result in enumerate(results):
+            places.write(i, result)
+        return places, *results
 
 
 @dataclass(frozen=True)

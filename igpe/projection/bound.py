@@ -101,7 +101,8 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
         if norm == 0.0:
             break
         u = residual / (norm * (1 + 4 * UNIT * len(d)))
-        reach, atoms = hull.support(u)
+        support = hull.support(u)
+        reach = support.reach
         value = float(u @ d) - rounding - ranges.most(reach)
         if value > best:
             best, direction = value, u
@@ -112,6 +113,7 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
         if k >= FIRST:
             margin = np.where(reach > 0, OVERSHOOT * reach, margin / 2)
         near = reach > -1e-3 * margin - 1e-9 * norm_d
+        atoms = hull.atoms(support)
         program.add(atoms.some(near[atoms.owners]))
     return Bounded(best, norm, slack, program.weights, program.atoms, direction)
 

@@ -57,6 +57,18 @@ class Atoms(NamedTuple):
         )
 
 
+class Support(NamedTuple):
+    """How far columns reach in a direction.
+
+    reach  (n_parts,) upper bounds on u . column
+    cells  (n_cells,) the same for each cell;  s: (n_cells, J) the point of it that reaches so far
+    """
+
+    reach: FloatArray
+    cells: FloatArray
+    s: FloatArray
+
+
 class Hull:
     """The polynomials of several columns on a box; those of fewer axes as if they had more."""
 
@@ -85,12 +97,8 @@ class Hull:
         self.least = self._farthest(self._errors - sizes)
         """(n_parts,) how far each column reaches in any direction: so large is its remainder."""
 
-    def support(self, u: FloatArray) -> tuple[FloatArray, Atoms]:
-        """How far each column reaches in direction u, (r,) of norm at most one.
-
-        returns  upper bounds (n_parts,) on u . column, and the atoms that reach farthest: of each
-                 part the best, and more where several cells reach beyond zero
-        """
+    def support(self, u: FloatArray) -> "Support":
+        """How far the columns reach in direction u, (r,) of norm at most one."""
         w = self._coefficients @ u
         reach = w[:, 0] + self._errors
         s = np.zeros((len(w), self.n))
@@ -101,8 +109,11 @@ class Hull:
                 reach = reach + most
             else:
                 reach = reach + np.abs(t)
-        best = self._farthest(reach)
-        return best, self._atoms(self._chosen(reach, best), s)
+        return Support(self._farthest(reach), reach, s)
+
+    def atoms(self, support: "Support") -> Atoms:
+        """Those that reach farthest: of each part the best, and more where several count."""
+        return self._atoms(self._chosen(support.cells, support.reach), support.s)
 
     def start(self) -> Atoms:
         """Atoms to begin with: of each column the middles of the cells in its box's corners."""

@@ -110,7 +110,8 @@ def test_support_is_above_every_point_of_every_cell(n):
     for _ in range(50):
         u = rng.normal(size=r)
         u /= np.linalg.norm(u)
-        reach, atoms = hull.support(u)
+        support = hull.support(u)
+        reach, atoms = support.reach, hull.atoms(support)
         s = rng.uniform(-1, 1, (400, n))
         powers = [np.ones((400, 1)), s]
         powers += [(s[:, i] * s[:, j])[:, None] for i in range(n) for j in range(i, n)]
