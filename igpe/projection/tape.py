@@ -16,7 +16,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.projection import functions
-from igpe.projection.nodes import Node, depth_of, nodes_of
+from igpe.projection.nodes import Node, depth_of, nodes_of, numbers_of
 from igpe.projection.taylor import Taylor, constant
 
 DEEPEST = 200  # operations in a row, which are evaluated by recursion
@@ -95,17 +95,7 @@ class Tape:
 
     def values(self, known: FloatArray, thetas: FloatArray) -> list[FloatArray]:
         """Numbers, each (n_thetas, n_places) or broadcastable to it; thetas: (n_thetas, J)."""
-        found: list[FloatArray] = []
-        with np.errstate(all="ignore"):
-            for node in self.nodes:
-                if node.name == "CONST":
-                    found.append(np.full((1, 1), node.value))
-                elif node.name == "KNOWN":
-                    found.append(known[None, int(node.value)])
-                elif node.name == "PARAMETER":
-                    found.append(thetas[:, int(node.value), None])
-                else:
-                    found.append(_NUMBERS[node.name](*(found[a] for a in node.arguments)))
+        found = numbers_of(self.nodes, known, thetas)
         return [found[k] for k in self.results]
 
 
@@ -266,28 +256,6 @@ _RULES: Mapping[str, Callable[..., Taylor]] = {
     "FABS": lambda run, a: functions.absolute(run.value(a)),
 }
 """Values, by CasADi's name of the operation."""
-
-_NUMBERS: Mapping[str, Callable[..., FloatArray]] = {
-    "ASSIGN": np.positive,
-    "ADD": np.add,
-    "SUB": np.subtract,
-    "MUL": np.multiply,
-    "DIV": np.divide,
-    "INV": np.reciprocal,
-    "NEG": np.negative,
-    "TWICE": lambda a: 2 * a,
-    "SQ": np.square,
-    "POW": np.power,
-    "CONSTPOW": np.power,
-    "SQRT": np.sqrt,
-    "EXP": np.exp,
-    "LOG": np.log,
-    "TANH": np.tanh,
-    "SIN": np.sin,
-    "COS": np.cos,
-    "FABS": np.abs,
-}
-"""The operations on numbers."""
 
 _LOGARITHMS: Mapping[str, Callable[..., Taylor]] = {
     "ASSIGN": lambda run, a: run.log(a),
