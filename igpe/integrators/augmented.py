@@ -16,7 +16,48 @@ from typing import Any
 
 import casadi as ca
 
+from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.integrators.base import Trajectory
+from igpe.status import Status
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which numbers a row tells of one time: how many of each, in this order.
+
+    states, implicit, measured, d states / d unknowns and d measured / d unknowns, each row by row
+    """
+
+    states: int
+    implicit: int
+    measured: int
+    unknowns: int
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        plain = self.states + self.implicit + self.measured
+        return plain + (self.states + self.measured) * self.unknowns
+
+    def trajectory(
+        self, times: FloatArray, rows: FloatArray, status: Status, reached: float, reason: str
+    ) -> Trajectory:
+        """The rows (n_times, width) by name; all are views."""
+        n, n_q, n_x, n_h = len(times), self.unknowns, self.states, self.measured
+        a, b = n_x + self.implicit, n_x + self.implicit + n_h
+        c = b + n_x * n_q
+        return Trajectory(
+            times=times,
+            states=rows[:, :n_x],
+            implicit=rows[:, n_x:a],
+            measured=rows[:, a:b],
+            by_unknown=rows[:, b:c].reshape(n, n_x, n_q),
+            measured_by_unknown=rows[:, c:].reshape(n, n_h, n_q),
+            status=status,
+            reached=reached,
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True)
@@ -29,8 +70,10 @@ class Augmented:
                u = a + b t, what the algebraic equations are divided by, the piece
     ode, alg   their right-hand sides; ode by tau
     start      function (q, scale) -> initial x
-    measured   function (t, x, z, [q, scale, a, b]) -> measured quantities and their sensitivities
-               times `scale`, in the model's units
+    slope      function (tau, x, z, p) -> ode
+    told       function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units, as
+               `Layout` places them
+    layout     where they are
     """
 
     tau: Any
@@ -40,7 +83,9 @@ class Augmented:
     ode: Any
     alg: Any
     start: Any
-    measured: Any
+    slope: Any
+    told: Any
+    layout: Layout
 
 
 def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
@@ -71,18 +116,36 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
     g, h = scaled(ivp.g, now) / rows, scaled(ivp.measured, ivp.t)
     start = ivp.start / ca.DM(ivp.scale)
     seed = ca.jacobian(start, ivp.q) @ ca.diag(scale) if n_q else ca.SX(n_x, 0)
-    xs, zs = ca.vertcat(x, ca.vec(s)), ca.vertcat(y, ca.vec(y_s))
-    told = [h, ca.vec(varied(h, _without_rest))]
+    layout = Layout(n_x, n_y, h.numel(), n_q)
+    row = _row(ivp, [x, y, s, h, varied(h, _without_rest)], scale[:n_q])
+    xs, zs, p = (
+        ca.vertcat(x, ca.vec(s)),
+        ca.vertcat(y, ca.vec(y_s)),
+        ca.vertcat(known, rows, begin, span),
+    )
+    begins = ca.densify(ca.vertcat(start, ca.vec(seed)))
+    ode = ca.densify(ca.vertcat(f, ca.vec(varied(f))))
     return Augmented(
         tau=tau,
         x=xs,
         z=zs,
-        p=ca.vertcat(known, rows, begin, span),
-        ode=ca.vertcat(f, ca.vec(varied(f))),
+        p=p,
+        ode=ode,
         alg=ca.vertcat(g, ca.vec(varied(g))),
-        start=ca.Function("start", [ivp.q, scale], [ca.vertcat(start, ca.vec(seed))]),
-        measured=ca.Function("measured", [ivp.t, xs, zs, known], told),
+        start=ca.Function("igpe_start", [ivp.q, scale], [begins]),
+        slope=ca.Function("igpe_slope", [tau, xs, zs, p], [ode]),
+        told=ca.Function("igpe_told", [ivp.t, xs, zs, known], [row]),
+        layout=layout,
     )
+
+
+def _row(ivp: InitialValueProblem, parts: list[Any], scale: Any) -> Any:
+    """The numbers of one time as `Layout` has them, with all scaling taken back."""
+    x, y, s, h, h_s = parts
+    by_unknown = ca.diag(ca.DM(ivp.scale)) @ s
+    by_rows = [ca.vec((m @ ca.diag(1 / scale)).T) for m in (by_unknown, h_s)]
+    states = [x * ca.DM(ivp.scale), y * ca.DM(ivp.implicit_scale), h]
+    return ca.densify(ca.vertcat(*states, *by_rows))
 
 
 def _without_rest(matrix: Any, change: Any) -> Any:

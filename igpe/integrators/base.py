@@ -19,8 +19,10 @@ class Trajectory:
     measured             (n_times, n_measured)
     by_unknown           (n_times, n_states, n_unknowns)    d state / d unknown; empty if not asked
     measured_by_unknown  (n_times, n_measured, n_unknowns)  d measured / d unknown
-    status               CONVERGED, or INTEGRATION_BROKE: then all rows after `reached` are NaN
+    status               CONVERGED; or INTEGRATION_BROKE, or NO_SOLVER if the method's program is
+                         missing: then all rows after `reached` are NaN, and none before
     reached              the last time of `times` (or the start) that was reached
+    reason               a sentence: why it came no further, and when; empty if it came to the end
     """
 
     times: FloatArray
@@ -31,13 +33,25 @@ class Trajectory:
     measured_by_unknown: FloatArray
     status: Status
     reached: float
+    reason: str = ""
 
 
 class Simulation(Protocol):
-    """An initial value problem made ready for many values of its unknowns."""
+    """An initial value problem made ready for many values of its unknowns.
+
+    It remembers nothing: the same q gives the same bits, whatever ran before. It belongs to one
+    thread, with all that `until` makes of it, as it works in memory of its own.
+    """
 
     def run(self, q: FloatArray) -> Trajectory:
         """Integrate for unknowns q (n_unknowns,), in the order of the problem's names."""
+        ...
+
+    def until(self, last: float) -> "Simulation":
+        """The same made ready for those of its times up to `last`, from the same equations.
+
+        raises ValueError if there is no such time
+        """
         ...
 
 

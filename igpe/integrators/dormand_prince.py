@@ -1,0 +1,213 @@
+"""Dormand and Prince's explicit Runge-Kutta method, compiled together with the equations.
+
+The whole run, from the unknowns to all rows that are told, is one call of C (`dormand_prince.c`).
+"""
+
+import ctypes
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.integrators.augmented import Augmented
+from igpe.integrators.base import Simulation, Trajectory
+from igpe.integrators.compiler import built
+from igpe.integrators.limits import LARGEST, NO_START, Limits, at, no_number
+from igpe.integrators.prepared import Prepared, prepared
+from igpe.integrators.refused import Refused, implicit_refused
+from igpe.status import Status
+
+DRIVER = Path(__file__).with_suffix(".c")
+LONGEST = 8_000  # operations of the equations that are compiled; gcc 12 -O2 takes 4 s for them
+
+
+class Ended(enum.IntEnum):
+    """How the C code ended; in its order."""
+
+    DONE = 0
+    STEPS = enum.auto()
+    STIFF = enum.auto()
+    LARGE = enum.auto()
+    NO_NUMBER = enum.auto()
+    TOO_SMALL = enum.auto()
+    SECONDS = enum.auto()
+    MEMORY = enum.auto()
+    START = enum.auto()
+
+
+@dataclass(frozen=True)
+class DormandPrince:
+    """Explicit Runge-Kutta pair 5(4) in C, for non-stiff equations without implicit variables.
+
+    Others are refused, as is all where no C compiler is found (NO_SOLVER), and equations of more
+    than `LONGEST` operations. Stiff ones break down. The meaning of the fields is that of
+    `Sundials`; size and time are looked at after each step.
+    """
+
+    rtol: float = 1e-8
+    atol: float = 1e-10
+    max_steps: int = 20_000
+    largest: float = LARGEST
+    seconds: float = math.inf
+
+    def prepare(
+        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
+    ) -> Simulation:
+        """Generate the augmented system, compile it, and cut the horizon into pieces."""
+        return self.made_of(prepared(ivp, times, sensitivities=sensitivities))
+
+    def made_of(self, whole: Prepared) -> "DormandPrinceSimulation | Refused":
+        """The same for equations that are already generated."""
+        if whole.system.layout.implicit:
+            return Refused(whole, implicit_refused("DormandPrince", whole))
+        functions = (whole.system.start, whole.system.slope, whole.system.told)
+        length = sum(f.n_instructions() for f in functions)
+        if length > LONGEST:
+            why = f"The equations are too long to compile: {length} operations, at most {LONGEST}."
+            return Refused(whole, why)
+        library, why = built(_source(whole.system, functions))
+        if library is None:
+            return Refused(whole, why, Status.NO_SOLVER)
+        limits = Limits(self.max_steps, self.largest, self.seconds)
+        return DormandPrinceSimulation(whole, self, limits, library)
+
+
+class Ran(NamedTuple):
+    """A trajectory, and how the run ended."""
+
+    trajectory: Trajectory
+    ended: Ended
+
+
+@dataclass(frozen=True)
+class DormandPrinceSimulation:
+    """A prepared initial value problem; see `igpe.integrators.base.Simulation`."""
+
+    whole: Prepared
+    method: DormandPrince
+    limits: Limits
+    library: ctypes.CDLL
+
+    def run(self, q: FloatArray) -> Trajectory:
+        """Integrate the pieces in turn, as far as they go."""
+        return self.ran(q).trajectory
+
+    def until(self, last: float) -> "DormandPrinceSimulation":
+        """The same for times up to `last`."""
+        return replace(self, whole=self.whole.until(last))
+
+    def ran(self, q: FloatArray) -> Ran:
+        """As `run`, and how it ended."""
+        whole, layout = self.whole, self.whole.system.layout
+        unknowns = np.ascontiguousarray(q, dtype=float)
+        if unknowns.shape != (len(whole.ivp.unknowns),):
+            raise ValueError(f"Expected one number for each of {whole.ivp.unknowns}, got {q}.")
+        rows, told = np.empty((len(whole.times), layout.width)), np.zeros(3)
+        ended = Ended(self._call(*(v.ctypes.data for v in (unknowns, rows, told))))
+        done, time, state = int(told[0]), float(told[1]), int(told[2])
+        reached = float(whole.times[done - 1]) if done else whole.ivp.t0
+        status = Status.CONVERGED if ended is Ended.DONE else Status.INTEGRATION_BROKE
+        why = self._why(ended, at(time), state)
+        return Ran(layout.trajectory(whole.times, rows, status, reached, why), ended)
+
+    def _why(self, ended: Ended, when: str, state: int) -> str:
+        limits = self.limits
+        if ended is Ended.LARGE:
+            return limits.size_sentence(self.whole.ivp.states[state - 1], when)
+        return {
+            Ended.DONE: "",
+            Ended.STEPS: limits.steps_sentence(when),
+            Ended.STIFF: f"The equations are stiff {when}: an explicit method needs tiny steps.",
+            Ended.NO_NUMBER: no_number(when),
+            Ended.TOO_SMALL: f"No step is small enough {when}.",
+            Ended.SECONDS: limits.seconds_sentence(when),
+            Ended.MEMORY: "There was not enough memory for the integration.",
+            Ended.START: NO_START,
+        }[ended]
+
+    @cached_property
+    def _call(self) -> Any:
+        """The C function of (q, rows, told), given as addresses."""
+        plan = _Plan.of(self.whole, self.method)
+        function = self.library.igpe_run
+        function.argtypes = [ctypes.c_void_p] * 4
+        return partial(function, ctypes.byref(plan))  # which keeps the plan
+
+
+class _Plan(ctypes.Structure):
+    """`Plan` of the C code: the horizon and the limits."""
+
+    _fields_ = (
+        ("pieces", ctypes.c_longlong),
+        ("numbers", ctypes.c_void_p),
+        ("first", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("times", ctypes.c_void_p),
+        ("n_times", ctypes.c_longlong),
+        ("at_start", ctypes.c_longlong),
+        ("rtol", ctypes.c_double),
+        ("atol", ctypes.c_double),
+        ("largest", ctypes.c_double),
+        ("seconds", ctypes.c_double),
+        ("max_steps", ctypes.c_longlong),
+    )
+
+    @classmethod
+    def of(cls, whole: Prepared, method: DormandPrince) -> "_Plan":
+        """The plan; it keeps the arrays it points at."""
+        pieces, times = whole.pieces, np.ascontiguousarray(whole.times)
+        counts = [len(p.outputs) for p in pieces]
+        rows = np.full(sum(counts), -1, dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        for piece, begin in zip(pieces, first, strict=False):
+            rows[begin : begin + len(piece.rows)] = piece.rows
+        arrays = {
+            "numbers": np.array([[p.begin, p.span, *p.inputs] for p in pieces], dtype=float),
+            "first": first,
+            "places": np.concatenate([p.places for p in pieces]),
+            "rows": rows,
+            "times": times,
+        }
+        plan = cls(
+            pieces=len(pieces),
+            n_times=len(times),
+            at_start=int(times[0] <= whole.ivp.t0),
+            rtol=method.rtol,
+            atol=method.atol,
+            largest=method.largest,
+            seconds=method.seconds,
+            max_steps=method.max_steps,
+            **{name: array.ctypes.data for name, array in arrays.items()},
+        )
+        plan.kept = arrays
+        return plan
+
+
+def _source(system: Augmented, functions: tuple[Any, ...]) -> str:
+    """The C text: the model's functions, their sizes, the method."""
+    generator = ca.CodeGenerator("igpe", {"with_header": False})
+    for function in functions:
+        generator.add(function)
+    n_q, n = system.start.numel_in(0), system.x.numel()
+    sizes = {
+        "N_Q": n_q,
+        "N_U": (system.told.numel_in(3) - 2 * n_q) // 2,
+        "N_X": system.layout.states,
+        "N": n,
+        "N_ROW": system.layout.width,
+        "ARG": max(f.sz_arg() for f in functions),
+        "RES": max(f.sz_res() for f in functions),
+        "WORK": max(f.sz_w() for f in functions),
+        "IWORK": max(f.sz_iw() for f in functions),
+    }
+    defined = "".join(f"#define {name} {size}\n" for name, size in sizes.items())
+    return f"{generator.dump()}\n{defined}\n{DRIVER.read_text()}"

@@ -1,0 +1,12 @@
+"""What is compiled for these tests stays in pytest's own cache, not in the user's."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "XDG_CACHE_HOME", str(request.config.cache.mkdir("compiled")))
+        yield
