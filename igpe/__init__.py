@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from igpe.algebraic.weights import StateErrors as StateErrors
     from igpe.algebraic.weights import Unweighted as Unweighted
     from igpe.dynamic.collocation import Collocation as Collocation
+    from igpe.dynamic.incremental_shooting import IncrementalShooting as IncrementalShooting
     from igpe.dynamic.multistart import MultiStart as MultiStart
+    from igpe.dynamic.restarts import Restarts as Restarts
     from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
     from igpe.errors import DataError as DataError
     from igpe.errors import EstimationFailed as EstimationFailed
@@ -32,8 +34,14 @@ if TYPE_CHECKING:
     from igpe.experiment import Experiment as Experiment
     from igpe.experiment import Unknown as Unknown
     from igpe.experiment import read_experiments as read_experiments
+    from igpe.horizons_plot import horizon_table as horizon_table
+    from igpe.horizons_plot import plot_film_strip as plot_film_strip
+    from igpe.horizons_plot import plot_horizons as plot_horizons
     from igpe.inputs import linear as linear
     from igpe.inputs import steps as steps
+    from igpe.integrators.automatic import Automatic as Automatic
+    from igpe.integrators.dormand_prince import DormandPrince as DormandPrince
+    from igpe.integrators.lsoda import Lsoda as Lsoda
     from igpe.integrators.sundials import Sundials as Sundials
     from igpe.loss import L1 as L1
     from igpe.loss import Huber as Huber
@@ -58,11 +66,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AmplProgram": "igpe.solvers.program",
+    "Automatic": "igpe.integrators.automatic",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Collocation": "igpe.dynamic.collocation",
     "Couenne": "igpe.solvers.programs",
     "DataError": "igpe.errors",
     "Decomposed": "igpe.algebraic.decomposed",
+    "DormandPrince": "igpe.integrators.dormand_prince",
     "Estimate": "igpe.estimates",
     "EstimationFailed": "igpe.errors",
     "Experiment": "igpe.experiment",
@@ -70,11 +80,13 @@ _HOME = {
     "GlobalSolver": "igpe.algebraic.global_solver",
     "Huber": "igpe.loss",
     "IgpeError": "igpe.errors",
+    "IncrementalShooting": "igpe.dynamic.incremental_shooting",
     "Interpolation": "igpe.smoothing.interpolation",
     "Ipopt": "igpe.solvers.ipopt",
     "L1": "igpe.loss",
     "LeastSquares": "igpe.loss",
     "Local": "igpe.algebraic.local",
+    "Lsoda": "igpe.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
     "ModelError": "igpe.errors",
     "MultiStart": "igpe.dynamic.multistart",
@@ -83,6 +95,7 @@ _HOME = {
     "Problem": "igpe.problem",
     "ProblemError": "igpe.errors",
     "Projected": "igpe.algebraic.projected",
+    "Restarts": "igpe.dynamic.restarts",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",
     "Scip": "igpe.solvers.scip",
@@ -98,7 +111,10 @@ _HOME = {
     "Unweighted": "igpe.algebraic.weights",
     "check": "igpe.pipeline",
     "estimate": "igpe.pipeline",
+    "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",
+    "plot_film_strip": "igpe.horizons_plot",
+    "plot_horizons": "igpe.horizons_plot",
     "read_experiments": "igpe.experiment",
     "simulate": "igpe.simulation",
     "steps": "igpe.inputs",

@@ -19,6 +19,7 @@ class Estimate:
     lower_bound  proven bound on the objective; -inf if the method proves nothing
     seconds      wall time
     trail        the estimates this one came from, oldest first
+    notes        what the user should know of it, in sentences
     """
 
     parameters: Mapping[str, float]
@@ -28,11 +29,46 @@ class Estimate:
     lower_bound: float = -np.inf
     seconds: float = 0.0
     trail: tuple["Estimate", ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
         """Distance to the proven bound relative to the objective; 0 means globally optimal."""
         return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def equivalent_iterations(self) -> float:
+        """Iterations of the trail's horizons, each counted as the share of time it integrates.
+
+        I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
+        """
+        return sum(h.iterations * h.share for h in self.trail if isinstance(h, Horizon))
+
+    @property
+    def equivalent_integrations(self) -> float:
+        """The same of all integrations: each iteration's, and those of steps not taken."""
+        return sum(h.integrations * h.share for h in self.trail if isinstance(h, Horizon))
+
+
+@dataclass(frozen=True)
+class Horizon(Estimate):
+    """An estimate from the measurements up to some time.
+
+    until         experiment -> last time that counts
+    share         integrated time / that of all measurements
+    lower, upper  unknown -> bounds it was sought in, as they were at the end
+    iterations    steps taken
+    integrations  of the model and its sensitivities
+    relaxations   how often bounds were widened
+    """
+
+    until: Mapping[str, float] = field(default_factory=dict)
+    share: float = 1.0
+    lower: Mapping[str, float] = field(default_factory=dict)
+    upper: Mapping[str, float] = field(default_factory=dict)
+    iterations: int = 0
+    integrations: int = 0
+    relaxations: int = 0
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:

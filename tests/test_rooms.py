@@ -52,6 +52,7 @@ FLOORS: dict[str, int] = {
     "settings": 71,
     "model_file": 71,
     "result": 71,
+    "horizons_plot": 71,
     "notes": 72,
     "summary": 73,
     "pipeline": 74,

@@ -32,4 +32,5 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
         answer.lower_bound,
         seconds=answer.seconds,
         trail=answer.trail,
+        notes=answer.notes,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.dynamic.base import Estimator, Profile, require_bounds
+from igpe.dynamic.incremental_shooting import IncrementalShooting
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.estimates import Estimate
 from igpe.problem import Problem
@@ -54,7 +55,11 @@ class MultiStart:
         else:
             points = problem.box.sobol(self.starts, self.seed)
             starts = [*given, *(problem.box.mapping(p) for p in points)]
-            found = [self.local.estimate(problem, s, profiles) for s in starts]
+            if isinstance(self.local, IncrementalShooting):
+                prepared = self.local.prepare(problem)
+                found = [prepared.estimate(s) for s in starts]
+            else:
+                found = [self.local.estimate(problem, s, profiles) for s in starts]
         optima = distinct(found)
         seconds = time.perf_counter() - began
         if not optima:

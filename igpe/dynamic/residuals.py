@@ -4,8 +4,10 @@ r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
 (q - mean) / deviation for every prior (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -27,16 +29,49 @@ class Run:
     simulation: Simulation
     index: IntArray
 
+    def until(self, last: float) -> "Run | None":
+        """The same with the measurements up to a time; None if there are none."""
+        m = self.measurements
+        early = m.times[m.row] <= last
+        if not early.any():
+            return None
+        if early.all():
+            return self
+        fewer = Measurements(
+            times=m.times[m.times <= last],
+            names=m.names,
+            row=m.row[early],
+            column=m.column[early],
+            value=m.value[early],
+            sigma=m.sigma[early],
+        )
+        return replace(self, measurements=fewer, simulation=self.simulation.until(last))
+
+    @cached_property
+    def _cells(self) -> IntArray:
+        """(m,) where each measurement stands in the flattened (n_times, n_columns) table."""
+        m = self.measurements
+        return np.asarray(m.row * len(m.names) + m.column)
+
+    @cached_property
+    def _weight(self) -> FloatArray:
+        return np.asarray(1 / self.measurements.sigma)
+
     def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
-        m = self.measurements
-        residual = (trajectory.measured[m.row, m.column] - m.value) / m.sigma
-        jacobian = np.zeros((len(m.value), size))
+        m, n = self.measurements, len(self.index)
+        residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
         by_unknown = trajectory.measured_by_unknown[m.row, m.column]
-        # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
-        resting = np.isnan(by_unknown) & (trajectory.by_unknown[m.row] == 0).all(axis=1)
-        by_unknown = np.where(resting, 0.0, by_unknown)
-        jacobian[:, self.index] = by_unknown / m.sigma[:, None]
+        lost = np.isnan(by_unknown)
+        if lost.any():
+            # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
+            resting = lost & (trajectory.by_unknown[m.row] == 0).all(axis=1)
+            by_unknown = np.where(resting, 0.0, by_unknown)
+        weighted = by_unknown * self._weight[:, None]
+        if n == size:  # the problem's order is the run's
+            return Linearised(residual, weighted)
+        jacobian = np.zeros((len(m.value), size))
+        jacobian[:, self.index] = weighted
         return Linearised(residual, jacobian)
 
 
@@ -47,8 +82,20 @@ class Residuals:
         self, problem: Problem, systems: tuple[System, ...], integrator: Integrator
     ) -> None:
         self.names = problem.box.names
+        self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
         self._priors = [(n, p) for n, p in problem.priors.items() if n in self.names]
+
+    def __len__(self) -> int:
+        """How many residuals there are."""
+        return sum(len(run.measurements.value) for run in self.runs) + len(self._priors)
+
+    def until(self, ends: Sequence[float]) -> "Residuals":
+        """Those of the measurements up to a time in each experiment, and of the priors."""
+        fewer = copy(self)
+        runs = (run.until(end) for run, end in zip(self.runs, ends, strict=True))
+        fewer.runs = tuple(run for run in runs if run is not None)
+        return fewer
 
     def __call__(self, x: FloatArray) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down.
@@ -63,9 +110,7 @@ class Residuals:
             pieces.append(run.linearised(trajectory, len(x)))
         if self._priors:
             pieces.append(self._prior(x))
-        found = Linearised(
-            np.concatenate([p.residual for p in pieces]), np.vstack([p.jacobian for p in pieces])
-        )
+        found = pieces[0] if len(pieces) == 1 else _stacked(pieces)
         return found if all(np.isfinite(part).all() for part in found) else None
 
     def _prior(self, x: FloatArray) -> Linearised:
@@ -76,6 +121,12 @@ class Residuals:
             residual[row] = (x[column] - prior.mean) / prior.deviation
             jacobian[row, column] = 1 / prior.deviation
         return Linearised(residual, jacobian)
+
+
+def _stacked(pieces: Sequence[Linearised]) -> Linearised:
+    return Linearised(
+        np.concatenate([p.residual for p in pieces]), np.vstack([p.jacobian for p in pieces])
+    )
 
 
 def simulate(

@@ -2,18 +2,26 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
 from igpe.integrators.base import Integrator
 from igpe.integrators.sundials import Sundials
-from igpe.least_squares.base import Fit
+from igpe.least_squares.base import Fit, Search
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.least_squares.line_search import LineSearch
 from igpe.problem import Problem
 from igpe.status import Status
+
+ONCE = Restarts(count=0)
 
 
 @dataclass(frozen=True)
@@ -21,10 +29,21 @@ class SingleShooting:
     """Least squares on the integrated model, from one start.
 
     Good when the start is near; a bad start may break the integration (a status, not an exception).
+
+    restarts  further starts where a fit is bad; none by default
     """
 
     integrator: Integrator = Sundials()
-    search: GaussNewton = GaussNewton()
+    search: Search = GaussNewton()
+    restarts: Restarts = ONCE
+
+    @classmethod
+    def as_published(cls, integrator: Integrator = Sundials()) -> "SingleShooting":
+        """The single shooting that Michalik et al. (2009), ISS, compare with.
+
+        A failed integration ends the run.
+        """
+        return cls(integrator, LineSearch(absolute=1e-6))
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -39,7 +58,7 @@ class SingleShooting:
         """
         require_plain(problem, "SingleShooting", constraints_too=True)
         residuals = Residuals(problem, read_systems(problem), self.integrator)
-        return PreparedShooting(problem, residuals, self.search)
+        return PreparedShooting(problem, residuals, self.search, self.restarts)
 
 
 @dataclass(frozen=True)
@@ -48,12 +67,12 @@ class PreparedShooting:
 
     problem: Problem
     residuals: Residuals
-    search: GaussNewton
+    search: Search
+    restarts: Restarts = ONCE
 
     def fit(self, start: Mapping[str, float]) -> Fit:
         """The search from `start`, with residuals and derivative where it ended."""
-        box = self.problem.box
-        return self.search.fit(self.residuals, box.vector(start), box)
+        return self._fit(self.problem.box.vector(start))
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
         """The search from `start`, as an Estimate of the free unknowns."""
@@ -63,8 +82,25 @@ class PreparedShooting:
             at = self.residuals(box.lower)
             cost = float("inf") if at is None else at.cost
             return Estimate({}, cost, Status.NOTHING_TO_DO, "single shooting")
-        fit = self.fit(start)
-        seconds = time.perf_counter() - began
-        return Estimate(
-            box.mapping(fit.x), fit.cost, fit.status, "single shooting", seconds=seconds
+        gate = self._gate()
+        attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
+        found = concluded(attempts, box, "single shooting")
+        told = tuple(remarks(attempts[0].fit, box, gate))
+        return replace(
+            found,
+            objective=found.objective * spread_of(self.problem) ** 2,
+            notes=told,
+            seconds=time.perf_counter() - began,
         )
+
+    def _gate(self) -> float:
+        """Cost that the measurement errors explain; infinite if they are not known."""
+        known = self.problem.sigma_known
+        return self.restarts.explained(len(self.residuals)) if known else np.inf
+
+    def _fit(self, start: FloatArray) -> Fit:
+        return self.search.fit(self.residuals, start, self.problem.box)
+
+    def _attempt(self, start: FloatArray) -> Attempt:
+        fit = in_deviations(self._fit(start), spread_of(self.problem))
+        return Attempt(fit, limited=limited(fit))

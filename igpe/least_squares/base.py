@@ -1,9 +1,10 @@
 """Nonlinear least squares: min |r(x)|^2 inside bounds. Knows no time and no model."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from igpe.arrays import FloatArray
+from igpe.box import Box
 from igpe.status import Status
 
 
@@ -32,16 +33,30 @@ class Fit(NamedTuple):
 
     x            (n,) best point found
     at           residual and derivative there; None if not even the start could be evaluated
-    status       CONVERGED, ITERATION_LIMIT, STALLED, or INTEGRATION_BROKE at the start itself
+    status       CONVERGED, ITERATION_LIMIT, STALLED, FAILED, or INTEGRATION_BROKE: at the start
+                 itself (then `at` is None), or at a step of a search that bears no failure
     iterations   accepted and rejected steps together
+    steps        accepted ones
+    promised     decrease of the cost that the linear model still promised at the end; large where
+                 the residuals are too inexact to keep the promise
     """
 
     x: FloatArray
     at: Linearised | None
     status: Status
     iterations: int
+    steps: int = 0
+    promised: float = 0.0
 
     @property
     def cost(self) -> float:
         """Sum of squared residuals at x; infinite if it could not be evaluated."""
         return float("inf") if self.at is None else self.at.cost
+
+
+class Search(Protocol):
+    """A local method for bounded nonlinear least squares."""
+
+    def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
+        """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
+        ...

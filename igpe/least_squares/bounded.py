@@ -5,6 +5,7 @@ problems have as many rows as unknowns. Problems here are small and come by the 
 is called directly: `scipy.optimize.lsq_linear` gives the same answers and takes ten times as long.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -86,8 +87,15 @@ def _triangle(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatA
     n = matrix.shape[1]
     both = np.empty((len(matrix), n + 1), order="F")
     both[:, :n], both[:, n] = matrix, right
-    factors = np.triu(lapack.dgeqrf(both, overwrite_a=True)[0][:n])
+    factors = lapack.dgeqrf(both, overwrite_a=True)[0][:n]
+    factors[_below(n)] = 0.0  # dgeqrf keeps Q there
     return factors[:, :n], factors[:, n]
+
+
+@lru_cache
+def _below(n: int) -> BoolArray:
+    """(n, n + 1) what lies below the diagonal."""
+    return np.tri(n, n + 1, -1, dtype=bool)
 
 
 def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ size of each unknown,
 
 by minimum norm where J does not determine it. A point where the residuals cannot be computed costs
 infinitely much: the radius shrinks and the search goes on. It stops when the decrease that the
-linear model still promises is negligible.
+linear model still promises is negligible, and the region is not what keeps it small.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,11 @@ from igpe.status import Status
 
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken
+BROKEN = 0.2  # of the step that could not be computed: the next radius
+LEAST, MOST = 0.1, 0.5  # of a step that was too long: the next radius, by interpolation
 FLOOR = 1e-2  # an unknown near zero moves as if it were this large, or 1e-3 of its range
+EDGE = 1 - 1e-9  # of the radius: a step this long is held by the region
+TINY = 4 * np.finfo(float).eps  # a radius too small to move any unknown
 
 
 @dataclass(frozen=True)
@@ -45,46 +49,71 @@ class GaussNewton:
         at = residual(x)
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
-        radius, iteration = self.radius, 0
+        floor = _floor(box)
+        radius, steps, promised = self.radius, 0, np.inf
         for iteration in range(1, self.max_iterations + 1):
-            size = _size(x, box)
-            step = _step(at, x, box, radius * size)
-            promised = at.cost - _norm2(at.residual + at.jacobian @ step)
-            if promised <= self.tolerance * at.cost + self.absolute:
-                return Fit(x, at, Status.CONVERGED, iteration)
-            trial = residual(box.clip(x + step))
-            length = float(np.max(np.abs(step) / size))
-            ratio = _ratio(at, trial, promised)
+            size = np.maximum(np.abs(x), floor)
+            low, high = box.lower - x, box.upper - x
+            step = _step(at, low, high, radius * size)
+            cost = at.cost
+            promised = cost - _norm2(at.residual + at.jacobian @ step)
+            if promised <= self.tolerance * cost + self.absolute and not (
+                promised > TINY * cost and _held(step, low, high, radius * size)
+            ):
+                return Fit(x, at, Status.CONVERGED, iteration, steps, promised)
+            there = np.minimum(np.maximum(x + step, box.lower), box.upper)
+            trial = residual(there)
+            length = float((np.abs(step) / size).max())
+            ratio = _ratio(cost, trial, promised)
+            radius = _radius(radius, length, ratio, _slope(at, step) / promised)
             if ratio > ACCEPT and trial is not None:
-                x, at = box.clip(x + step), trial
-            radius = _radius(radius, length, ratio)
-            if radius < np.finfo(float).eps:
-                stalled = trial is None
-                return Fit(x, at, Status.STALLED if stalled else Status.CONVERGED, iteration)
-        return Fit(x, at, Status.ITERATION_LIMIT, iteration)
+                x, at, steps = there, trial, steps + 1
+            if radius < TINY:
+                status = Status.STALLED if trial is None else Status.CONVERGED
+                return Fit(x, at, status, iteration, steps, promised)
+        return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations, steps, promised)
 
 
-def _size(x: FloatArray, box: Box) -> FloatArray:
+def _floor(box: Box) -> FloatArray:
     width = box.upper - box.lower
-    floor = np.where(np.isfinite(width), np.minimum(FLOOR, 1e-3 * width), FLOOR)
-    return np.maximum(np.abs(x), floor)
+    return np.where(np.isfinite(width), np.minimum(FLOOR, 1e-3 * width), FLOOR)
 
 
-def _step(at: Linearised, x: FloatArray, box: Box, reach: FloatArray) -> FloatArray:
-    lower = np.maximum(box.lower - x, -reach) / reach
-    upper = np.minimum(box.upper - x, reach) / reach
+def _step(at: Linearised, low: FloatArray, high: FloatArray, reach: FloatArray) -> FloatArray:
+    lower, upper = np.maximum(low / reach, -1.0), np.minimum(high / reach, 1.0)
     return bounded_solution(at.jacobian * reach, -at.residual, lower, upper) * reach
 
 
-def _ratio(at: Linearised, trial: Linearised | None, promised: float) -> float:
+def _held(step: FloatArray, low: FloatArray, high: FloatArray, reach: FloatArray) -> bool:
+    """Whether a wider region would allow a longer step."""
+    long = np.abs(step) >= EDGE * reach
+    return bool((long & (step > low) & (step < high)).any())
+
+
+def _slope(at: Linearised, step: FloatArray) -> float:
+    """Directional derivative of the cost along the step, at its beginning."""
+    return 2 * float(at.residual @ (at.jacobian @ step))
+
+
+def _ratio(cost: float, trial: Linearised | None, promised: float) -> float:
     if trial is None or not np.isfinite(trial.cost):
         return -np.inf
-    return (at.cost - trial.cost) / promised
+    return (cost - trial.cost) / promised
 
 
-def _radius(radius: float, length: float, ratio: float) -> float:
+def _radius(radius: float, length: float, ratio: float, slope: float) -> float:
+    """The next radius; slope: that of the cost at the step's beginning / promised decrease.
+
+    After a step that was not taken it ends where the parabola through both costs, with that slope,
+    has its minimum.
+    """
+    if ratio == -np.inf:
+        return BROKEN * min(radius, length)
+    if ratio <= ACCEPT:
+        least = -slope / (2 * (-ratio - slope))
+        return min(max(least, LEAST), MOST) * min(radius, length)
     if ratio < POOR:
-        return (0.2 if ratio < 0 else 0.5) * min(radius, length)
+        return MOST * min(radius, length)
     return max(radius, 2 * length) if ratio > GOOD else radius
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from igpe.box import Box
 from igpe.least_squares.base import Linearised
-from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.least_squares.gauss_newton import GaussNewton, _radius
 from igpe.status import Status
 
 
@@ -151,3 +151,45 @@ def test_unknowns_of_very_different_size():
     matrix = np.random.default_rng(2).normal(size=(9, 3)) / np.abs(truth)
     fit = GaussNewton().fit(linear(matrix, matrix @ truth), truth * [0.3, 5.0, 0.1], box(3))
     assert fit.x == pytest.approx(truth, rel=1e-8)
+
+
+def test_it_does_not_stop_where_only_the_region_is_small():
+    """A first radius of 1e-9 promises next to nothing, far from the optimum."""
+    fit = GaussNewton(radius=1e-9, absolute=1e-3).fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert fit.status is Status.CONVERGED
+    assert fit.cost <= 1e-3
+
+
+def test_steps_are_those_taken_and_the_promise_is_told():
+    seen = []
+
+    def watched(x):
+        seen.append(x)
+        return rosenbrock(x)
+
+    fit = GaussNewton().fit(watched, np.array([-1.2, 1.0]), box(2))
+    assert fit.steps < fit.iterations
+    assert len(seen) == fit.iterations  # the start, and each but the last, which only looks
+    assert fit.promised == pytest.approx(0.0, abs=1e-12)
+
+
+def test_residuals_that_do_not_keep_the_promise_tell_how_much_was_left():
+    fit = GaussNewton().fit(
+        lambda x: Linearised(np.array([0.7]), np.array([[1.0]])), np.array([3.0]), box(1)
+    )
+    assert fit.status is Status.CONVERGED  # no region is small enough to gain anything
+    assert fit.promised > 0.0
+    assert (fit.steps, fit.x.tolist()) == (0, [3.0])
+
+
+@pytest.mark.parametrize(("ratio", "shorter"), [(-1e9, 0.1), (-1.0, 1 / 3), (1e-5, 0.5)])
+def test_a_step_too_long_is_interpolated(ratio, shorter):
+    """Slope -2: the parabola of a full Gauss-Newton step, whose promise is 1."""
+    assert _radius(5.0, 2.0, ratio, -2.0) == pytest.approx(2.0 * shorter, rel=1e-4)
+
+
+def test_the_radius_otherwise():
+    assert _radius(5.0, 2.0, -np.inf, -2.0) == pytest.approx(0.4)
+    assert _radius(5.0, 2.0, 0.1, -2.0) == 1.0
+    assert _radius(5.0, 2.0, 0.5, -2.0) == 5.0
+    assert _radius(3.0, 2.0, 0.9, -2.0) == 4.0

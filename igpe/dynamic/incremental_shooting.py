@@ -1,0 +1,219 @@
+"""Incremental single shooting: a growing horizon keeps the integration from breaking down.
+
+Michalik, Hannemann, Marquardt, "Incremental Single Shooting", Comput. Chem. Eng. 33 (2009), Fig. 2:
+
+    for each horizon (t <= t_1, t_2, ..., t_end):
+        solve the least squares problem of its measurements inside the present bounds
+        while an updated bound is active: relax it (eqs. 10, 11), solve again
+        update the bounds by the confidence of the estimate (eq. 9)
+
+Ours differs where measurements taught us: a trust region that bears failed integrations, bounds
+widened by a bad fit, help between horizons (`recovery`), rough early searches, further starts.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.horizons import Reach, reaches
+from igpe.dynamic.recovery import Recovery
+from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.restarts import Attempt, Restarts, concluded
+from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
+from igpe.dynamic.stage import Solved, Stage
+from igpe.dynamic.updated_bounds import MOST, UpdatedBounds
+from igpe.equations.system import read_systems
+from igpe.estimates import Estimate, Horizon
+from igpe.integrators.automatic import Automatic
+from igpe.integrators.base import Integrator
+from igpe.least_squares.base import Fit, Search
+from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.least_squares.line_search import LineSearch
+from igpe.problem import Problem
+from igpe.status import Status
+
+
+@dataclass(frozen=True)
+class IncrementalShooting:
+    """Single shooting on a growing horizon; robust against starts that are far off.
+
+    integrator  of the model
+    search      on the last horizon; its residuals are in units of one standard deviation
+    early       on the horizons before
+    intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `igpe.dynamic.horizons`)
+    bounds      how they follow the estimates
+    recovery    help where an estimate cannot be integrated further; None gives up there
+    restarts    further starts where a fit is bad
+    """
+
+    integrator: Integrator = Automatic()
+    search: Search = GaussNewton(absolute=1e-6)
+    early: Search = GaussNewton(tolerance=1e-3, absolute=1e-2, max_iterations=40)
+    intervals: tuple[float, ...] | None = None
+    bounds: UpdatedBounds = field(default_factory=UpdatedBounds)
+    recovery: Recovery | None = field(default_factory=Recovery)
+    restarts: Restarts = field(default_factory=Restarts)
+
+    @classmethod
+    def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
+        """The paper's Fig. 2 to the letter; a failed integration ends the run."""
+        search = LineSearch(absolute=1e-6)
+        return cls(
+            integrator=integrator,
+            search=search,
+            early=search,
+            bounds=UpdatedBounds(scaled=False),
+            recovery=None,
+            restarts=Restarts(count=0),
+        )
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator`; `profiles` are not used.
+
+        The trail of the estimate holds the horizons, each an `igpe.estimates.Horizon`.
+        """
+        return self.prepare(problem).estimate(start)
+
+    def prepare(self, problem: Problem) -> "PreparedIncremental":
+        """Translate and compile once, to estimate from many starts.
+
+        raises Unsupported for robust losses, constraints and time-varying unknowns
+        """
+        require_plain(problem, "IncrementalShooting", constraints_too=True)
+        horizons = reaches(problem.experiments, self.intervals)
+        whole = Residuals(problem, read_systems(problem), self.integrator)
+        return PreparedIncremental(problem, self, whole, horizons)
+
+
+@dataclass(frozen=True)
+class PreparedIncremental:
+    """A problem compiled for incremental shooting."""
+
+    problem: Problem
+    method: IncrementalShooting
+    residuals: Residuals
+    horizons: tuple[Reach, ...]
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """One problem for each horizon."""
+        spread = spread_of(self.problem)
+        return tuple(
+            Stage(self.residuals.until(reach.ends), reach, spread, last=k + 1 == len(self.horizons))
+            for k, reach in enumerate(self.horizons)
+        )
+
+    @cached_property
+    def samplings(self) -> tuple[Sampling, ...]:
+        """Of each experiment, to judge how densely it was measured."""
+        return tuple(map(Sampling, self.residuals.runs))
+
+    @cached_property
+    def box(self) -> Box:
+        """The free unknowns with the user's bounds."""
+        return self.problem.box
+
+    @cached_property
+    def gate(self) -> float:
+        """Cost that the measurement errors explain; infinite if they are not known."""
+        known = self.problem.sigma_known
+        return self.method.restarts.explained(len(self.residuals)) if known else np.inf
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """The search from `start`, as an Estimate of the free unknowns."""
+        began = time.perf_counter()
+        count = len(self.horizons)
+        name = f"incremental single shooting, {count} horizon{'s' if count > 1 else ''}"
+        if len(self.box) == 0:
+            at = self.residuals(self.box.lower)
+            cost = float("inf") if at is None else at.cost
+            return Estimate({}, cost, Status.NOTHING_TO_DO, name)
+        first = self.box.clip(self.box.vector(start))
+        attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
+        found = concluded(attempts, self.box, name)
+        told = remarks(attempts[0].fit, self.box, self.gate)
+        return replace(
+            found,
+            objective=found.objective * self.stages[-1].spread ** 2,
+            seconds=time.perf_counter() - began,
+            notes=(*found.notes, *told),
+        )
+
+    def attempt(self, start: FloatArray) -> Attempt:
+        """One run over all horizons, from `start` (n,) inside the bounds."""
+        x, box = start, self.box
+        past: list[FloatArray] = []
+        trail: list[Horizon] = []
+        notes: list[str] = []
+        for number, stage in enumerate(self.stages):
+            solved = self._solved(stage, x, box, past)
+            fit = solved.fit
+            if solved.moved:
+                few = number > 0 and len(self.stages[number - 1].residuals) <= len(x)
+                notes.append(_moved(trail, stage, solved, few=few))
+            trail.append(stage.told(solved, self.box))
+            if not fit.status.usable or fit.at is None:
+                break
+            past.append(solved.begin)
+            x = fit.x
+            if not stage.last:
+                known = self.problem.sigma_known
+                told = stage.without_prior(fit.at)
+                box = self.method.bounds.around(x, told, self.box, sigma_known=known)
+        final = _final(fit, stage)
+        sparse = final.at is not None and too_sparse(self.samplings, final.x)
+        notes += [TOLD] if sparse else []
+        return Attempt(final, tuple(trail), tuple(notes), limited(final), sparse)
+
+    def _solved(self, stage: Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]) -> Solved:
+        """The horizon's problem, from x or the nearest place from which it can be integrated."""
+        recovery = self.method.recovery
+        search = self.method.search if stage.last else self.method.early
+        residual = stage.residual(recovery, past[0] if past else x)
+        begin, fit = x, search.fit(residual, x, box)
+        others = iter(()) if recovery is None else recovery.places(x, past)
+        while fit.at is None and (place := next(others, None)) is not None:
+            begin, box = self.box.clip(place), self.box
+            residual = stage.residual(recovery, past[0] if past else begin, residual.calls)
+            fit = search.fit(residual, begin, box)
+        steps, relaxations = fit.steps, 0
+        while relaxations < MOST and fit.status.usable:
+            wider = self.method.bounds.relaxed(fit.x, box, self.box)
+            if wider is None:
+                break
+            box, relaxations = wider, relaxations + 1
+            fit = search.fit(residual, fit.x, box)
+            steps += fit.steps
+        return Solved(fit, box, begin, begin is not x, steps, residual.calls, relaxations)
+
+
+def _final(fit: Fit, stage: Stage) -> Fit:
+    """The last horizon's fit; one that ended before has no cost, and says why it ended."""
+    return fit if stage.last else fit._replace(at=None)
+
+
+def _moved(trail: Sequence[Horizon], stage: Stage, solved: Solved, *, few: bool) -> str:
+    """Why a horizon's search began elsewhere; few: the one before had no residuals to spare."""
+    if not trail:
+        return (
+            "The start could not be integrated to the first measurement; the search began from "
+            "smaller values."
+        )
+    number = len(trail)
+    end = max(trail[-1].until.values())
+    exact = "interpolates the noise and " if few else ""
+    went = "the search went on from values between it and an earlier estimate"
+    lost = "no values were found from which to go on"
+    return (
+        f"The estimate of horizon {number} (until {end:g}) {exact}could not be integrated to "
+        f"{max(stage.reach.ends):g}; {lost if solved.fit.at is None else went}."
+    )

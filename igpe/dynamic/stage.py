@@ -1,0 +1,102 @@
+"""One horizon's least squares problem."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.dynamic.horizons import Reach
+from igpe.dynamic.recovery import Recovery
+from igpe.dynamic.residuals import Residuals
+from igpe.estimates import Horizon
+from igpe.least_squares.base import Fit, Linearised
+
+
+class Solved(NamedTuple):
+    """How a horizon's problem was solved.
+
+    box           bounds at the end
+    begin         (n,) where the search began
+    moved         whether that is not where it should have begun
+    iterations    steps taken, of all solutions together
+    integrations, relaxations   how many
+    """
+
+    fit: Fit
+    box: Box
+    begin: FloatArray
+    moved: bool
+    iterations: int
+    integrations: int
+    relaxations: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The problem of one horizon.
+
+    spread  one standard deviation in units of the residuals; 1 where they are known
+    last    whether it holds all measurements
+    """
+
+    residuals: Residuals
+    reach: Reach
+    spread: float
+    last: bool
+
+    def residual(self, recovery: Recovery | None, start: FloatArray, calls: int = 0) -> "Counted":
+        """Its residuals in standard deviations, with a prior where they are few but for the last.
+
+        start  (n,) where the prior is centred
+        calls  integrations that were needed before
+        """
+        few = not self.last and len(self.residuals) <= len(start)
+        return Counted(self, recovery if few else None, start, calls)
+
+    def without_prior(self, at: Linearised) -> Linearised:
+        """The rows of the problem itself."""
+        m = len(self.residuals)
+        return Linearised(at.residual[:m], at.jacobian[:m])
+
+    def told(self, solved: Solved, box: Box) -> Horizon:
+        """The solution as an estimate."""
+        fit, experiments = solved.fit, self.residuals.experiments
+        cost = np.inf if fit.at is None else self.without_prior(fit.at).cost * self.spread**2
+        return Horizon(
+            box.mapping(fit.x),
+            cost,
+            fit.status,
+            "incremental single shooting",
+            until=dict(zip(experiments, self.reach.ends, strict=True)),
+            share=self.reach.share,
+            lower=box.mapping(solved.box.lower),
+            upper=box.mapping(solved.box.upper),
+            iterations=solved.iterations,
+            integrations=solved.integrations,
+            relaxations=solved.relaxations,
+        )
+
+
+class Counted:
+    """A stage's residuals as the searches see them; `calls` counts integrations."""
+
+    def __init__(self, stage: Stage, prior: Recovery | None, start: FloatArray, calls: int) -> None:
+        self.stage, self.prior, self.start, self.calls = stage, prior, start, calls
+
+    def __call__(self, x: FloatArray) -> Linearised | None:
+        """Residuals and derivative at x (n,), or None if an integration broke down."""
+        self.calls += 1
+        found = self.stage.residuals(x)
+        if found is None:
+            return None
+        if self.stage.spread != 1.0:
+            found = Linearised(*(part / self.stage.spread for part in found))
+        if self.prior is None:
+            return found
+        rows = self.prior.prior(x, self.start)
+        return Linearised(
+            np.concatenate([found.residual, rows.residual]),
+            np.vstack([found.jacobian, rows.jacobian]),
+        )

@@ -1,0 +1,70 @@
+"""Which directions of the unknowns a least-squares problem does not determine, by name.
+
+The columns of the Jacobian are scaled by the size of each unknown; a direction of its null space is
+a change of the unknowns, relative to themselves, that moves no residual.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+
+RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is lost
+SMALL = 0.05  # of the largest part: a part that is left out of the sentence
+FLOOR = 1e-2  # size of an unknown at zero
+
+
+class Direction(NamedTuple):
+    """A change of the unknowns that no residual shows.
+
+    names   those that take part
+    change  (n,), relative to the size of each; largest part 1
+    """
+
+    names: tuple[str, ...]
+    change: FloatArray
+
+    @property
+    def sentence(self) -> str:
+        """What it means for the user."""
+        if len(self.names) == 1:
+            return f"The measurements do not determine {self.names[0]}."
+        parts = " ".join(
+            f"{'+' if c > 0 else '-'} {abs(c):.2g} {n}"
+            for n, c in zip(self.names, self.change, strict=True)
+        )
+        return (
+            f"The measurements do not determine {' and '.join(self.names)} together: the relative "
+            f"change {parts.removeprefix('+ ')} moves none of them."
+        )
+
+
+def undetermined(jacobian: FloatArray, x: FloatArray, names: Sequence[str]) -> list[Direction]:
+    """The directions at x (n,) that the Jacobian (m, n) does not determine."""
+    scaled = jacobian * np.maximum(np.abs(x), FLOOR)
+    _, singular, rows = np.linalg.svd(scaled, full_matrices=True)
+    found = np.zeros(len(x))
+    found[: len(singular)] = singular
+    lost = found <= RANK * max(found[0], np.finfo(float).tiny)
+    return [_direction(row, names) for row in _simple(rows[lost])]
+
+
+def _simple(basis: FloatArray) -> FloatArray:
+    """Another basis of the same space with few parts each (reduced row echelon form)."""
+    rows = basis.copy()
+    free = list(range(rows.shape[1]))
+    for k in range(len(rows)):
+        pivot = max(free, key=lambda j: abs(rows[k, j]))
+        rows[k] /= rows[k, pivot]
+        others = [i for i in range(len(rows)) if i != k]
+        rows[others] -= np.outer(rows[others, pivot], rows[k])
+        free.remove(pivot)
+    return rows
+
+
+def _direction(row: FloatArray, names: Sequence[str]) -> Direction:
+    change = row / row[np.argmax(np.abs(row))]
+    parts = [i for i, c in enumerate(change) if abs(c) >= SMALL]
+    return Direction(tuple(names[i] for i in parts), change[parts])

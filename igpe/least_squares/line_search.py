@@ -1,0 +1,72 @@
+"""Gauss-Newton with a line search, as classical single shooting has it.
+
+The step d solves min |r + J d| inside the bounds, by minimum norm; it is halved until the cost has
+decreased enough (Armijo). Kept to reproduce published results: where residuals may fail to exist,
+`GaussNewton` is far more robust.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.least_squares.base import Fit, Linearised, Residual
+from igpe.least_squares.bounded import bounded_solution
+from igpe.status import Status
+
+DECREASE = 1e-4  # of the slope times the step (Armijo)
+HALVINGS = 30
+FLOOR = 1e-2  # size of an unknown near zero
+
+
+@dataclass(frozen=True)
+class LineSearch:
+    """Gauss-Newton for bounded least squares with a backtracking line search.
+
+    tolerance, absolute  as of `GaussNewton`
+    still                stop as well when no unknown would move by this share of its size
+    fatal                whether a residual that cannot be computed ends the search, as a failed
+                         integration ends a run of an optimiser that cannot be told of it
+    """
+
+    tolerance: float = 1e-10
+    absolute: float = 0.0
+    still: float = 1e-8
+    fatal: bool = True
+    max_iterations: int = 200
+
+    def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
+        """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
+        x = box.clip(start)
+        at = residual(x)
+        if at is None or not np.isfinite(at.cost):
+            return Fit(x, None, Status.INTEGRATION_BROKE, 0)
+        promised, tried = np.inf, 0
+        for steps in range(self.max_iterations):
+            step = _step(at, x, box)
+            remaining = at.residual + at.jacobian @ step
+            promised = at.cost - float(remaining @ remaining)
+            size = np.maximum(np.abs(x), FLOOR)
+            rests = bool((np.abs(step) <= self.still * size).all())
+            if rests or promised <= self.tolerance * at.cost + self.absolute:
+                return Fit(x, at, Status.CONVERGED, tried, steps, promised)
+            for halving in range(HALVINGS):
+                share = 0.5**halving
+                there = box.clip(x + share * step)
+                trial = residual(there)
+                tried += 1
+                if trial is None and self.fatal:
+                    return Fit(x, at, Status.INTEGRATION_BROKE, tried, steps, promised)
+                if trial is not None and trial.cost <= at.cost - DECREASE * share * promised:
+                    break
+            else:
+                return Fit(x, at, Status.FAILED, tried, steps, promised)
+            x, at = there, trial
+        return Fit(x, at, Status.ITERATION_LIMIT, tried, self.max_iterations, promised)
+
+
+def _step(at: Linearised, x: FloatArray, box: Box) -> FloatArray:
+    size = np.maximum(np.abs(x), FLOOR)
+    low, high = (box.lower - x) / size, (box.upper - x) / size
+    return bounded_solution(at.jacobian * size, -at.residual, low, high) * size
