@@ -13,8 +13,8 @@ from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
+from igpe.integrators.automatic import Automatic
 from igpe.integrators.base import Integrator
-from igpe.integrators.sundials import Sundials
 from igpe.least_squares.base import Fit, Search
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.line_search import LineSearch
@@ -33,12 +33,12 @@ class SingleShooting:
     restarts  further starts where a fit is bad; none by default
     """
 
-    integrator: Integrator = Sundials()
+    integrator: Integrator = Automatic()
     search: Search = GaussNewton()
     restarts: Restarts = ONCE
 
     @classmethod
-    def as_published(cls, integrator: Integrator = Sundials()) -> "SingleShooting":
+    def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
         """The single shooting that Michalik et al. (2009), ISS, compare with.
 
         A failed integration ends the run.
