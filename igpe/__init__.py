@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from igpe.algebraic.weights import SlopeErrors as SlopeErrors
     from igpe.algebraic.weights import StateErrors as StateErrors
     from igpe.algebraic.weights import Unweighted as Unweighted
+    from igpe.comparison import Comparison as Comparison
+    from igpe.comparison import compare as compare
     from igpe.dynamic.collocation import Collocation as Collocation
     from igpe.dynamic.incremental_shooting import IncrementalShooting as IncrementalShooting
     from igpe.dynamic.multistart import MultiStart as MultiStart
@@ -70,6 +72,7 @@ _HOME = {
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Collocation": "igpe.dynamic.collocation",
     "Couenne": "igpe.solvers.programs",
+    "Comparison": "igpe.comparison",
     "DataError": "igpe.errors",
     "Decomposed": "igpe.algebraic.decomposed",
     "DormandPrince": "igpe.integrators.dormand_prince",
@@ -110,6 +113,7 @@ _HOME = {
     "Unsupported": "igpe.errors",
     "Unweighted": "igpe.algebraic.weights",
     "check": "igpe.pipeline",
+    "compare": "igpe.comparison",
     "estimate": "igpe.pipeline",
     "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",

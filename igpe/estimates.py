@@ -20,6 +20,7 @@ class Estimate:
     seconds      wall time
     trail        the estimates this one came from, oldest first
     notes        what the user should know of it, in sentences
+    iterations   steps taken; 0 where the method counts none
     """
 
     parameters: Mapping[str, float]
@@ -30,6 +31,7 @@ class Estimate:
     seconds: float = 0.0
     trail: tuple["Estimate", ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
+    iterations: int = 0
 
     @property
     def gap(self) -> float:
@@ -57,7 +59,6 @@ class Horizon(Estimate):
     until         experiment -> last time that counts
     share         integrated time / that of all measurements
     lower, upper  unknown -> bounds it was sought in, as they were at the end
-    iterations    steps taken
     integrations  of the model and its sensitivities
     relaxations   how often bounds were widened
     """
@@ -66,7 +67,6 @@ class Horizon(Estimate):
     share: float = 1.0
     lower: Mapping[str, float] = field(default_factory=dict)
     upper: Mapping[str, float] = field(default_factory=dict)
-    iterations: int = 0
     integrations: int = 0
     relaxations: int = 0
 

@@ -53,6 +53,7 @@ FLOORS: dict[str, int] = {
     "model_file": 71,
     "result": 71,
     "horizons_plot": 71,
+    "comparison": 71,
     "notes": 72,
     "summary": 73,
     "pipeline": 74,

@@ -1,7 +1,7 @@
 """What the estimators of steps 4 and 5 share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
@@ -32,6 +32,32 @@ class Estimator(Protocol):
         raises    Unsupported if the method cannot do what the problem asks
         """
         ...
+
+
+class Prepared(Protocol):
+    """A method translated and compiled for one problem."""
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """The search from `start`."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A method that translates and compiles once, to search from many starts."""
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Make ready; raises Unsupported as `estimate` does."""
+        ...
+
+
+def from_many_starts(
+    method: Estimator, problem: Problem, profiles: Sequence[Profile] = ()
+) -> Callable[[Mapping[str, float]], Estimate]:
+    """The method as a function of the start, prepared once if it can be."""
+    if isinstance(method, Preparable):
+        return method.prepare(problem).estimate
+    return lambda start: method.estimate(problem, start, profiles)
 
 
 def constraints(problem: Problem) -> list[str]:

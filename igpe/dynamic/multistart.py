@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.dynamic.base import Estimator, Profile, require_bounds
-from igpe.dynamic.incremental_shooting import IncrementalShooting
+from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.estimates import Estimate
 from igpe.problem import Problem
@@ -55,11 +54,8 @@ class MultiStart:
         else:
             points = problem.box.sobol(self.starts, self.seed)
             starts = [*given, *(problem.box.mapping(p) for p in points)]
-            if isinstance(self.local, IncrementalShooting):
-                prepared = self.local.prepare(problem)
-                found = [prepared.estimate(s) for s in starts]
-            else:
-                found = [self.local.estimate(problem, s, profiles) for s in starts]
+            search = from_many_starts(self.local, problem, profiles)
+            found = [search(s) for s in starts]
         optima = distinct(found)
         seconds = time.perf_counter() - began
         if not optima:

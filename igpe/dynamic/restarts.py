@@ -98,7 +98,13 @@ def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
         method = f"best of {len(attempts)} starts, {method}"
         status = Status.BEST_OF_SEVERAL if status is Status.CONVERGED else status
     return Estimate(
-        box.mapping(best.fit.x), best.fit.cost, status, method, trail=best.trail, notes=best.notes
+        box.mapping(best.fit.x),
+        best.fit.cost,
+        status,
+        method,
+        trail=best.trail,
+        notes=best.notes,
+        iterations=sum(h.iterations for h in best.trail) or best.fit.steps,
     )
 
 

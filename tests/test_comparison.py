@@ -1,0 +1,129 @@
+"""Methods side by side: the same starts, the same counting."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import consecutive
+import lotka_volterra_iss
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import igpe
+from igpe.estimates import Estimate
+from igpe.status import Status
+
+mpl.use("Agg")
+STARTS = [
+    {"k1": 4.2176, "k2": 9.1574, "k3": 7.9221, "k4": 9.5949},
+    {"k1": 1.1, "k2": 0.9, "k3": 1.0, "k4": 0.12},
+]
+METHODS = {"SS": igpe.SingleShooting(), "ISS": igpe.IncrementalShooting()}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return igpe.compare(lotka_volterra_iss.problem(), METHODS, STARTS)
+
+
+def test_the_table_counts_the_runs(found):
+    table = found.table
+    assert list(table.index) == ["SS", "ISS"]
+    assert table.loc["ISS", ["runs", "arrived %", "best %", "broke %"]].tolist() == [2, 100, 100, 0]
+    assert table.loc["SS", "best %"] == 50  # from the far start another optimum
+    assert (table["median iterations"] > 0).all()
+    assert (found.runs["seconds"] > 0).all()
+    assert found.complete
+
+
+def test_runs_are_those_of_the_methods_alone(found):
+    problem = lotka_volterra_iss.problem()
+    for name, method in METHODS.items():
+        own = found.runs[found.runs["method"] == name]
+        for start, (_, row) in zip(STARTS, own.iterrows(), strict=True):
+            alone = method.estimate(problem, start)
+            assert row["objective"] == alone.objective
+            assert row[list(start)].to_dict() == dict(alone.parameters)
+    assert found.best == pytest.approx(found.runs["objective"].min())
+
+
+def test_words_and_pictures(found):
+    assert "best objective" in str(found)
+    assert "ISS" in found._repr_html_()
+    ax = found.plot()
+    assert [line.get_label() for line in ax.lines] == ["SS", "ISS"]
+    for line in ax.lines:
+        assert (np.diff(line.get_ydata()) >= 0).all()
+    assert found.plot(ax) is ax
+
+
+def test_a_better_optimum_known_elsewhere_counts():
+    found = igpe.compare(lotka_volterra_iss.problem(), METHODS, STARTS[1:], optimum=1.0)
+    assert found.best == 1.0
+    assert (found.table["best %"] == 0).all()
+
+
+def test_an_executor_gives_the_same(found):
+    with ThreadPoolExecutor(1) as executor:
+        there = igpe.compare(lotka_volterra_iss.problem(), METHODS, STARTS, executor=executor)
+    columns = [c for c in found.runs if c != "seconds"]
+    assert there.runs[columns].equals(found.runs[columns])
+
+
+def test_starts_are_spread_by_a_seed_and_methods_numbered():
+    problem = consecutive.problem()
+    one, same, other = (
+        igpe.compare(problem, [Start(), Start()], 4, seed=seed).runs.drop(columns="seconds")
+        for seed in (3, 3, 4)
+    )
+    assert one["method"].unique().tolist() == ["Start 1", "Start 2"]
+    assert one.equals(same)
+    assert not one.equals(other)
+    assert problem.box.lower[0] <= one[problem.box.names[0]].min()
+
+
+def test_a_number_of_starts_needs_bounds():
+    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+        igpe.compare(lotka_volterra_iss.problem(), METHODS, 3)
+
+
+class Start:
+    """Ends where it begins."""
+
+    def estimate(self, problem, start, profiles=()):
+        return Estimate(dict(start), 1.0, Status.CONVERGED)
+
+
+class Interrupted:
+    """Finishes one run, then the user presses Ctrl-C."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def estimate(self, problem, start, profiles=()):
+        self.runs += 1
+        if self.runs > 1:
+            raise KeyboardInterrupt
+        return Estimate(dict(start), 7.0, Status.CONVERGED, "once", iterations=3)
+
+
+def test_ctrl_c_keeps_what_is_done():
+    found = igpe.compare(lotka_volterra_iss.problem(), {"once": Interrupted()}, STARTS)
+    assert not found.complete
+    assert found.table.loc["once", ["runs", "median iterations"]].tolist() == [1, 3]
+    assert "Interrupted" in str(found)
+    assert pickle.loads(pickle.dumps(found)).best == 7.0
+
+
+@pytest.mark.parametrize(
+    ("methods", "starts", "message"),
+    [
+        ([], STARTS, "no method"),
+        (METHODS, [], "no start"),
+        (METHODS, 0, "at least one"),
+        (METHODS, [{"k1": 1.0}], "Start 0 has no value for"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(methods, starts, message):
+    with pytest.raises(igpe.ProblemError, match=message):
+        igpe.compare(lotka_volterra_iss.problem(), methods, starts)
