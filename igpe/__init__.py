@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from igpe.comparison import compare as compare
     from igpe.dynamic.collocation import Collocation as Collocation
     from igpe.dynamic.incremental_shooting import IncrementalShooting as IncrementalShooting
+    from igpe.dynamic.multiple_shooting import MultipleShooting as MultipleShooting
     from igpe.dynamic.multistart import MultiStart as MultiStart
     from igpe.dynamic.restarts import Restarts as Restarts
     from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
@@ -42,8 +43,12 @@ if TYPE_CHECKING:
     from igpe.inputs import linear as linear
     from igpe.inputs import steps as steps
     from igpe.integrators.automatic import Automatic as Automatic
+    from igpe.integrators.automatic_intervals import AutomaticIntervals as AutomaticIntervals
     from igpe.integrators.dormand_prince import DormandPrince as DormandPrince
+    from igpe.integrators.local_linearization import LocalLinearization as LocalLinearization
+    from igpe.integrators.lock_step import LockStep as LockStep
     from igpe.integrators.lsoda import Lsoda as Lsoda
+    from igpe.integrators.runge_kutta import RungeKutta as RungeKutta
     from igpe.integrators.sundials import Sundials as Sundials
     from igpe.loss import L1 as L1
     from igpe.loss import Huber as Huber
@@ -69,6 +74,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AmplProgram": "igpe.solvers.program",
     "Automatic": "igpe.integrators.automatic",
+    "AutomaticIntervals": "igpe.integrators.automatic_intervals",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Collocation": "igpe.dynamic.collocation",
     "Couenne": "igpe.solvers.programs",
@@ -89,10 +95,13 @@ _HOME = {
     "L1": "igpe.loss",
     "LeastSquares": "igpe.loss",
     "Local": "igpe.algebraic.local",
+    "LocalLinearization": "igpe.integrators.local_linearization",
+    "LockStep": "igpe.integrators.lock_step",
     "Lsoda": "igpe.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
     "ModelError": "igpe.errors",
     "MultiStart": "igpe.dynamic.multistart",
+    "MultipleShooting": "igpe.dynamic.multiple_shooting",
     "Normal": "igpe.loss",
     "PiecewiseConstant": "igpe.loss",
     "Problem": "igpe.problem",
@@ -101,6 +110,7 @@ _HOME = {
     "Restarts": "igpe.dynamic.restarts",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",
+    "RungeKutta": "igpe.integrators.runge_kutta",
     "Scip": "igpe.solvers.scip",
     "Settings": "igpe.settings",
     "SingleShooting": "igpe.dynamic.single_shooting",

@@ -12,6 +12,7 @@ ESTIMATORS: list[Estimator] = [
     igpe.SingleShooting(igpe.Sundials(rtol=1e-10, atol=1e-12)),
     igpe.IncrementalShooting(),
     igpe.IncrementalShooting(igpe.Sundials()),
+    igpe.MultipleShooting(),
     igpe.MultiStart(trials=64, starts=8),
     igpe.Collocation(),
     igpe.Collocation(solver=Ipopt(program=""), points=4),

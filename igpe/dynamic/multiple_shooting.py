@@ -1,0 +1,200 @@
+"""Multiple shooting: intervals that begin at nodes of their own and meet in the end.
+
+Continuation from free nodes (`igpe.least_squares.soft_links`), then generalised Gauss-Newton with
+exact matching (`igpe.least_squares.generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
+chi squared: a fit that the measurement errors do not explain is a wrong minimum, and the search
+begins again with tighter links, with more intervals, and from elsewhere.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import Profile, constraints
+from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
+from igpe.dynamic.multiple_shooting_losses import objective
+from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
+from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
+from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.errors import Unsupported
+from igpe.estimates import Estimate
+from igpe.integrators.automatic_intervals import AutomaticIntervals
+from igpe.integrators.intervals import IntervalIntegrator
+from igpe.least_squares.base import Fit
+from igpe.least_squares.chains import Point
+from igpe.least_squares.generalised import GeneralisedGaussNewton
+from igpe.least_squares.soft_links import SoftLinks
+from igpe.loss import LeastSquares
+from igpe.problem import Problem
+
+FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals()
+QUICK = SoftLinks(factor=100.0, enough=0.1)
+EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
+
+
+@dataclass(frozen=True)
+class MultipleShooting:
+    """Least squares, or a robust loss, on a trajectory in intervals that meet only in the end.
+
+    Bears bad starts of parameters: what matters is that states begin near their measurements.
+    Estimated start values of measured states begin there too, whatever `start` says.
+
+    integrator  of all intervals with their derivatives, for exact matching
+    rough       the same for the continuation, where less will do
+    intervals   at most so many in each experiment, between measured times
+    finer       times as many intervals where the fit is not explained; 1 for no such attempt
+    unobserved  where states begin that nothing is known of: a number, or state -> number; by
+                default where the model takes them, driven by the others
+    links       continuations from free nodes, one after the other until the fit is explained, or
+                two agree where errors are not known; () for exact matching from the beginning
+    search      the search with exact matching
+    restarts    further starts where a fit is bad
+    """
+
+    integrator: IntervalIntegrator = FINE
+    rough: IntervalIntegrator = ROUGH
+    intervals: int = 30
+    finer: int = 2
+    unobserved: Mapping[str, float] | float | None = None
+    links: tuple[SoftLinks, ...] = (QUICK, SoftLinks(), SoftLinks(size=0.1))
+    search: GeneralisedGaussNewton = EXACT
+    restarts: Restarts = FEW
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator`; `profiles` are where the nodes begin."""
+        return self.prepare(problem, profiles).estimate(start)
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
+        """Translate and compile once, to estimate from many starts.
+
+        raises Unsupported for constraints and time-varying unknowns
+        """
+        _require_supported(problem)
+        chains = Chains(problem, shootings(problem, self.integrator, self.intervals))
+        known = tuple(
+            given(problem, k, shooting, profiles[k] if profiles else None, self.unobserved)
+            for k, shooting in enumerate(chains.shootings)
+        )
+        rough = chains.integrated(self.rough)
+        stages = stages_of(problem, chains, rough, self.search)
+        return PreparedMultiple(self, problem, tuple(profiles), known, stages)
+
+
+@dataclass(frozen=True)
+class PreparedMultiple:
+    """A problem compiled for multiple shooting.
+
+    profiles  as given;  known: what is known of the states of each experiment
+    stages    how a search goes on from a point
+    """
+
+    method: MultipleShooting
+    problem: Problem
+    profiles: tuple[Profile, ...]
+    known: tuple[Given, ...]
+    stages: Stages
+
+    @property
+    def chains(self) -> Chains:
+        """Residuals, gaps and derivatives, exactly integrated."""
+        return self.stages.chains
+
+    def fit(self, start: Mapping[str, float]) -> Fit:
+        """One search from `start`, with residuals and derivative by the unknowns where it ended.
+
+        They are in standard deviations, as known or guessed (`spread_of`).
+        """
+        box = self.problem.box
+        return self._best(box.clip(box.vector(start)), np.inf).fit
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """The search from `start`, as an Estimate of the free unknowns."""
+        began = time.perf_counter()
+        box, problem = self.problem.box, self.problem
+        if len(box) == 0:
+            return SingleShooting().estimate(problem, start)
+        restarts = self.method.restarts
+        judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
+        gate = restarts.explained(len(self.chains)) if judged else np.inf
+        attempts = restarts.run(
+            lambda x: self._attempt(x, gate), box.clip(box.vector(start)), box, gate
+        )
+        found = concluded(attempts, box, "multiple shooting")
+        return replace(
+            found,
+            objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
+            notes=tuple(remarks(attempts[0].fit, box, gate)),
+            seconds=time.perf_counter() - began,
+        )
+
+    def begin(self, start: FloatArray) -> Point:
+        """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
+        return begun(self.problem, self.stages.free.shootings, self.known, start)
+
+    def _attempt(self, x: FloatArray, gate: float) -> Attempt:
+        found = self._best(x, gate)
+        if not (_explained(found, gate) or gate == np.inf) and self._finer is not None:
+            found = min(found, self._finer._best(x, gate), key=_rank)
+        return found._replace(limited=limited(found.fit))
+
+    def _best(self, x: FloatArray, gate: float) -> Attempt:
+        """The best of the continuations up to the first that is explained.
+
+        Where errors are not known, up to the first two that agree.
+        """
+        start, space = self.begin(x), space_of(self.problem, self.known)
+        found: list[Attempt] = []
+        for links in self.method.links or (None,):
+            found.append(self.stages.run(start, space, links))
+            if _explained(found[-1], gate) or _agree(found[-2:], gate):
+                break
+        return min(found, key=_rank)
+
+    @cached_property
+    def _finer(self) -> "PreparedMultiple | None":
+        """The same in more intervals, if there can be more."""
+        method = self.method
+        count = method.finer * method.intervals
+        here = [len(s.nodes) for s in self.chains.shootings]
+        there = [len(node_times(e, count)) for e in self.problem.experiments]
+        if here == there:
+            return None
+        return replace(method, intervals=count, finer=1).prepare(self.problem, self.profiles)
+
+
+def _require_supported(problem: Problem) -> None:
+    if problem.time_varying:
+        raise Unsupported(
+            f"MultipleShooting estimates constant unknowns only; {sorted(problem.time_varying)} "
+            "vary with time. Give the model parameters for its values between the breaks."
+        )
+    if constraints(problem):
+        raise Unsupported(
+            f"MultipleShooting cannot keep the constraints {constraints(problem)}; use "
+            "Collocation, or deactivate them in the model. Bounds of states it does keep."
+        )
+
+
+def _explained(found: Attempt, gate: float) -> bool:
+    enough = gate if np.isfinite(gate) else PERFECT
+    return found.fit.status.usable and found.fit.cost <= enough
+
+
+def _agree(last: Sequence[Attempt], gate: float) -> bool:
+    """Whether two fits of unknown errors are as good as each other."""
+    if np.isfinite(gate) or len(last) == 1 or not all(a.fit.status.usable for a in last):
+        return False
+    one, other = (a.fit.cost for a in last)
+    return abs(one - other) <= SAME * max(one, other)
+
+
+def _rank(found: Attempt) -> tuple[bool, float]:
+    return not found.fit.status.usable, found.fit.cost

@@ -1,0 +1,211 @@
+"""A problem's experiments as chains of nodes: residuals, gaps and exact derivatives at a point.
+
+The first node of a chain is what the experiment starts at, start(q), exactly: known numbers,
+parameters or estimated start values. The others are free.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray, IntArray
+from igpe.dynamic.remarks import spread_of
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.system import read_systems
+from igpe.experiment import Experiment, Measurements
+from igpe.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
+from igpe.least_squares.base import Linearised
+from igpe.least_squares.chains import Chain, Chained, Point
+from igpe.least_squares.robust import PLAIN, Robust
+from igpe.problem import Problem
+
+ALIKE = 3.0  # ratio of standard deviations in a column that need no levelling
+
+
+@dataclass(frozen=True)
+class Shooting:
+    """One experiment made ready.
+
+    nodes      (K + 1,) times;  index (n_q,) places its unknowns among the problem's
+    spread     what a standard deviation of the measurements is in their `sigma`
+    """
+
+    measurements: Measurements
+    ivp: InitialValueProblem
+    nodes: FloatArray
+    intervals: Intervals
+    index: IntArray
+    spread: float
+
+    def levelled(self) -> "Shooting | None":
+        """With one standard deviation in each column; None if they hardly differ.
+
+        Relative errors pull a fit towards zero, where every residual is small: from a bad start
+        they are not what to begin with.
+        """
+        m, sigma = self.measurements, self.measurements.sigma.copy()
+        for column in range(len(m.names)):
+            mine = m.column == column
+            sigma[mine] = np.sqrt(np.mean(sigma[mine] ** 2))
+        ratio = sigma / m.sigma
+        if np.max(ratio, initial=1.0) <= ALIKE:
+            return None
+        return replace(self, measurements=replace(m, sigma=sigma))
+
+    def start(self, unknowns: FloatArray) -> FloatArray:
+        """(n_x,) the start at the problem's unknowns (n,)."""
+        return np.asarray(self._start(unknowns[self.index])[0]).ravel()
+
+    def shoot(self, unknowns: FloatArray, starts: FloatArray) -> Shots:
+        """All intervals at the problem's unknowns (n,) from `starts` (K, n_x), no derivatives."""
+        return self.intervals.run(starts, unknowns[self.index], derivatives=False)
+
+    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> Chain | None:
+        """The chain at unknowns (n,) and nodes (K, n_x); None where an interval broke down."""
+        q, n = unknowns[self.index], len(unknowns)
+        first, by_q = (np.asarray(part) for part in self._start(q))
+        starts = np.vstack([first.ravel(), nodes[1:]])
+        shots = self.intervals.run(starts, q)
+        if not all(status.usable for status in shots.status):
+            return None
+        m, weight = self.measurements, self._weight
+        gap = np.vstack([np.zeros(len(first)), shots.ends[:-1] - starts[1:]])
+        found = Chain(
+            residual=(shots.measured[m.row, m.column] - m.value)[self._order] * weight,
+            by_node=shots.measured_by_start[m.row, m.column][self._order] * weight[:, None],
+            by_unknown=self._wide(
+                shots.measured_by_unknown[m.row, m.column][self._order] * weight[:, None], n
+            ),
+            owner=self._owner,
+            gap=gap,
+            step=np.concatenate([np.zeros_like(shots.by_start[:1]), shots.by_start[:-1]]),
+            drift=self._wide(np.concatenate([by_q[None], shots.by_unknown[:-1]]), n),
+        )
+        return found if found.is_finite else None
+
+    def _wide(self, by_own: FloatArray, size: int) -> FloatArray:
+        """Derivatives by the experiment's unknowns, as ones by all of the problem's."""
+        if len(self.index) == size:  # the problem's order is the experiment's
+            return by_own
+        found = np.zeros((*by_own.shape[:-1], size))
+        found[..., self.index] = by_own
+        return found
+
+    @cached_property
+    def _order(self) -> IntArray:
+        """The measurements by time, as intervals come."""
+        return np.argsort(self.measurements.row, kind="stable").astype(np.intp)
+
+    @cached_property
+    def _owner(self) -> IntArray:
+        m = self.measurements
+        return interval_of(self.nodes, m.times)[m.row[self._order]]
+
+    @cached_property
+    def _weight(self) -> FloatArray:
+        return np.asarray(1 / (self.spread * self.measurements.sigma[self._order]))
+
+    @cached_property
+    def _start(self) -> Any:
+        ivp = self.ivp
+        by_q = ca.densify(ca.jacobian(ivp.start, ivp.q))
+        return ca.Function("start", [ivp.q], [ca.densify(ivp.start), by_q])
+
+
+class Chains:
+    """All experiments: what `igpe.least_squares` asks of a point."""
+
+    def __init__(self, problem: Problem, shootings: Sequence[Shooting]) -> None:
+        self.shootings = tuple(shootings)
+        self._loss, self._factor = PLAIN, 1.0
+        names, spread = problem.box.names, shootings[0].spread
+        self._priors = [
+            (names.index(n), p.mean, p.deviation * spread)
+            for n, p in problem.priors.items()
+            if n in names
+        ]
+
+    def integrated(self, integrator: IntervalIntegrator) -> "Chains":
+        """The same by another integrator."""
+        other = copy(self)
+        other.shootings = tuple(
+            replace(s, intervals=integrator.prepare_intervals(s.ivp, s.nodes, s.measurements.times))
+            for s in self.shootings
+        )
+        return other
+
+    def counted(self, loss: Robust, factor: float) -> "Chains":
+        """The same with another loss, and residuals of priors multiplied by a factor."""
+        other = copy(self)
+        other._loss, other._factor = loss, factor
+        return other
+
+    def levelled(self) -> "Chains | None":
+        """The same with levelled standard deviations; None if they are nearly level."""
+        found = [shooting.levelled() for shooting in self.shootings]
+        if not any(found):
+            return None
+        level = copy(self)
+        level.shootings = tuple(f or s for f, s in zip(found, self.shootings, strict=True))
+        return level
+
+    def __len__(self) -> int:
+        """How many residuals there are."""
+        return sum(len(s.measurements.value) for s in self.shootings) + len(self._priors)
+
+    def __call__(self, point: Point) -> Chained | None:
+        """Residuals, gaps and derivatives, or None if an interval broke down."""
+        found = []
+        for shooting, nodes in zip(self.shootings, point.nodes, strict=True):
+            chain = shooting.chain(point.unknowns, nodes)
+            if chain is None:
+                return None
+            found.append(chain)
+        return Chained(tuple(found), self._free(point.unknowns), self._loss)
+
+    def _free(self, x: FloatArray) -> Linearised:
+        jacobian = np.zeros((len(self._priors), len(x)))
+        residual = np.zeros(len(self._priors))
+        for row, (column, mean, deviation) in enumerate(self._priors):
+            residual[row] = (x[column] - mean) / deviation
+            jacobian[row, column] = 1 / deviation
+        return Linearised(self._factor * residual, self._factor * jacobian)
+
+
+def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> list[Shooting]:
+    """All experiments in at most `count` intervals each."""
+    found, names = [], problem.box.names
+    for k, system in enumerate(read_systems(problem)):
+        experiment = problem.experiments[k]
+        ivp = initial_value_problem(problem, experiment, system)
+        nodes = node_times(experiment, count)
+        found.append(
+            Shooting(
+                measurements=experiment.measurements,
+                ivp=ivp,
+                nodes=nodes,
+                intervals=integrator.prepare_intervals(ivp, nodes, experiment.times),
+                index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
+                spread=spread_of(problem),
+            )
+        )
+    return found
+
+
+def node_times(experiment: Experiment, intervals: int) -> FloatArray:
+    """(K + 1,) at most so many intervals of about the same length, between measured times.
+
+    Where there are as many intervals as times allow, each ends at the next.
+    """
+    times = np.union1d(experiment.start_time, experiment.times)
+    if intervals >= len(times) - 1:
+        return times
+    wanted = np.linspace(times[0], times[-1], intervals + 1)
+    after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
+    before_is_nearer = wanted - times[after - 1] <= times[after] - wanted
+    return np.asarray(times[np.unique(after - before_is_nearer)])

@@ -1,0 +1,135 @@
+"""The integrator that suits a problem's intervals, chosen by rules that remember nothing."""
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray, IntArray
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.integrators.cut import cut
+from igpe.integrators.intervals import Intervals, OneByOne, Shots
+from igpe.integrators.limits import LARGEST
+from igpe.integrators.lock_step import LockStep, LockStepIntervals
+from igpe.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
+from igpe.integrators.sundials import Sundials
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AutomaticIntervals:
+    """Chooses among the integrators of intervals; the fields mean what they do in `RungeKutta`.
+
+    - Implicit algebraic variables: `Sundials` (IDAS), one interval after the other.
+    - Else `RungeKutta`, if a C compiler is found and the equations are short enough to compile; it
+      chooses between its explicit and its implicit pair within each interval.
+    - Else `LockStep`; an interval that it cannot finish is integrated by `Sundials` (CVODES).
+    """
+
+    rtol: float = 1e-6
+    atol: float = 1e-8
+    slack: float = 100.0
+    max_steps: int = 20_000
+    largest: float = LARGEST
+
+    def prepare_intervals(
+        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
+    ) -> Intervals:
+        """Choose by the equations and by what is installed."""
+        places = np.flatnonzero(ca.which_depends(ca.vertcat(ivp.f, ivp.g, ivp.measured), ivp.q))
+        if len(places) == len(ivp.unknowns):
+            return self._chosen(ivp, nodes, times)
+        q = ca.vertcat(*(ivp.q[int(i)] for i in places))
+        names = tuple(ivp.unknowns[i] for i in places)
+        smaller = replace(ivp, q=q if len(places) else ca.SX(0, 1), unknowns=names)
+        return Widened(self._chosen(smaller, nodes, times), ivp.unknowns, places)
+
+    def _chosen(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
+        pieces = cut(ivp, nodes, times)
+        multistep = OneByOne(Sundials(self.rtol, self.atol, self.max_steps, self.largest))
+        if ivp.y.numel():
+            return multistep.prepare_intervals(ivp, pieces.nodes, pieces.times)
+        fields = (self.rtol, self.atol, self.slack, self.max_steps, self.largest)
+        compiled = RungeKutta(*fields).prepare_intervals(ivp, pieces.nodes, pieces.times)
+        if isinstance(compiled, RungeKuttaIntervals):
+            return compiled
+        LOG.info("NumPy integrates: %s", compiled.reason)
+        return Rescued(LockStepIntervals(ivp, pieces, LockStep(*fields)), multistep)
+
+
+@dataclass(frozen=True)
+class Widened(Intervals):
+    """Intervals whose equations know some of the unknowns only; derivatives by the others are 0.
+
+    Those are unknown start values: each interval has a start of its own.
+
+    unknowns  names of all;  places (n,) of those that the `inner` intervals know
+    """
+
+    inner: Intervals
+    unknowns: tuple[str, ...]
+    places: IntArray
+
+    def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """See `Intervals`."""
+        if np.shape(q) != (len(self.unknowns),):
+            raise ValueError(f"Expected one number for each of {self.unknowns}, got {q}.")
+        shots = self.inner.run(starts, np.asarray(q)[self.places], derivatives=derivatives)
+        if not derivatives:
+            return shots
+        return shots._replace(
+            by_unknown=self._wide(shots.by_unknown, shots.ends),
+            measured_by_unknown=self._wide(shots.measured_by_unknown, shots.measured),
+        )
+
+    def _wide(self, narrow: FloatArray, numbers: FloatArray) -> FloatArray:
+        """All columns; 0, or NaN where the `numbers` whose derivatives they are, are none."""
+        wide = np.zeros((*narrow.shape[:2], len(self.unknowns)))
+        wide[np.isnan(numbers)] = np.nan
+        wide[:, :, self.places] = narrow
+        return wide
+
+
+@dataclass(frozen=True)
+class Rescued(Intervals):
+    """Intervals side by side; those that break down, again one by one; see `Intervals`."""
+
+    first: LockStepIntervals
+    second: OneByOne
+
+    def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """See `Intervals`."""
+        shots = self.first.run(starts, q, derivatives=derivatives)
+        for k in [k for k, status in enumerate(shots.status) if not status.usable]:
+            again = self._alone(k).run(starts[k : k + 1], q, derivatives=derivatives)
+            shots = _replaced(shots, again, k, self._rows(k))
+        return shots
+
+    def _rows(self, k: int) -> slice:
+        rows = self.first.cut.rows
+        return slice(int(rows[k]), int(rows[k + 1]))
+
+    def _alone(self, k: int) -> Intervals:
+        if k not in self._made:
+            cut_ = self.first.cut
+            nodes, times = cut_.nodes[k : k + 2], cut_.times[self._rows(k)]
+            self._made[k] = self.second.prepare_intervals(self.first.ivp, nodes, times)
+        return self._made[k]
+
+    @cached_property
+    def _made(self) -> dict[int, Intervals]:
+        return {}
+
+
+def _replaced(shots: Shots, again: Shots, k: int, rows: slice) -> Shots:
+    """The shots with another try of interval k."""
+    for whole, part in zip(shots[:3], again[:3], strict=True):
+        np.asarray(whole)[k] = np.asarray(part)[0]
+    for whole, part in zip(shots[3:6], again[3:6], strict=True):
+        np.asarray(whole)[rows] = part
+    status, reason = list(shots.status), list(shots.reason)
+    status[k], reason[k] = again.status[0], again.reason[0]
+    return shots._replace(status=tuple(status), reason=tuple(reason))

@@ -1,0 +1,98 @@
+"""The C source of the batch integrator: the model as CasADi writes it, its sizes, the driver."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, Tableau
+
+DRIVER = tuple(
+    Path(__file__).with_name(f"runge_kutta_{part}.c") for part in ("model", "steps", "run")
+)
+
+
+class Written(NamedTuple):
+    """A C text, and how many operations the model's functions have."""
+
+    source: str
+    length: int
+
+
+def written(ivp: InitialValueProblem) -> Written:
+    """The source for a problem without implicit algebraic variables."""
+    functions, jacobians = model_functions(ivp)
+    generator = ca.CodeGenerator("igpe", {"with_header": False})
+    for function in functions:
+        generator.add(function)
+    sizes = {
+        "N_X": ivp.x.numel(),
+        "N_Q": ivp.q.numel(),
+        "N_U": ivp.u.numel(),
+        "N_H": ivp.measured.numel(),
+        "ARG": max(f.sz_arg() for f in functions),
+        "RES": max(f.sz_res() for f in functions),
+        "WORK": max(f.sz_w() for f in functions),
+        "IWORK": max(f.sz_iw() for f in functions),
+        "STAGES": max(DORMAND_PRINCE.stages, KENNEDY_CARPENTER.stages),
+    }
+    lines = [f"#define {name} {size}" for name, size in sizes.items()]
+    lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
+    lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
+    driver = (part.read_text() for part in DRIVER)
+    source = "\n".join([generator.dump(), *lines, *driver])
+    return Written(source, sum(f.n_instructions() for f in functions))
+
+
+def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:
+    """Functions of (t, x, q, ab), with u = a + b t: f and h without and with their Jacobians.
+
+    The Jacobians, by name, are sparse; C gives their entries column by column.
+    """
+    a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
+    f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
+    given = [ivp.t, ivp.x, ivp.q, ca.vertcat(a, b)]
+    names = {"FX": (f, ivp.x), "FQ": (f, ivp.q), "HX": (h, ivp.x), "HQ": (h, ivp.q)}
+    jacobians = {name: ca.jacobian(*pair) for name, pair in names.items()}
+    f, h = ca.densify(f), ca.densify(h)
+    functions = [
+        ca.Function("igpe_slope", given, [f]),
+        ca.Function("igpe_slopes", given, [f, jacobians["FX"], jacobians["FQ"]]),
+        ca.Function("igpe_told", given, [h]),
+        ca.Function("igpe_tolds", given, [h, jacobians["HX"], jacobians["HQ"]]),
+    ]
+    return functions, jacobians
+
+
+def _places(name: str, matrix: Any) -> list[str]:
+    """How many entries a sparse matrix has, their rows and columns."""
+    rows, columns = matrix.sparsity().get_triplet()
+    lines = [f"#define {name}_N {len(rows)}"]
+    for kind, places in (("ROW", rows), ("COL", columns)):
+        text = ", ".join(str(place) for place in places) or "0"
+        lines.append(f"static const int {name}_{kind}[] = {{{text}}};")
+    return lines
+
+
+def _numbers(name: str, pair: Tableau) -> list[str]:
+    """A Runge-Kutta pair: A, C, E (error), D (dense output), P (predictors)."""
+    matrices = {"A": pair.a, "D": pair.dense, "P": pair.predictors}
+    lines = [f"#define {name}_STAGES {pair.stages}"]
+    lines += [
+        f"static const double {name}_{letter}[{len(m)}][{m.shape[1]}] = {_rows(m)};"
+        for letter, m in matrices.items()
+    ]
+    vectors = {"C": pair.c, "E": pair.error}
+    lines += [f"static const double {name}_{n}[] = {_row(v)};" for n, v in vectors.items()]
+    return lines
+
+
+def _rows(matrix: FloatArray) -> str:
+    return "{" + ", ".join(_row(row) for row in matrix) + "}"
+
+
+def _row(numbers: FloatArray) -> str:
+    return "{" + ", ".join(repr(float(v)) for v in np.asarray(numbers)) + "}"

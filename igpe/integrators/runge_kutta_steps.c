@@ -1,0 +1,173 @@
+/* Second part: one step of each pair, and what happens between its ends. Both leave the slopes of
+   the stages in k, the new state in end; the slope where they begin is in k[0] before. */
+
+#define NEWTONS 8     /* corrections of a stage before the step is shortened */
+#define SOLVED 0.05   /* tolerances: what a stage's state may still be wrong by */
+#define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
+#define STABLE 2.0    /* |h lambda| where stability begins to limit Dormand and Prince, which are */
+                      /* stable up to about 3.3: the step control swings around that */
+#define SURE 4        /* so many more steps at the limit of stability than below it are stiff */
+#define WORTH 8       /* explicit steps that must be left for a change to pay */
+
+/* to = x + h sum of the first `count` slopes, in one pass. */
+INLINE void combine(const Run *r, double *restrict to, const double *restrict x, double h,
+                    const double *weights, const int count) {
+  double w[STAGES];
+  for (int j = 0; j < count; j++) w[j] = h * weights[j];
+  for (long i = 0; i < r->N; i++) {
+    double sum = x ? x[i] : 0;
+    for (int j = 0; j < count; j++) sum += w[j] * r->k[j][i];
+    to[i] = sum;
+  }
+}
+
+/* Dormand and Prince; returns the error in tolerances. `last` keeps the place of k[5]. */
+static double explicit_step(Run *r, double t, double h, double after) {
+  double **k = r->k, *y = r->stage;
+  combine(r, y, r->x, h, DP_A[1], 1), slopes(r, t + DP_C[1] * h, y, k[1]);
+  combine(r, y, r->x, h, DP_A[2], 2), slopes(r, t + DP_C[2] * h, y, k[2]);
+  combine(r, y, r->x, h, DP_A[3], 3), slopes(r, t + DP_C[3] * h, y, k[3]);
+  combine(r, y, r->x, h, DP_A[4], 4), slopes(r, t + DP_C[4] * h, y, k[4]);
+  combine(r, r->last, r->x, h, DP_A[5], 5), slopes(r, after, r->last, k[5]);
+  combine(r, r->end, r->x, h, DP_A[6], 6), slopes(r, after, r->end, k[6]);
+  combine(r, y, 0, h, DP_E, 7);
+  return in_tolerances(r, y, r->x, r->end);
+}
+
+/* Whether the last explicit step was about as long as stability allows: |h lambda| > STABLE. */
+static int at_stability(const Run *r, double h) {
+  double slopes = 0, points = 0;
+  for (long i = 0; i < r->N; i++) {
+    double d = (r->k[6][i] - r->k[5][i]) / r->unit[i], e = (r->end[i] - r->last[i]) / r->unit[i];
+    slopes += d * d;
+    points += e * e;
+  }
+  return points > 0 && h * sqrt(slopes / points) > STABLE;
+}
+
+/* LU factors, with row exchanges, of 1 - factor f_x; 0 if it is singular. */
+static int factorise(Run *r, double factor) {
+  double *lu = r->lu;
+  for (int i = 0; i < N_X * N_X; i++) lu[i] = 0;
+  for (int i = 0; i < N_X; i++) lu[i * N_X + i] = 1;
+  for (int m = 0; m < FX_N; m++) lu[FX_ROW[m] * N_X + FX_COL[m]] -= factor * r->fx[m];
+  for (int j = 0; j < N_X; j++) {
+    int best = j;
+    for (int i = j + 1; i < N_X; i++)
+      if (fabs(lu[i * N_X + j]) > fabs(lu[best * N_X + j])) best = i;
+    r->pivot[j] = best;
+    if (!(fabs(lu[best * N_X + j]) > 0)) return 0;
+    for (int i = 0; best != j && i < N_X; i++) {
+      double held = lu[j * N_X + i];
+      lu[j * N_X + i] = lu[best * N_X + i], lu[best * N_X + i] = held;
+    }
+    for (int i = j + 1; i < N_X; i++) {
+      if (lu[i * N_X + j] == 0) continue;
+      double l = lu[i * N_X + j] /= lu[j * N_X + j];
+      axpy(lu + i * N_X + j + 1, -l, lu + j * N_X + j + 1, N_X - j - 1);
+    }
+  }
+  return 1;
+}
+
+/* Solve for n right-hand sides that stand side by side in rows of length c. */
+static void solve(const Run *r, double *v, long c, long n) {
+  const double *lu = r->lu;
+  for (int j = 0; j < N_X; j++)
+    for (long d = 0; r->pivot[j] != j && d < n; d++) {
+      double held = v[j * c + d];
+      v[j * c + d] = v[r->pivot[j] * c + d], v[r->pivot[j] * c + d] = held;
+    }
+  for (int i = 1; i < N_X; i++)
+    for (int j = 0; j < i; j++)
+      if (lu[i * N_X + j] != 0) axpy(v + i * c, -lu[i * N_X + j], v + j * c, n);
+  for (int i = N_X - 1; i >= 0; i--) {
+    for (int j = i + 1; j < N_X; j++)
+      if (lu[i * N_X + j] != 0) axpy(v + i * c, -lu[i * N_X + j], v + j * c, n);
+    double inverse = 1 / lu[i * N_X + i];
+    for (long d = 0; d < n; d++) v[i * c + d] *= inverse;
+  }
+}
+
+/* One Newton correction of `point` towards base + factor f(point); its size in tolerances. */
+static double correct(Run *r, const double *base, double factor) {
+  const Plan *p = r->plan;
+  double largest = 0, sum = 0;
+  for (int i = 0; i < N_X; i++)
+    r->residual[i] = base[i * r->columns] + factor * r->f[i] - r->point[i];
+  solve(r, r->residual, 1, 1);
+  for (int i = 0; i < N_X; i++) {
+    r->point[i] += r->residual[i];
+    double e = fabs(r->residual[i]) / (p->atol * p->size[i] + p->rtol * fabs(r->point[i]));
+    largest = e > largest ? e : largest;
+    sum += 0 * e;
+  }
+  return largest + sum;
+}
+
+/* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. */
+static int newton(Run *r, double t, const double *base, double factor) {
+  double before = 0;
+  for (int n = 0; n < NEWTONS; n++) {
+    slope_at(r, t, r->point);
+    double size = correct(r, base, factor);
+    double rate = n ? size / before : 1;
+    if (!(size < HUGE_VAL) || (n > 1 && rate > 0.95)) return 0;
+    if (size <= 1e-3 || (n && rate < 1 && rate / (1 - rate) * size <= SOLVED)) return 1;
+    before = size;
+  }
+  return 0;
+}
+
+/* Stage i >= 1: from base to the state and its derivatives, in place; its slopes go to k[i].
+
+   The derivatives are those of the discretised equations: with the Jacobians at the solution, one
+   linear system for all of them, whose factors serve for a last correction of the state and for the
+   next stage. */
+static int implicit_stage(Run *r, double t, double h, int i, double *base) {
+  const long c = r->columns;
+  const double factor = h * KC_A[i][i];
+  double *k = r->k[i], *y = r->end;
+  gather(r, base, r->point);
+  for (int j = 0; j < i; j++)
+    for (int m = 0; m < N_X; m++) r->point[m] += factor * KC_P[i][j] * r->k[j][m * c];
+  if (!newton(r, t, base, factor)) return 0;
+  memcpy(y, base, sizeof(double) * r->N);
+  if (c > 1) {
+    slopes_at(r, t, r->point);
+    if (!factorise(r, factor)) return 0;
+    correct(r, base, factor);
+    add_by_unknowns(r, factor, y);
+    solve(r, y + 1, c, c - 1);
+  }
+  for (int m = 0; m < N_X; m++) y[m * c] = r->point[m];
+  for (long m = 0; m < r->N; m++) k[m] = (y[m] - base[m]) / factor;
+  return 1;
+}
+
+/* Kennedy and Carpenter; returns the error in tolerances, UNSOLVED if a stage was not solved. */
+static double implicit_step(Run *r, double t, double h, double after) {
+  gather(r, r->x, r->point);
+  slopes_at(r, t, r->point);
+  if (!factorise(r, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
+#pragma GCC unroll 8
+  for (int i = 1; i < KC_STAGES; i++) { /* so that `combine` knows i */
+    combine(r, r->stage, r->x, h, KC_A[i], i);
+    double now = i < KC_STAGES - 1 ? t + KC_C[i] * h : after;
+    if (!implicit_stage(r, now, h, i, r->stage)) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
+  }
+  combine(r, r->stage, 0, h, KC_E, KC_STAGES);
+  return in_tolerances(r, r->stage, r->x, r->end);
+}
+
+/* The state at a share of the last step, to `to`. */
+static void between(const Run *r, double h, double share, int implicit, double *to) {
+  const int stages = implicit ? KC_STAGES : DP_STAGES;
+  double w[STAGES];
+  for (int j = 0; j < stages; j++) {
+    const double *d = implicit ? KC_D[j] : DP_D[j];
+    w[j] = share * (d[0] + share * (d[1] + share * (d[2] + share * d[3])));
+  }
+  if (implicit) combine(r, to, r->x, h, w, KC_STAGES);
+  else combine(r, to, r->x, h, w, DP_STAGES);
+}

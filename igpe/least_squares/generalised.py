@@ -1,0 +1,143 @@
+"""Generalised Gauss-Newton on chains of nodes, damped by natural level functions.
+
+    min |r(q, s)|^2   s.t.   all nodes meet,   q in a box,   nodes in boxes of their own
+
+Each step solves the linearised problem (`chains`, `inner`). How much of it is taken is decided by
+the natural level function |G(x) r(x + share d)|: G is the generalised inverse that gave the step,
+with the same active set (Peifer & Timmer 2007, section 3.4). Its curvature omega is predicted from
+the step before and corrected where the prediction fails (their eqs. 19 to 21); steps that are small
+are taken in full, as integration errors would dominate omega there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from igpe.least_squares.base import Linearised
+from igpe.least_squares.chains import Chained, Point, condensed
+from igpe.least_squares.proposal import Proposal, Space, gap_length, promised, proposal, simplified
+from igpe.status import Status
+
+LEAST, FULL = 0.01, 0.5  # tau_min and tau: smallest share, and beyond which a step is full
+PREDICT, ACCEPT = 1.0, 1.8  # eta_0 and eta_2
+SHORTER = 0.5  # of the share that failed: what the correction gives at most
+BROKEN = 0.3  # of a share that could not be evaluated: the next
+SMALLEST = 1e-6  # share below which the search has no way to go
+SMALL = 0.02  # scaled length of steps that are taken in full
+MEET = 1e-6  # scaled length of gaps that no longer matter
+
+Evaluate: TypeAlias = Callable[[Point], Chained | None]
+"""Chains at a point, or None where they cannot be computed (an integration that broke down)."""
+
+
+class Outcome(NamedTuple):
+    """Where a search ended.
+
+    point       best found
+    at          what it is worth; None if not even the start could be evaluated
+    status      CONVERGED, ITERATION_LIMIT, STALLED or INTEGRATION_BROKE (at the start)
+    iterations  steps taken;  evaluations: of the chains
+    held        directions of the unknowns that the last step held, as nothing determines them
+    """
+
+    point: Point
+    at: Chained | None
+    status: Status
+    iterations: int
+    evaluations: int
+    held: int = 0
+
+    @property
+    def condensed(self) -> Linearised | None:
+        """Residuals and derivative by the unknowns alone, as single shooting has them.
+
+        With a robust loss, such that their squares are what they count.
+        """
+        return None if self.at is None else self.at.counted(condensed(self.at).at)
+
+
+@dataclass(frozen=True)
+class GeneralisedGaussNewton:
+    """Generalised Gauss-Newton with natural level functions.
+
+    tolerance   scaled length of a step that no longer matters
+    decrease    promised change of the cost that no longer matters, relative to it
+    first       share of the first step, if it is not small; 1 after a search that came near
+    """
+
+    tolerance: float = 1e-7
+    decrease: float = 1e-11
+    first: float = 1.0
+    max_iterations: int = 100
+
+    def fit(self, evaluate: Evaluate, start: Point, space: Space) -> Outcome:
+        """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
+        point = space.clip(start)
+        at, evaluations, predicted = evaluate(point), 1, self.first
+        if at is None:
+            return Outcome(point, None, Status.INTEGRATION_BROKE, 0, 1)
+        curvature = np.nan
+        for iteration in range(self.max_iterations):
+            step = proposal(at, point, space)
+            if self._rests(at, step):
+                held = step.inverse.held
+                return Outcome(point, at, Status.CONVERGED, iteration, evaluations, held)
+            if np.isfinite(curvature):
+                predicted = _share(PREDICT / max(curvature * step.length, 1e-300))
+            damped = _damped(evaluate, point, space, step, predicted)
+            evaluations += damped.evaluations
+            if damped.at is None:
+                held = step.inverse.held
+                return Outcome(point, at, Status.STALLED, iteration, evaluations, held)
+            point, at, curvature = damped.point, damped.at, damped.curvature
+        return Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
+
+    def _rests(self, at: Chained, step: Proposal) -> bool:
+        """Whether neither the point nor its worth would change noticeably."""
+        if step.length <= self.tolerance:
+            return True
+        change = abs(at.cost - promised(step))
+        return change <= self.decrease * at.cost and gap_length(at, step.size) <= MEET
+
+
+class _Damped(NamedTuple):
+    """The point that a share of a step led to; `at` is None if every share failed."""
+
+    point: Point
+    at: Chained | None
+    curvature: float
+    evaluations: int
+
+
+def _damped(
+    evaluate: Evaluate, point: Point, space: Space, step: Proposal, predicted: float
+) -> _Damped:
+    """Predictor and corrector of the share (Peifer & Timmer 2007, section 3.4)."""
+    small = step.length <= SMALL
+    share, curvature, evaluations = 1.0 if small else predicted, np.nan, 0
+    while share >= SMALLEST:
+        there = space.clip(point.moved(step.move, share))
+        trial = evaluate(there)
+        evaluations += 1
+        if trial is None:
+            share *= BROKEN
+            continue
+        curvature = _curvature(step, trial, share)
+        accepted = curvature * step.length * share <= ACCEPT
+        if accepted or share <= LEAST or (small and share == 1.0):
+            return _Damped(there, trial, curvature, evaluations)
+        corrected = _share(PREDICT / (curvature * step.length))
+        share = max(min(corrected, SHORTER * share), LEAST)
+    return _Damped(point, None, curvature, evaluations)
+
+
+def _share(mu: float) -> float:
+    return 1.0 if mu > FULL else max(mu, LEAST)
+
+
+def _curvature(step: Proposal, trial: Chained, share: float) -> float:
+    """omega of eq. 19: how far the level is from what a linear problem would have."""
+    off = simplified(step, trial, share).minus(step.move, 1 - share).length(step.size)
+    return 2 * off / (share * step.length) ** 2

@@ -1,0 +1,134 @@
+"""One full step of generalised Gauss-Newton on chains, and the step with its operator elsewhere."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.arrays import BoolArray, FloatArray
+from igpe.box import Box
+from igpe.least_squares.chains import Chained, Condensed, Point, condensed, shifted
+from igpe.least_squares.inner import Inverse, Rows, inverse
+from igpe.least_squares.reweighting import settled
+
+ROUNDING = 1e-11  # of an unknown's size: as far from a bound as on it
+
+
+class Space(NamedTuple):
+    """Where a search takes place.
+
+    box           of the unknowns
+    lower, upper  for each chain (n_x,) bounds of its nodes; may be infinite
+    size          how large each number is at least: (n,), and for each chain (n_x,)
+    """
+
+    box: Box
+    lower: tuple[FloatArray, ...]
+    upper: tuple[FloatArray, ...]
+    size: Point
+
+    def clip(self, point: Point) -> Point:
+        """The nearest point inside."""
+        parts = zip(point.nodes, self.lower, self.upper, strict=True)
+        return Point(self._inside(point.unknowns), tuple(np.clip(*part) for part in parts))
+
+    def _inside(self, unknowns: FloatArray) -> FloatArray:
+        """In the box; exactly on a bound that rounding alone keeps them from."""
+        box, digit = self.box, ROUNDING * self.size.unknowns
+        found = np.where(unknowns - box.lower <= digit, box.lower, unknowns)
+        return np.asarray(np.where(box.upper - found <= digit, box.upper, found))
+
+    def scale(self, point: Point) -> Point:
+        """How large each number is there."""
+        return Point(np.maximum(np.abs(point.unknowns), self.size.unknowns), self.size.nodes)
+
+    @property
+    def bounded(self) -> tuple[BoolArray, ...]:
+        """For each chain (n_x,) which numbers of its nodes have a bound."""
+        pairs = zip(self.lower, self.upper, strict=True)
+        return tuple(np.isfinite(low) | np.isfinite(high) for low, high in pairs)
+
+
+class Proposal(NamedTuple):
+    """A full step from a point.
+
+    at       the chains there;  whole: condensed
+    root     (m,) roots of the weights of the condensed residuals
+    inverse  the generalised inverse that gave the step
+    move     the step of unknowns and nodes;  size: how large each number is;  length: scaled
+    bounded  see `Space`
+    """
+
+    at: Chained
+    whole: Condensed
+    root: FloatArray
+    inverse: Inverse
+    move: Point
+    size: Point
+    length: float
+    bounded: tuple[BoolArray, ...]
+
+
+def proposal(at: Chained, point: Point, space: Space) -> Proposal:
+    """The minimiser of the linearised problem inside all bounds."""
+    whole, size = condensed(at), space.scale(point)
+    rows = _rows(whole, point, size, space)
+    found, root = settled(at, whole.at, lambda linear: inverse(linear, size.unknowns, rows))
+    move = whole.move(found.change)
+    return Proposal(at, whole, root, found, move, size, move.length(size), space.bounded)
+
+
+def promised(step: Proposal) -> float:
+    """What the linear problem would cost after the whole step."""
+    left = step.whole.at.residual + step.whole.at.jacobian @ step.move.unknowns
+    return step.at.worth(left)
+
+
+def simplified(step: Proposal, trial: Chained, share: float) -> Point:
+    """The step with derivatives and active set of a proposal, but the residuals of a trial.
+
+    G(x) r(trial) (Peifer & Timmer 2007, eq. 15); the trial lies a `share` along the step.
+    """
+    shifts, residuals = [], [trial.free.residual]
+    for old, new in zip(step.at.chains, trial.chains, strict=True):
+        shift = shifted(old, new.gap)
+        hanging = np.matmul(old.by_node[:, None, :], shift[old.owner][:, :, None])[:, 0, 0]
+        shifts.append(shift)
+        residuals.append(new.residual + hanging)
+    offset = _offsets(shifts, step.size, step.bounded)[step.inverse.active]
+    change = step.inverse.again(step.root * np.concatenate(residuals), offset, 1 - share)
+    nodes = (m[:, :, :-1] @ change + s for m, s in zip(step.whole.moves, shifts, strict=True))
+    return Point(change, tuple(nodes))
+
+
+def gap_length(at: Chained, size: Point) -> float:
+    """Largest gap of all, relative to the nodes' sizes."""
+    pairs = zip(at.chains, size.nodes, strict=True)
+    return max((float(np.max(np.abs(c.gap / s), initial=0.0)) for c, s in pairs), default=0.0)
+
+
+def _rows(whole: Condensed, point: Point, size: Point, space: Space) -> Rows:
+    """The bounds of the unknowns, then those of all nodes but the starts, chain by chain.
+
+    Nodes may leave their bounds if they must: with gaps, no step may exist that keeps them inside.
+    """
+    box, n = space.box, len(space.box)
+    matrix = [np.diag(1 / size.unknowns)]
+    low = [(box.lower - point.unknowns) / size.unknowns]
+    high = [(box.upper - point.unknowns) / size.unknowns]
+    shifts = [move[:, :, -1] for move in whole.moves]
+    for k, keep in enumerate(space.bounded):
+        scale, nodes = size.nodes[k][keep], point.nodes[k][1:, keep]
+        matrix.append((whole.moves[k][1:, keep, :-1] / scale[:, None]).reshape(-1, n))
+        low.append(((space.lower[k][keep] - nodes) / scale).ravel())
+        high.append(((space.upper[k][keep] - nodes) / scale).ravel())
+    rows = np.vstack(matrix)
+    hard = np.arange(len(rows)) < n
+    offset = _offsets(shifts, size, space.bounded)
+    return Rows(rows, offset, np.concatenate(low), np.concatenate(high), hard)
+
+
+def _offsets(shifts: list[FloatArray], size: Point, bounded: tuple[BoolArray, ...]) -> FloatArray:
+    """What rows move by without any change of the unknowns."""
+    parts = zip(shifts, size.nodes, bounded, strict=True)
+    nodes = [(s[1:, keep] / scale[keep]).ravel() for s, scale, keep in parts]
+    return np.concatenate([np.zeros(len(size.unknowns)), *nodes])

@@ -1,0 +1,307 @@
+"""Multiple shooting on ordinary problems: chains, nodes, the estimator, its errors."""
+
+import henon_heiles
+import numpy as np
+import pandas as pd
+import pendulum
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+from igpe.dynamic.multiple_shooting import MultipleShooting
+from igpe.dynamic.multiple_shooting_chains import node_times
+from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.restarts import Restarts
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.equations.system import read_systems
+from igpe.errors import Unsupported
+from igpe.experiment import Experiment, Unknown
+from igpe.integrators.automatic import Automatic
+from igpe.integrators.intervals import OneByOne, interval_of
+from igpe.integrators.sundials import Sundials
+from igpe.least_squares.chains import Point, condensed
+from igpe.least_squares.soft_links import SoftLinks
+from igpe.loss import Normal, PiecewiseConstant
+from igpe.problem import Problem
+from igpe.statistics.covariance import uncertainty
+from igpe.status import Status
+
+CASE = {c.name: c for c in ZOO}
+EXACT = OneByOne(Automatic(rtol=1e-11, atol=1e-13))
+
+
+def away(prepared, start, seed=0):
+    """A point where the nodes do not meet."""
+    point = prepared.begin(prepared.problem.box.vector(start))
+    rng = np.random.default_rng(seed)
+    nodes = tuple(s * (1 + 0.05 * rng.normal(size=s.shape)) for s in point.nodes)
+    return Point(point.unknowns, nodes)
+
+
+def numbers(chain):
+    return np.concatenate([chain.residual, chain.gap.ravel()])
+
+
+@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+def test_the_derivatives_of_a_chain_against_central_differences(case):
+    prepared = MultipleShooting(EXACT, intervals=4).prepare(case.problem(noise=0.05))
+    point = away(prepared, case.near)
+    (chain,) = prepared.chains(point).chains
+    for i in range(len(point.unknowns)):
+        h = 1e-4 * point.unknowns[i] * np.eye(len(point.unknowns))[i]
+        pair = [
+            numbers(prepared.chains(point._replace(unknowns=point.unknowns + s * h)).chains[0])
+            for s in (1, -1)
+        ]
+        central = (pair[0] - pair[1]) / (2 * h[i])
+        n = len(chain.residual)
+        exact = np.concatenate([chain.by_unknown[:, i], chain.drift[:, :, i].ravel()])
+        exact[n : n + chain.gap.shape[1]] = 0.0  # the first node goes with the start
+        assert exact == pytest.approx(central, rel=1e-5, abs=1e-5 * abs(central).max())
+    nodes = point.nodes[0]
+    for k, i in np.ndindex(nodes.shape):
+        if k == 0:
+            continue
+        h = 1e-5 * np.zeros_like(nodes)
+        h[k, i] = 1e-4 * max(abs(nodes[k, i]), 1e-2)
+        pair = [prepared.chains(point._replace(nodes=(nodes + s * h,))).chains[0] for s in (1, -1)]
+        central = [(a - b) / (2 * h[k, i]) for a, b in zip(*map(parts, pair), strict=True)]
+        hanging = np.where(chain.owner == k, chain.by_node[:, i], 0.0)
+        links = np.zeros_like(nodes)
+        links[k, i] = -1.0
+        if k + 1 < len(nodes):
+            links[k + 1] = chain.step[k + 1][:, i]
+        for exact, known in zip((hanging, links), central, strict=True):
+            assert exact == pytest.approx(known, rel=1e-5, abs=1e-5 * max(abs(known).max(), 1e-3))
+
+
+def parts(chain):
+    return chain.residual, chain.gap
+
+
+def test_where_nodes_meet_the_condensed_problem_is_that_of_single_shooting():
+    case = CASE["lotka_volterra"]
+    problem = case.problem(noise=0.05)
+    for intervals in (1, 3, 7, 50):
+        prepared = MultipleShooting(EXACT, intervals=intervals).prepare(problem)
+        x = problem.box.vector(case.near)
+        point = prepared.begin(x)
+        for _ in range(len(point.nodes[0])):  # each turn one more node is where it belongs
+            chain = prepared.chains(point).chains[0]
+            point = point._replace(nodes=(point.nodes[0] + chain.gap,))
+        ours = condensed(prepared.chains(point)).at
+        known = Residuals(problem, read_systems(problem), Sundials(rtol=1e-11, atol=1e-13))(x)
+        order = np.argsort(problem.experiments[0].measurements.row, kind="stable")
+        spread = known.residual[order] / ours.residual
+        assert spread == pytest.approx(spread[0], rel=1e-5)
+        assert ours.jacobian * spread[0] == pytest.approx(known.jacobian[order], rel=1e-5, abs=1e-6)
+
+
+def two_decays(**settings):
+    """One run with a known start, one with an estimated start and a missing value."""
+    t = np.linspace(0.0, 3.0, 7)
+    tables = [pd.DataFrame({"time": t, "A": a0 * np.exp(-0.7 * t)}) for a0 in (2.0, 1.0)]
+    tables[1].loc[[0, 3], "A"] = np.nan
+    first = Experiment(tables[0], name="one", start={"A": 2.0}, sigma=0.1)
+    second = Experiment(tables[1], name="two", start={"A": Unknown(0, 5)}, sigma=0.2, start_time=0)
+    return Problem(CASE["decay"].builder, parameters=["k"], experiments=[first, second], **settings)
+
+
+@pytest.mark.parametrize("intervals", [1, 2, 6])
+def test_several_experiments_missing_values_and_an_unknown_start(intervals):
+    found = MultipleShooting(intervals=intervals).estimate(
+        two_decays(), {"k": 3.0, "A(t0)@two": 4.0}
+    )
+    assert found.status is Status.CONVERGED
+    assert dict(found.parameters) == pytest.approx({"k": 0.7, "A(t0)@two": 1.0}, rel=1e-6)
+
+
+def test_priors_count_as_in_single_shooting():
+    problem = two_decays(priors={"k": Normal(1.0, 0.05), "A(t0)@two": Normal(2.0, 0.3)})
+    start = {"k": 0.5, "A(t0)@two": 3.0}
+    ours, known = (
+        MultipleShooting().estimate(problem, start),
+        SingleShooting().estimate(problem, start),
+    )
+    assert dict(ours.parameters) == pytest.approx(dict(known.parameters), rel=1e-5)
+    assert ours.objective == pytest.approx(known.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("intervals", [1, 7, 9])
+def test_errors_of_the_pendulum_are_those_published_for_any_intervals(intervals):
+    problem = pendulum.problem()
+    start = {"l": 1.5, "alpha": 1.0, "phi(t0)": 0.0, "omega(t0)": 0.0}
+    fit = MultipleShooting(intervals=intervals).prepare(problem).fit(start)
+    held = np.zeros(4, dtype=bool)
+    told = uncertainty(fit.x, fit.at.residual, fit.at.jacobian, held=held, sigma_known=True)
+    for i, (value, error) in enumerate(pendulum.PUBLISHED.values()):
+        assert fit.x[i] == pytest.approx(value, abs=5e-4)
+        assert told.standard_error[i] == pytest.approx(error, abs=5e-5)
+    scaled = uncertainty(fit.x, fit.at.residual, fit.at.jacobian, held=held, sigma_known=False)
+    assert scaled.variance == pytest.approx(pendulum.OBJECTIVE / 4, rel=1e-4)
+    assert scaled.covariance == pytest.approx(scaled.variance * told.covariance, rel=1e-8)
+
+
+def test_a_chaotic_model_from_a_start_where_it_explodes():
+    problem = henon_heiles.problem()
+    single = SingleShooting(Automatic()).estimate(problem, henon_heiles.START)
+    assert single.objective > 2 * henon_heiles.OBJECTIVE
+    found = MultipleShooting(restarts=Restarts(count=0)).estimate(problem, henon_heiles.START)
+    assert found.status is Status.CONVERGED
+    assert found.objective == pytest.approx(henon_heiles.OBJECTIVE, rel=1e-5)
+    assert dict(found.parameters) == pytest.approx(henon_heiles.OPTIMUM, rel=1e-3, abs=1e-3)
+
+
+def test_without_continuation_it_is_exact_from_the_beginning():
+    case = CASE["lotka_volterra"]
+    found = MultipleShooting(links=()).estimate(case.problem(), case.near)
+    assert found.status is Status.CONVERGED
+    assert dict(found.parameters) == pytest.approx(case.truth, rel=1e-6)
+
+
+def test_a_parameter_on_its_bound_is_told():
+    case = CASE["decay"]
+    problem = Problem(
+        case.builder, parameters={"k": (0.8, 5.0)}, experiments=case.problem().experiments
+    )
+    found = MultipleShooting().estimate(problem, {"k": 2.0})
+    assert found.parameters["k"] == pytest.approx(0.8)
+    assert any("k ends on its bound" in note for note in found.notes)
+
+
+def test_directions_that_nothing_determines_are_named():
+    def builder(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.u, m.v, m.w = (pyo.Var(bounds=(0.01, 5)) for _ in range(3))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.w - m.u * m.v * m.A[t])
+        return m
+
+    t = np.linspace(0.0, 3.0, 12)
+    data = pd.DataFrame({"time": t, "A": 0.5 + 1.5 * np.exp(-0.6 * t)})
+    problem = Problem(
+        builder, parameters=["u", "v", "w"], experiments=Experiment(data, start={"A": 2.0})
+    )
+    found = MultipleShooting().estimate(problem, {"u": 1.0, "v": 1.0, "w": 1.0})
+    assert found.status.usable
+    assert found.parameters["u"] * found.parameters["v"] == pytest.approx(0.6, rel=1e-5)
+    assert found.parameters["w"] == pytest.approx(0.3, rel=1e-5)
+    assert [n for n in found.notes if "u" in n and "v together" in n]
+    assert not [n for n in found.notes if "w" in n.split(":")[0].split()]
+
+
+def test_a_model_that_cannot_be_integrated_is_a_status():
+    case = CASE["decay"]
+    few = OneByOne(Sundials(max_steps=1))
+    method = MultipleShooting(few, restarts=Restarts(count=1))
+    assert method.estimate(case.problem(), case.near).status is Status.INTEGRATION_BROKE
+
+
+def held_above(times):
+    """The decay, with a constraint over time."""
+    m = CASE["decay"].builder(times)
+    m.above = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 0.1)
+    return m
+
+
+@pytest.mark.parametrize(
+    ("builder", "settings", "says"),
+    [
+        (held_above, {}, r"cannot keep the constraints \['above'\]"),
+        (
+            CASE["stirred_tank"].builder,
+            {"time_varying": {"feed": PiecewiseConstant((1.0,), 0, 4)}},
+            r"constant unknowns only; \['feed'\]",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_refused(builder, settings, says):
+    data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.6, 0.4]})
+    inputs = {"flow": 1.0} if settings else {}
+    run = Experiment(data, start={"A": 1.0}, inputs=inputs)
+    names = ["k", "volume"] if settings else ["k"]
+    problem = Problem(builder, parameters=names, experiments=run, **settings)
+    with pytest.raises(Unsupported, match=f"MultipleShooting.*{says}"):
+        MultipleShooting().prepare(problem)
+
+
+def test_nothing_to_estimate():
+    case = CASE["decay"]
+    held = case.problem().fixing(case.truth)
+    assert MultipleShooting().estimate(held, {}).status is Status.NOTHING_TO_DO
+
+
+def test_the_same_start_gives_the_same_numbers():
+    case = CASE["lotka_volterra"]
+    prepared = MultipleShooting().prepare(case.problem(noise=0.02))
+    first, second = prepared.estimate(case.near), prepared.estimate(case.near)
+    assert first.parameters == second.parameters
+    assert first.objective == second.objective
+
+
+def test_nodes_stand_at_measured_times_of_about_equal_distance():
+    times = np.array([0.1, 0.2, 0.3, 0.4, 5.0, 5.9, 9.0, 10.0])
+    run = Experiment(pd.DataFrame({"time": times, "A": times}), start_time=0.0)
+    np.testing.assert_allclose(node_times(run, 2), [0.0, 5.0, 10.0])
+    np.testing.assert_allclose(node_times(run, 4), [0.0, 0.4, 5.0, 9.0, 10.0])
+    np.testing.assert_allclose(node_times(run, 99), [0.0, *times])
+
+
+def test_a_time_belongs_to_the_interval_that_begins_there():
+    nodes = np.array([0.0, 1.0, 2.0])
+    times = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
+    np.testing.assert_array_equal(interval_of(nodes, times), [0, 0, 1, 1, 1])
+
+
+def test_unobserved_states_begin_where_the_user_or_the_model_says():
+    case = CASE["unmeasured_intermediate"]
+    problem = case.problem()
+    x = problem.box.vector(case.truth)
+    driven = MultipleShooting(intervals=5).prepare(problem).begin(x).nodes[0]
+    exact = dict(zip(case.start, case._states(), strict=True))
+    times = np.array(case.times)
+    nodes = node_times(problem.experiments[0], 5)[1:-1]
+    known = np.interp(nodes, times, exact["B"])
+    assert driven[1:, 1] == pytest.approx(known, rel=1e-3)
+    assert driven[1:, 0] == pytest.approx(np.interp(nodes, times, exact["A"]), rel=1e-9)
+    method = MultipleShooting(intervals=5, unobserved={"B": 0.3})
+    said = method.prepare(problem).begin(x).nodes[0]
+    assert said[1:, 1] == pytest.approx(0.3)
+    assert said[0, 1] == 0.0  # the start is known
+
+
+def test_estimated_starts_of_measured_states_begin_on_their_curve():
+    prepared = MultipleShooting().prepare(two_decays())
+    point = prepared.begin(np.array([0.7, 4.9]))
+    assert point.unknowns[1] == pytest.approx(np.exp(-0.7 * 0.5), rel=1e-9)  # the first seen
+    assert point.nodes[1][0] == pytest.approx(point.unknowns[1])
+
+
+def test_profiles_are_where_nodes_begin():
+    case = CASE["decay"]
+
+    def profile(name, times):
+        return np.full(len(times), 1.25) if name == "A" else None
+
+    prepared = MultipleShooting(intervals=4).prepare(case.problem(), [profile])
+    nodes = prepared.begin(np.array([0.7])).nodes[0]
+    assert nodes[:, 0] == pytest.approx([2.0, 1.25, 1.25, 1.25])
+
+
+def test_relative_errors_are_levelled_for_the_beginning():
+    t = np.linspace(0.0, 6.0, 13)
+    values = 2 * np.exp(-t)
+    data = pd.DataFrame({"time": t, "A": values, "sd": 0.1 * values})
+    run = Experiment(data, start={"A": 2.0}, sigma={"A": "sd"})
+    problem = Problem(CASE["decay"].builder, parameters=["k"], experiments=run)
+    chains = MultipleShooting(links=(SoftLinks(),)).prepare(problem).chains
+    level = chains.levelled()
+    sigma = level.shootings[0].measurements.sigma
+    assert sigma == pytest.approx(0.1 * np.sqrt(np.mean(values**2)))
+    assert level.levelled() is None
+    assert chains.shootings[0].measurements.sigma == pytest.approx(0.1 * values)
+    found = MultipleShooting().estimate(problem, {"k": 4.0})
+    assert found.parameters["k"] == pytest.approx(1.0, rel=1e-6)
