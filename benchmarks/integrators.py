@@ -19,21 +19,17 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import importlib
-import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
-from step3_parts import Row, at_most, show
+from figures import Row, at_most, command
 
 import igpe
 from igpe.arrays import FloatArray
@@ -41,7 +37,6 @@ from igpe.equations.initial_value import InitialValueProblem, initial_value_prob
 from igpe.equations.system import read_system
 from igpe.integrators.base import Integrator
 
-ROOT = Path(__file__).parents[1]
 RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
 EXACT = igpe.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
 METHODS: dict[str, Integrator] = {
@@ -141,20 +136,5 @@ def beside(published: Any, points: dict[str, dict[str, float]]) -> Iterator[Row]
                 yield at_most(point, f"{name}: error", error)
 
 
-def main() -> None:
-    """The table, and the file if one is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    sys.path.append(str(ROOT / "models"))
-    rows = list(figures())
-    show("One integration with all sensitivities", rows)
-    if given.json:
-        text = json.dumps([row._asdict() for row in rows], indent=1)
-        given.json.write_text(text + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, "One integration with all sensitivities", {"all": lambda _: figures()})

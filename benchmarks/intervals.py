@@ -22,14 +22,10 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import importlib
-import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -37,9 +33,9 @@ import casadi as ca
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from figures import Row, at_least, at_most, command
 from pyomo import dae
 from scipy.integrate import solve_ivp
-from step3_parts import Row, at_least, at_most, show
 
 import igpe
 from igpe.arrays import FloatArray
@@ -48,7 +44,6 @@ from igpe.equations.system import read_system
 from igpe.integrators.intervals import IntervalIntegrator, OneByOne
 from igpe.integrators.runge_kutta import Pair, RungeKuttaIntervals
 
-ROOT = Path(__file__).parents[1]
 RTOL, ATOL = 1e-6, 1e-8
 EXACT = OneByOne(igpe.Sundials(1e-11, 1e-13, max_steps=10**6))
 OURS: dict[str, IntervalIntegrator] = {
@@ -257,20 +252,5 @@ def figures() -> Iterator[Row]:
     yield from directions()
 
 
-def main() -> None:
-    """The table, and the file if one is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    sys.path.append(str(ROOT / "models"))
-    rows = list(figures())
-    show("All intervals with all sensitivities", rows)
-    if given.json:
-        text = json.dumps([row._asdict() for row in rows], indent=1)
-        given.json.write_text(text + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, "All intervals with all sensitivities", {"all": lambda _: figures()})

@@ -38,7 +38,7 @@ import numpy as np
 import robertson
 import urethane
 from rich.table import Table
-from step3_parts import CONSOLE, Row, at_least, at_most, show
+from figures import CONSOLE, Row, at_least, at_most, show
 
 import igpe
 

@@ -26,19 +26,15 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import importlib
-import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from step3_parts import Row, at_least, at_most, show
+from figures import Row, Section, at_least, at_most, command
 
 import igpe
 from igpe.dynamic.multiple_shooting_search import space_of
@@ -49,7 +45,6 @@ from igpe.least_squares.proposal import proposal, simplified
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.statistics.covariance import uncertainty
 
-ROOT = Path(__file__).resolve().parent.parent
 ALIKE, ALIKE_CALCIUM = 1e-3, 1e-2
 ENDED = (igpe.Status.CONVERGED, igpe.Status.BEST_OF_SEVERAL)
 NONE = igpe.Restarts(count=0)
@@ -354,36 +349,15 @@ SECTIONS: dict[str, Callable[[float], Iterator[Row]]] = {
 }
 
 
-def written(rows: list[Row]) -> str:
-    """Rows as JSON, which knows no infinity and none of NumPy's numbers."""
-    plain: list[dict[str, Any]] = [row._asdict() for row in rows]
-    for row in plain:
-        row["value"] = float(row["value"]) if math.isfinite(row["value"]) else None
-        row["reached"] = None if row["reached"] is None else bool(row["reached"])
-    return json.dumps(plain, indent=1) + "\n"
-
-
-def main() -> None:
-    """One section after the other; the file is complete after each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    for name in given.sections:
-        if name not in SECTIONS:
-            parser.error(f"No section '{name}'; there are {', '.join(SECTIONS)}.")
-    sys.path.append(str(ROOT / "models"))
-    rows: list[Row] = []
-    for name in given.sections or SECTIONS:
-        found = list(SECTIONS[name](given.share))
-        show(f"Multiple shooting: {name}", found)
-        rows += found
-        if given.json:
-            given.json.write_text(written(rows), encoding="utf-8")
+def of_share(section: Callable[[float], Iterator[Row]]) -> Section:
+    """A section that is asked for by the command line."""
+    return lambda given: section(given.share)
 
 
 if __name__ == "__main__":
-    main()
+    command(
+        __doc__,
+        "Multiple shooting",
+        {name: of_share(section) for name, section in SECTIONS.items()},
+        lambda parser: parser.add_argument("--share", type=float, default=1.0),
+    )

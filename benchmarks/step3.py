@@ -26,41 +26,21 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import importlib
-import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import kinetic_family
+from figures import CONSOLE, Row, Section, at_least, at_most, command
 from published import PAPER
 from rich.table import Table
-from step3_parts import (
-    CONSOLE,
-    PEER_GAP,
-    PEERS,
-    Make,
-    Row,
-    Timed,
-    at_least,
-    at_most,
-    beside,
-    posed,
-    show,
-    timed,
-    typical,
-    within,
-)
+from step3_parts import PEER_GAP, PEERS, Make, Timed, beside, posed, timed, typical, within
 
 import igpe
 from igpe.solvers.base import Solver
 
-ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = (*PAPER, "urethane")
 METHANOL = {"problem 5": "methanol", "COPS methanol": "cops_methanol"}
 METHANOL_TARGETS = {1e-2: None, 1e-3: 0.3, 1e-4: None, 1e-5: 0.4}  # gap: s
@@ -263,35 +243,15 @@ SECTIONS: dict[str, Callable[[Solvers], Iterator[Row]]] = {
 }
 
 
-def written(rows: Sequence[Row]) -> str:
-    """Rows as JSON, which has no infinity."""
-    plain: list[dict[str, Any]] = [row._asdict() for row in rows]
-    for row in plain:
-        row["value"] = row["value"] if math.isfinite(row["value"]) else None
-    return json.dumps(plain, indent=1) + "\n"
-
-
-def main() -> None:
-    """One section after the other; the file is complete after each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--peers", choices=PEERS, default="scip")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    for name in given.sections:
-        if name not in SECTIONS:
-            parser.error(f"No section '{name}'; there are {', '.join(SECTIONS)}.")
-    sys.path.append(str(ROOT / "models"))
-    rows: list[Row] = []
-    for name in given.sections or SECTIONS:
-        found = list(SECTIONS[name](PEERS[given.peers]))
-        show(f"Step 3: {name}", found)
-        rows += found
-        if given.json:
-            given.json.write_text(written(rows), encoding="utf-8")
+def with_peers(section: Callable[[Solvers], Iterator[Row]]) -> Section:
+    """A section that is asked for by the command line."""
+    return lambda given: section(PEERS[given.peers])
 
 
 if __name__ == "__main__":
-    main()
+    command(
+        __doc__,
+        "Step 3",
+        {name: with_peers(section) for name, section in SECTIONS.items()},
+        lambda parser: parser.add_argument("--peers", choices=PEERS, default="scip"),
+    )

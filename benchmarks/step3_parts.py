@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+from figures import Row, at_most
 
 import igpe
 from igpe.algebraic.base import Found, Route
@@ -19,7 +18,6 @@ from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.solvers.base import Solver
 from igpe.status import Status
 
-CONSOLE = Console(width=140)
 PEER_GAP = 1e-3
 PEERS: dict[str, tuple[Solver, ...]] = {
     "none": (),
@@ -29,41 +27,6 @@ PEERS: dict[str, tuple[Solver, ...]] = {
 MAINGO_LIMIT = 60.0  # s, at most
 
 Make = Callable[[], Regression]
-
-
-class Row(NamedTuple):
-    """One figure; reached is None where there is no target."""
-
-    case: str
-    figure: str
-    value: float
-    unit: str
-    target: str
-    reached: bool | None
-
-
-def at_most(
-    case: str, figure: str, value: float, unit: str = "-", limit: float | None = None
-) -> Row:
-    """A figure that should not exceed the limit, if there is one."""
-    if limit is None:
-        return Row(case, figure, value, unit, "", None)
-    return Row(case, figure, value, unit, f"<= {limit:g}", value <= limit)
-
-
-def at_least(case: str, figure: str, value: float, unit: str, limit: float) -> Row:
-    """A figure that should not be below the limit."""
-    return Row(case, figure, value, unit, f">= {limit:g}", value >= limit)
-
-
-def show(title: str, rows: Sequence[Row]) -> None:
-    """One line for each figure."""
-    table = Table("case", "figure", "value", "target", "", title=title)
-    for row in rows:
-        verdict = {None: "", True: "reached", False: "MISSED"}[row.reached]
-        unit = "" if row.unit == "-" else f" {row.unit}"
-        table.add_row(row.case, row.figure, f"{row.value:.4g}{unit}", row.target, verdict)
-    CONSOLE.print(table)
 
 
 def within(gap: float, asked: float) -> bool:
