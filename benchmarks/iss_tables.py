@@ -37,8 +37,8 @@ import lotka_volterra_iss as lotka
 import numpy as np
 import robertson
 import urethane
-from rich.table import Table
 from figures import CONSOLE, Row, at_least, at_most, show
+from rich.table import Table
 
 import igpe
 

@@ -1,6 +1,6 @@
 """Smoothing: slopes at the ends against SciPy, coverage of the intervals, and time.
 
-    python benchmarks/smoothing.py [--json FILE]
+    python benchmarks/smoothing.py [slopes coverage time] [--json FILE]
 
 Ten known functions, noise of 2 % of their range at 50 times and 1 % at 100 times, 80 sets of
 independent noise for each function and sampling.
@@ -8,14 +8,12 @@ The ends are the first and the last 5 % of the range. Coverage is that of nomina
 averaged over the times, the functions and 200 data sets for each number of times.
 """
 
-import argparse
-import json
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
+from figures import Row, Section, command
 from scipy.interpolate import make_smoothing_spline
 from scipy.special import lambertw
 
@@ -41,17 +39,6 @@ class Known(NamedTuple):
     value: Curve
     slope: Curve
     end: float
-
-
-class Row(NamedTuple):
-    """One figure; reached is None where there is no target."""
-
-    case: str
-    figure: str
-    value: float
-    unit: str
-    target: str
-    reached: bool | None
 
 
 def substrate(t: FloatArray) -> FloatArray:
@@ -185,19 +172,13 @@ def time_rows() -> list[Row]:
     ]
 
 
-def main() -> None:
-    """Print the table; with --json also write its rows."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    chosen = parser.parse_args()
-    rows = [*slope_rows(), *coverage_rows(), *time_rows()]
-    for row in rows:
-        verdict = {None: "", True: "reached", False: "MISSED"}[row.reached]
-        figure = f"{row.value:9.3f} {row.unit:2}"
-        print(f"{row.case:22} {row.figure:36} {figure} {row.target:10} {verdict}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+SECTIONS = {"slopes": slope_rows, "coverage": coverage_rows, "time": time_rows}
+
+
+def alone(section: Callable[[], Iterable[Row]]) -> Section:
+    """A section that asks nothing of the command line."""
+    return lambda _: iter(section())
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, "Step 1", {name: alone(section) for name, section in SECTIONS.items()})

@@ -7,13 +7,11 @@ in its box; that is no target, wide boxes cannot be tight.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -23,20 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "benchmarks")]
 
 from brute_force import SETTINGS, Case, Checked, cases  # noqa: E402
+from figures import Row, written  # noqa: E402
 
 CHUNK = 100  # boxes of one case that one task checks
 TIGHT = 0.99
-
-
-class Row(NamedTuple):
-    """One figure; reached is None where there is no target."""
-
-    case: str
-    figure: str
-    value: float
-    unit: str
-    target: str
-    reached: bool | None
 
 
 _cases: dict[tuple[str, int], Case] = {}
@@ -98,7 +86,7 @@ def main() -> int:
     every = [row for name in names for row in rows(name, found[name])]
     _print(names, found)
     if given.json:
-        given.json.write_text(json.dumps([row._asdict() for row in every], indent=1))
+        given.json.write_text(written(every), encoding="utf-8")
     return int(any(row.reached is False for row in every))
 
 

@@ -11,14 +11,13 @@ worst of its eight parameters within 2 % in at least 11 of 12 seeds.
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
+from figures import Row, written
 from published import PAPER
 from rich.console import Console
 from rich.table import Table
@@ -43,17 +42,6 @@ LOCAL = Local(trials=64, starts=3)
 NOISE = 0.02
 SEVEN = "paper: urethane"
 GOAL, SHARE = 0.02, 11 / 12  # worst error of problem 7, and in how many of the seeds
-
-
-class Row(NamedTuple):
-    """One figure; reached is None where there is no target."""
-
-    case: str
-    figure: str
-    value: float
-    unit: str
-    target: str
-    reached: bool | None
 
 
 Errors = dict[tuple[str, str], list[float]]  # (form, way) -> |estimate / truth - 1|
@@ -161,8 +149,7 @@ def main() -> None:
     found += overall(found)
     show(found)
     if given.json:
-        written: list[dict[str, Any]] = [row._asdict() for row in found]
-        given.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        given.json.write_text(written(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
