@@ -1,6 +1,6 @@
 """What every estimation method returns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ class Estimate:
     trail        the estimates this one came from, oldest first
     notes        what the user should know of it, in sentences
     iterations   steps taken; 0 where the method counts none
+    elsewhere    horizons of the further starts whose estimates were left for this one
     """
 
     parameters: Mapping[str, float]
@@ -32,6 +33,7 @@ class Estimate:
     trail: tuple["Estimate", ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
     iterations: int = 0
+    elsewhere: tuple["Horizon", ...] = field(default=(), repr=False)
 
     @property
     def gap(self) -> float:
@@ -40,16 +42,17 @@ class Estimate:
 
     @property
     def equivalent_iterations(self) -> float:
-        """Iterations of the trail's horizons, each counted as the share of time it integrates.
+        """Iterations of all starts' horizons, each counted as the share of time it integrates.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
         """
-        return sum(h.iterations * h.share for h in self.trail if isinstance(h, Horizon))
+        return equivalent_iterations((*self.trail, *self.elsewhere))
 
     @property
     def equivalent_integrations(self) -> float:
         """The same of all integrations: each iteration's, and those of steps not taken."""
-        return sum(h.integrations * h.share for h in self.trail if isinstance(h, Horizon))
+        horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
+        return sum(h.integrations * h.share for h in horizons)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Horizon(Estimate):
     upper: Mapping[str, float] = field(default_factory=dict)
     integrations: int = 0
     relaxations: int = 0
+
+
+def equivalent_iterations(trail: Iterable[Estimate]) -> float:
+    """Those of one start's horizons, as in the paper's Table 3: `found.trail`."""
+    return sum(h.iterations * h.share for h in trail if isinstance(h, Horizon))
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:

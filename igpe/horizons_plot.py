@@ -9,11 +9,15 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
-from igpe.errors import EstimationFailed
-from igpe.estimates import Estimate, Horizon
+from igpe.dynamic.guess import fine_grid
+from igpe.dynamic.residuals import simulate as integrate
+from igpe.equations.system import System, read_systems
+from igpe.errors import ProblemError
+from igpe.estimates import Estimate, Horizon, equivalent_iterations
 from igpe.experiment import Experiment
+from igpe.integrators.base import Trajectory
+from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
-from igpe.simulation import simulate
 
 PANEL = (3.0, 2.4)  # inches
 MARGIN = 0.15  # around the data of what a panel shows, in their range
@@ -40,6 +44,7 @@ def horizon_table(estimate: Estimate) -> str:
     lines = pd.DataFrame.from_dict(rows, orient="index").to_string(header=False)
     return (
         f"{lines}\nequivalent iterations on the whole horizon: "
+        f"{equivalent_iterations(horizons):.3g}; with all further starts "
         f"{estimate.equivalent_iterations:.3g} (integrations: "
         f"{estimate.equivalent_integrations:.3g})"
     )
@@ -49,8 +54,9 @@ def plot_horizons(estimate: Estimate, axes: Any = None) -> Any:
     """Each unknown's estimate and bounds from horizon to horizon, one panel for each unknown.
 
     returns  array of axes
+    raises   ProblemError if the estimate has no horizons, or nothing was estimated
     """
-    horizons = horizons_of(estimate)
+    horizons = _some_horizons(estimate)
     drawn = _axes(1, len(estimate.parameters), axes).ravel()
     number = np.arange(1, len(horizons) + 1)
     for ax, name in zip(drawn, estimate.parameters, strict=True):
@@ -76,42 +82,49 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
 
     axes     matplotlib axes, one for each horizon of each experiment; None makes a figure
     returns  (n_experiments, n_horizons) axes
+    raises   ProblemError if the estimate has no horizons
     """
-    horizons = horizons_of(estimate)
+    horizons = _some_horizons(estimate)
+    systems = read_systems(problem)
     shape = len(problem.experiments), len(horizons)
     drawn = _axes(*shape, axes).reshape(shape)
     for column, horizon in enumerate(horizons):
-        course = _course(problem, horizon)
+        courses = _courses(problem, systems, horizon)
         for row, experiment in enumerate(problem.experiments):
-            _panel(drawn[row, column], experiment, horizon, course)
+            _panel(drawn[row, column], experiment, horizon, courses[row])
         drawn[0, column].set_title(f"t ≤ {_until(horizon)}", fontsize="medium")
     for row in drawn:
         row[-1].legend(fontsize="small")
     return drawn
 
 
-def _course(problem: Problem, horizon: Horizon) -> pd.DataFrame:
-    """The model at the horizon's parameters, as far as it can be integrated; empty if nowhere."""
-    begin = max(e.start_time for e in problem.experiments)
-    short = np.linspace(begin, min(horizon.until.values()), 100)
-    for times in (None, short):
-        try:
-            return simulate(problem, horizon.parameters, times)
-        except EstimationFailed:
-            continue
-    return pd.DataFrame({"experiment": []})
+def _some_horizons(estimate: Estimate) -> tuple[Horizon, ...]:
+    horizons = horizons_of(estimate)
+    if not horizons:
+        raise ProblemError(
+            f"The estimate ({estimate.method}, {estimate.status.name}) has no horizons to draw. "
+            "Give one of igpe.IncrementalShooting, of a problem that leaves something to estimate."
+        )
+    return horizons
 
 
-def _panel(ax: Any, experiment: Experiment, horizon: Horizon, course: pd.DataFrame) -> None:
-    end, here = horizon.until[experiment.name], course[course["experiment"] == experiment.name]
-    shown = []
+def _courses(
+    problem: Problem, systems: tuple[System, ...], horizon: Horizon
+) -> tuple[Trajectory, ...]:
+    """Each experiment at the horizon's parameters: NaN where the model cannot be integrated."""
+    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
+    runs = integrate(problem, systems, Sundials(), horizon.parameters, grids)
+    return tuple(run for _, run in runs)
+
+
+def _panel(ax: Any, experiment: Experiment, horizon: Horizon, course: Trajectory) -> None:
+    end, shown = horizon.until[experiment.name], []
     for number, name in enumerate(experiment.measured):
         times, values, _ = experiment.measurements.of(name)
         color, known = f"C{number}", times <= end
         ax.plot(times[known], values[known], "o", color=color, markersize=4, label=name)
         ax.plot(times[~known], values[~known], "o", color=color, markersize=4, fillstyle="none")
-        if len(here):
-            ax.plot(here["time"], here[name], color=color)
+        ax.plot(course.times, course.measured[:, number], color=color)
         shown.append(values)
     ax.axvline(end, color="gray", linewidth=0.8, linestyle=":")
     ax.set_xlabel("time")

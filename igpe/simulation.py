@@ -50,7 +50,7 @@ def simulate(
         if not run.status.usable:
             raise EstimationFailed(
                 f"Experiment {e.name} could be integrated only to time {run.reached:g} of "
-                f"{run.times[-1]:g}; the model may be unstable or stiff at these parameters.",
+                f"{run.times[-1]:g}. {run.reason}",
                 run.status,
             )
         columns = {"experiment": e.name, "time": run.times}

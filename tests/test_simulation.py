@@ -98,6 +98,18 @@ def test_a_break_down_says_when():
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE
 
 
+def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
+    """A missing compiler is no unstable model."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    run = igpe.Experiment(pd.DataFrame({"time": [0.5], "x": [1.0]}), start={"x": 1.0}, start_time=0)
+    problem = igpe.Problem(explosion, parameters=["k"], experiments=[run])
+    with pytest.raises(igpe.EstimationFailed, match=r"No C compiler was found") as caught:
+        igpe.simulate(problem, {"k": 1.0}, integrator=igpe.DormandPrince())
+    assert caught.value.status is igpe.Status.NO_SOLVER
+    assert "unstable" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "times", [[], [0.0, np.nan], [np.inf], "soon", ["a", 1.0], [[1.0], [1, 2]]]
 )

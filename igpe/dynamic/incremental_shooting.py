@@ -20,15 +20,18 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.dynamic import handover
 from igpe.dynamic.base import Profile, require_plain
-from igpe.dynamic.horizons import Reach, reaches
+from igpe.dynamic.budget import Budget
+from igpe.dynamic.horizons import Reach, reaches, require_increasing
 from igpe.dynamic.recovery import Recovery
 from igpe.dynamic.remarks import limited, remarks, spread_of
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
-from igpe.dynamic.stage import Solved, Stage
-from igpe.dynamic.updated_bounds import MOST, UpdatedBounds
+from igpe.dynamic.stage import Counted, Solved, Stage
+from igpe.dynamic.updated_bounds import MOST, UpdatedBounds, held
+from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate, Horizon
 from igpe.integrators.automatic import Automatic
@@ -47,6 +50,8 @@ class IncrementalShooting:
     integrator  of the model
     search      on the last horizon; its residuals are in units of one standard deviation
     early       on the horizons before
+    budget      of the integrations there; None: as of all. Where no estimate is found within it,
+                the search is made again without
     intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `igpe.dynamic.horizons`)
     bounds      how they follow the estimates
     recovery    help where an estimate cannot be integrated further; None gives up there
@@ -56,10 +61,16 @@ class IncrementalShooting:
     integrator: Integrator = Automatic()
     search: Search = GaussNewton(absolute=1e-6)
     early: Search = GaussNewton(tolerance=1e-3, absolute=1e-2, max_iterations=40)
+    budget: Budget | None = field(default_factory=Budget)
     intervals: tuple[float, ...] | None = None
     bounds: UpdatedBounds = field(default_factory=UpdatedBounds)
     recovery: Recovery | None = field(default_factory=Recovery)
     restarts: Restarts = field(default_factory=Restarts)
+
+    def __post_init__(self) -> None:
+        if self.intervals is not None:
+            require_increasing(self.intervals)
+            object.__setattr__(self, "intervals", tuple(float(t) for t in self.intervals))
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
@@ -69,6 +80,7 @@ class IncrementalShooting:
             integrator=integrator,
             search=search,
             early=search,
+            budget=None,
             bounds=UpdatedBounds(scaled=False),
             recovery=None,
             restarts=Restarts(count=0),
@@ -90,26 +102,43 @@ class IncrementalShooting:
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)
         horizons = reaches(problem.experiments, self.intervals)
-        whole = Residuals(problem, read_systems(problem), self.integrator)
-        return PreparedIncremental(problem, self, whole, horizons)
+        systems = read_systems(problem)
+        whole = Residuals(problem, systems, self.integrator)
+        within = self.integrator if self.budget is None else self.budget.of(self.integrator)
+        rough = whole if within == self.integrator else Residuals(problem, systems, within)
+        return PreparedIncremental(problem, self, whole, rough, horizons)
 
 
 @dataclass(frozen=True)
 class PreparedIncremental:
-    """A problem compiled for incremental shooting."""
+    """A problem compiled for incremental shooting.
+
+    rough  the residuals within the budget of early horizons
+    """
 
     problem: Problem
     method: IncrementalShooting
     residuals: Residuals
+    rough: Residuals
     horizons: tuple[Reach, ...]
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """One problem for each horizon."""
-        spread = spread_of(self.problem)
+        return self._stages(self.residuals)
+
+    @cached_property
+    def rough_stages(self) -> tuple[Stage, ...]:
+        """The same within the budget, but for the last."""
+        if self.rough is self.residuals:
+            return self.stages
+        return (*self._stages(self.rough)[:-1], self.stages[-1])
+
+    def _stages(self, residuals: Residuals) -> tuple[Stage, ...]:
+        spread, last = spread_of(self.problem), self.horizons[-1]
         return tuple(
-            Stage(self.residuals.until(reach.ends), reach, spread, last=k + 1 == len(self.horizons))
-            for k, reach in enumerate(self.horizons)
+            Stage(residuals.until(reach.ends), reach, self.box, spread, last=reach is last)
+            for reach in self.horizons
         )
 
     @cached_property
@@ -134,13 +163,12 @@ class PreparedIncremental:
         count = len(self.horizons)
         name = f"incremental single shooting, {count} horizon{'s' if count > 1 else ''}"
         if len(self.box) == 0:
-            at = self.residuals(self.box.lower)
-            cost = float("inf") if at is None else at.cost
-            return Estimate({}, cost, Status.NOTHING_TO_DO, name)
+            return untouched(self.residuals, name)
+        require_start(start, self.box, "IncrementalShooting")
         first = self.box.clip(self.box.vector(start))
         attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
         found = concluded(attempts, self.box, name)
-        told = remarks(attempts[0].fit, self.box, self.gate)
+        told = remarks(attempts[0].fit, self.box, self.gate, self.residuals.switched)
         return replace(
             found,
             objective=found.objective * self.stages[-1].spread ** 2,
@@ -150,16 +178,19 @@ class PreparedIncremental:
 
     def attempt(self, start: FloatArray) -> Attempt:
         """One run over all horizons, from `start` (n,) inside the bounds."""
+        found = self._attempt(start, self.rough_stages)
+        again = found.fit.status is Status.INTEGRATION_BROKE and self.rough is not self.residuals
+        return self._attempt(start, self.stages) if again else found
+
+    def _attempt(self, start: FloatArray, stages: Sequence[Stage]) -> Attempt:
         x, box = start, self.box
         past: list[FloatArray] = []
         trail: list[Horizon] = []
         notes: list[str] = []
-        for number, stage in enumerate(self.stages):
+        for stage in stages:
             solved = self._solved(stage, x, box, past)
             fit = solved.fit
-            if solved.moved:
-                few = number > 0 and len(self.stages[number - 1].residuals) <= len(x)
-                notes.append(_moved(trail, stage, solved, few=few))
+            notes += handover.told(trail, stages, solved)
             trail.append(stage.told(solved, self.box))
             if not fit.status.usable or fit.at is None:
                 break
@@ -170,50 +201,47 @@ class PreparedIncremental:
                 told = stage.without_prior(fit.at)
                 box = self.method.bounds.around(x, told, self.box, sigma_known=known)
         final = _final(fit, stage)
+        notes += stage.residuals.reasons(final)
+        notes += held(fit.x, solved.box, self.box)
         sparse = final.at is not None and too_sparse(self.samplings, final.x)
         notes += [TOLD] if sparse else []
         return Attempt(final, tuple(trail), tuple(notes), limited(final), sparse)
 
     def _solved(self, stage: Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]) -> Solved:
         """The horizon's problem, from x or the nearest place from which it can be integrated."""
-        recovery = self.method.recovery
-        search = self.method.search if stage.last else self.method.early
+        recovery, search = self.method.recovery, self._search(stage)
         residual = stage.residual(recovery, past[0] if past else x)
-        begin, fit = x, search.fit(residual, x, box)
+        begin, fit = x, stage.ended(search.fit(residual, x, box))
         others = iter(()) if recovery is None else recovery.places(x, past)
-        while fit.at is None and (place := next(others, None)) is not None:
+        while fit.status is Status.INTEGRATION_BROKE and fit.at is None:
+            place = next(others, None)
+            if place is None:
+                break
             begin, box = self.box.clip(place), self.box
             residual = stage.residual(recovery, past[0] if past else begin, residual.calls)
-            fit = search.fit(residual, begin, box)
-        steps, relaxations = fit.steps, 0
-        while relaxations < MOST and fit.status.usable:
-            wider = self.method.bounds.relaxed(fit.x, box, self.box)
+            fit = stage.ended(search.fit(residual, begin, box))
+        missed = np.inf if residual.missed is None else residual.missed
+        solved = Solved(fit, box, begin, begin is not x, fit.steps, residual.calls, 0, missed)
+        return self._relaxed(solved, residual, search)
+
+    def _relaxed(self, solved: Solved, residual: Counted, search: Search) -> Solved:
+        """Solved again until no updated bound is in the way; at last inside the user's."""
+        fit, box, steps, count = solved.fit, solved.box, solved.iterations, 0
+        while count < MOST + len(box) and fit.status.usable:
+            wider = self.method.bounds.in_the_way(fit, box, self.box, search, give_up=count >= MOST)
             if wider is None:
                 break
-            box, relaxations = wider, relaxations + 1
+            box, count = wider, count + 1
             fit = search.fit(residual, fit.x, box)
             steps += fit.steps
-        return Solved(fit, box, begin, begin is not x, steps, residual.calls, relaxations)
+        return solved._replace(
+            fit=fit, box=box, iterations=steps, integrations=residual.calls, relaxations=count
+        )
+
+    def _search(self, stage: Stage) -> Search:
+        return self.method.search if stage.last else self.method.early
 
 
 def _final(fit: Fit, stage: Stage) -> Fit:
     """The last horizon's fit; one that ended before has no cost, and says why it ended."""
     return fit if stage.last else fit._replace(at=None)
-
-
-def _moved(trail: Sequence[Horizon], stage: Stage, solved: Solved, *, few: bool) -> str:
-    """Why a horizon's search began elsewhere; few: the one before had no residuals to spare."""
-    if not trail:
-        return (
-            "The start could not be integrated to the first measurement; the search began from "
-            "smaller values."
-        )
-    number = len(trail)
-    end = max(trail[-1].until.values())
-    exact = "interpolates the noise and " if few else ""
-    went = "the search went on from values between it and an earlier estimate"
-    lost = "no values were found from which to go on"
-    return (
-        f"The estimate of horizon {number} (until {end:g}) {exact}could not be integrated to "
-        f"{max(stage.reach.ends):g}; {lost if solved.fit.at is None else went}."
-    )

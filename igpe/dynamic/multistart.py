@@ -12,7 +12,8 @@ import numpy as np
 
 from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
-from igpe.estimates import Estimate
+from igpe.dynamic.wanted import is_count, require, require_start
+from igpe.estimates import Estimate, Horizon
 from igpe.problem import Problem
 from igpe.status import Status
 
@@ -35,6 +36,12 @@ class MultiStart:
     starts: int = 8
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for field, least in (("trials", 1), ("starts", 1), ("seed", 0)):
+            value = getattr(self, field)
+            ok = is_count(value) and value >= least
+            require(ok, "MultiStart", field, value, f"a whole number, {least} or more")
+
     def estimate(
         self,
         problem: Problem,
@@ -43,12 +50,16 @@ class MultiStart:
     ) -> Estimate:
         """The best local optimum over all starts; `start` is one more of them (may be empty).
 
-        The trail of the estimate holds the other distinct optima, best first.
-        raises ProblemError if an unknown has no finite bounds to search in
+        The trail of the estimate holds the best one's horizons, if it has any, and after them the
+        other distinct optima, best first.
+        raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
+               empty leaves one out or is no finite number
         """
         began = time.perf_counter()
         require_bounds(problem, "A search from many starts")
-        given = [start] if set(problem.box.names) <= set(start) else []
+        if start:
+            require_start(start, problem.box, "MultiStart")
+        given = [start] if start else []
         if isinstance(self.local, SingleShooting):
             found = self._shoot(self.local.prepare(problem), given)
         else:
@@ -60,10 +71,18 @@ class MultiStart:
         seconds = time.perf_counter() - began
         if not optima:
             return replace(found[0], seconds=seconds) if found else self._nothing(problem, seconds)
-        status = Status.BEST_OF_SEVERAL
-        method = f"best of {len(found)} starts, {optima[0].method}"
+        best, others = optima[0], optima[1:]
+        status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
+        horizons = (h for h in best.trail if isinstance(h, Horizon))
+        method = f"best of {len(found)} starts, {best.method}"
+        left = (h for e in found if e is not best for h in (*e.trail, *e.elsewhere))
         return replace(
-            optima[0], status=status, method=method, seconds=seconds, trail=tuple(optima[1:])
+            best,
+            status=status,
+            method=method,
+            seconds=seconds,
+            trail=(*horizons, *others),
+            elsewhere=(*best.elsewhere, *(h for h in left if isinstance(h, Horizon))),
         )
 
     def _shoot(

@@ -11,22 +11,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from igpe.arguments import is_finite
 from igpe.arrays import FloatArray
+from igpe.box import Box
+from igpe.dynamic.wanted import require
 from igpe.least_squares.base import Linearised
 
 BACK = (0.9, 0.7, 0.5, 0.3, 0.1, 0.0)  # of the way from an earlier estimate to the present one
 SHRINK, SHRINKS = 0.3, 8  # of a start that cannot be integrated even to the first measurement
-FLOOR = 1e-2  # size of a start at zero
 
 
 @dataclass(frozen=True)
 class Recovery:
     """How estimates are kept where the model can be integrated.
 
-    deviations  kappa: the prior's standard deviation, in sizes of the start
+    deviations  kappa: the prior's standard deviation, in sizes of the start; of one at zero in
+                ranges between its bounds, and without bounds there is no prior on it
     """
 
     deviations: float = 3.0
+
+    def __post_init__(self) -> None:
+        ok = is_finite(self.deviations) and self.deviations > 0
+        require(ok, "Recovery", "deviations", self.deviations, "a positive number")
 
     def places(self, x: FloatArray, earlier: Sequence[FloatArray]) -> Iterator[FloatArray]:
         """Where the next horizon may begin instead of at x (n,): nearest first.
@@ -38,7 +45,11 @@ class Recovery:
         for g in reversed(earlier):
             yield from (g + theta * (x - g) for theta in BACK)
 
-    def prior(self, x: FloatArray, start: FloatArray) -> Linearised:
-        """Rows (x - start) / (kappa size), that hold what few measurements do not determine."""
-        width = self.deviations * np.maximum(np.abs(start), FLOOR)
-        return Linearised((x - start) / width, np.diag(1 / width))
+    def prior(self, x: FloatArray, start: FloatArray, box: Box) -> Linearised:
+        """Rows (x - start) / (kappa size), that hold what few measurements do not determine.
+
+        box  the user's bounds
+        """
+        size = np.where(start != 0, np.abs(start), box.upper - box.lower)
+        weight = 1 / (self.deviations * np.where(size > 0, size, np.inf))
+        return Linearised((x - start) * weight, np.diag(weight))

@@ -1,6 +1,6 @@
 """What a user should know of an optimum by shooting, as sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -27,10 +27,11 @@ def limited(fit: Fit) -> bool:
     return bool(digit > NOTICED or broken)
 
 
-def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
+def remarks(fit: Fit, box: Box, gate: float, switched: Sequence[str] = ()) -> Iterator[str]:
     """Sentences on an optimum whose residuals are in standard deviations.
 
-    gate  cost that the measurement errors explain; infinite if they are not known
+    gate      cost that the measurement errors explain; infinite if they are not known
+    switched  unknowns that move a time at which the model switches
     """
     if fit.at is None:
         return
@@ -48,7 +49,15 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     held = box.at_bound(fit.x)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
         yield f"{name} ends on its bound {value:g}; a better value may lie beyond."
-    yield from (d.sentence for d in undetermined(fit.at.jacobian, fit.x, box.names))
+    if switched:
+        moved = " and ".join(switched)
+        yield (
+            f"The model switches under a condition that depends on {moved}; derivatives leave out "
+            f"that the switch moves with them, so the estimate of {moved} may be no optimum. "
+            "Compare several starts, or give the model a smooth transition."
+        )
+    lost = undetermined(fit.at.jacobian, fit.x, box.names)
+    yield from (d.sentence for d in lost if not set(d.names) & set(switched))
 
 
 def in_deviations(fit: Fit, spread: float) -> Fit:

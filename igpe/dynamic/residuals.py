@@ -8,24 +8,48 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.switches import switching
 from igpe.equations.system import System
+from igpe.estimates import Estimate
 from igpe.experiment import Measurements
 from igpe.integrators.base import Integrator, Simulation, Trajectory
-from igpe.least_squares.base import Linearised
+from igpe.least_squares.base import Fit, Linearised
 from igpe.problem import Problem
+from igpe.status import Status
+
+NO_NUMBER = "A measured quantity, or its derivative, is no number."
+
+
+class Broken(NamedTuple):
+    """The last integration that broke down: of which experiment, how and why."""
+
+    experiment: str
+    status: Status
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """What the user reads."""
+        return f"The last integration of experiment {self.experiment} broke down: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One experiment made ready: `index` (n_q,) places its unknowns among the problem's."""
+    """One experiment made ready: `index` (n_q,) places its unknowns among the problem's.
 
+    measurements  at the simulation's times and no others
+    """
+
+    name: str
     measurements: Measurements
     ivp: InitialValueProblem
+    integrator: Integrator
     simulation: Simulation
     index: IntArray
 
@@ -37,9 +61,9 @@ class Run:
             return None
         if early.all():
             return self
-        fewer = Measurements(
+        fewer = replace(
+            m,
             times=m.times[m.times <= last],
-            names=m.names,
             row=m.row[early],
             column=m.column[early],
             value=m.value[early],
@@ -76,7 +100,10 @@ class Run:
 
 
 class Residuals:
-    """A problem's residuals as a function of its free unknowns (in the order of `problem.box`)."""
+    """A problem's residuals as a function of its free unknowns (in the order of `problem.box`).
+
+    broken  the last integration that broke down; None if none did since it was last set so
+    """
 
     def __init__(
         self, problem: Problem, systems: tuple[System, ...], integrator: Integrator
@@ -85,6 +112,13 @@ class Residuals:
         self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
         self._priors = [(n, p) for n, p in problem.priors.items() if n in self.names]
+        self.broken: Broken | None = None
+
+    @cached_property
+    def switched(self) -> tuple[str, ...]:
+        """The unknowns that move a time at which the model switches; derivatives lack that."""
+        found = {name for run in self.runs for name in switching(run.ivp)}
+        return tuple(n for n in self.names if n in found)
 
     def __len__(self) -> int:
         """How many residuals there are."""
@@ -100,18 +134,31 @@ class Residuals:
     def __call__(self, x: FloatArray) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
-        None as well where one of their numbers is not finite.
+        None as well where one of their numbers is not finite. `broken` tells why.
         """
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
             if not trajectory.status.usable:
+                self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
-            pieces.append(run.linearised(trajectory, len(x)))
+            piece = run.linearised(trajectory, len(x))
+            if not all(np.isfinite(part).all() for part in piece):
+                self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
+                return None
+            pieces.append(piece)
         if self._priors:
             pieces.append(self._prior(x))
-        found = pieces[0] if len(pieces) == 1 else _stacked(pieces)
-        return found if all(np.isfinite(part).all() for part in found) else None
+        return pieces[0] if len(pieces) == 1 else _stacked(pieces)
+
+    def ended(self, fit: Fit) -> Fit:
+        """The fit, with the status of the integration that kept it from beginning."""
+        return fit._replace(status=self.broken.status) if fit.at is None and self.broken else fit
+
+    def reasons(self, fit: Fit) -> list[str]:
+        """Why a search ended, if it is for an integration that broke down."""
+        broke = fit.status in {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
+        return [self.broken.sentence] if broke and self.broken else []
 
     def _prior(self, x: FloatArray) -> Linearised:
         jacobian = np.zeros((len(self._priors), len(x)))
@@ -121,6 +168,16 @@ class Residuals:
             residual[row] = (x[column] - prior.mean) / prior.deviation
             jacobian[row, column] = 1 / prior.deviation
         return Linearised(residual, jacobian)
+
+
+def untouched(residuals: Residuals, method: str) -> Estimate:
+    """The estimate of a problem that leaves nothing to estimate."""
+    residuals.broken = None
+    at = residuals(np.zeros(0))
+    if at is None and residuals.broken is not None:
+        broken = residuals.broken
+        return Estimate({}, np.inf, broken.status, method, notes=(broken.sentence,))
+    return Estimate({}, np.inf if at is None else at.cost, Status.NOTHING_TO_DO, method)
 
 
 def _stacked(pieces: Sequence[Linearised]) -> Linearised:
@@ -149,10 +206,18 @@ def simulate(
 def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> Run:
     experiment = problem.experiments[k]
     ivp = initial_value_problem(problem, experiment, system)
-    names = problem.box.names
+    names, measurements = problem.box.names, measured_only(experiment.measurements)
     return Run(
-        measurements=experiment.measurements,
+        name=experiment.name,
+        measurements=measurements,
         ivp=ivp,
-        simulation=integrator.prepare(ivp, experiment.times, sensitivities=True),
+        integrator=integrator,
+        simulation=integrator.prepare(ivp, measurements.times, sensitivities=True),
         index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
     )
+
+
+def measured_only(m: Measurements) -> Measurements:
+    """Without the times at which nothing was measured: they ask for no integration."""
+    used, row = np.unique(m.row, return_inverse=True)
+    return replace(m, times=m.times[used], row=row)

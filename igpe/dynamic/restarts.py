@@ -7,19 +7,23 @@ passes or several starts agree that nothing better is there.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtri
 
+from igpe.arguments import is_finite
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.dynamic.wanted import is_count, require
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
 from igpe.status import Status
 
 SAME = 1e-3  # relative difference of estimates that agree
+CLOSE, SHARE = 10.0, 1e-2  # in chi squared, or of the least cost where errors are not known: a fit
+# that is no worse than this is preferred to one that oscillates between the measurements
+TRIES = 100  # for a start that is none of those before
 PERFECT = 1e-8  # cost in (guessed) standard deviations: only rounding is left
 DECADES = 2.0  # a new start without bounds lies so many below the first, at most
 
@@ -54,6 +58,14 @@ class Restarts:
     agreeing: int = 3
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require(is_count(self.count), "Restarts", "count", self.count, "a whole number, 0 or more")
+        require(is_count(self.seed), "Restarts", "seed", self.seed, "a whole number, 0 or more")
+        ok = is_count(self.agreeing) and self.agreeing >= 1
+        require(ok, "Restarts", "agreeing", self.agreeing, "a whole number, 1 or more")
+        ok = is_finite(self.chance) and 0 < self.chance < 1
+        require(ok, "Restarts", "chance", self.chance, "a number between 0 and 1")
+
     def explained(self, size: int) -> float:
         """Cost that errors of known standard deviations explain, of so many residuals."""
         return float(chdtri(size, self.chance))
@@ -65,16 +77,19 @@ class Restarts:
 
         gate  cost that needs no further start; infinite if errors are not known
         """
-        others = self._elsewhere(start, box)
+        others = distinct(self._elsewhere(start, box), start)
         found = [attempt(start)]
         while len(found) <= self.count and not self._enough(found, gate):
-            found.append(attempt(next(others)))
-        return sorted(found, key=partial(_rank, gate=gate))
+            another = next(others, None)
+            if another is None:
+                break
+            found.append(attempt(another))
+        return ranked(found, gate)
 
     def _enough(self, found: Sequence[Attempt], gate: float) -> bool:
-        best = min(found, key=partial(_rank, gate=gate))
+        best = ranked(found, gate)[0]
         if not best.fit.status.usable:
-            return False
+            return best.fit.status is Status.NO_SOLVER
         explained = best.fit.cost <= (gate if np.isfinite(gate) else PERFECT)
         if explained and not best.sparse:
             return True
@@ -82,12 +97,43 @@ class Restarts:
         return alike >= (2 if best.limited or gate == np.inf else self.agreeing)
 
     def _elsewhere(self, start: FloatArray, box: Box) -> Iterator[FloatArray]:
-        """Anywhere in finite bounds, else at the start or below it, where models are slow."""
+        """Anywhere in finite bounds, else at the start or below it, where models are slow.
+
+        What begins at zero and has no bounds is taken to be of order one.
+        """
         if box.bounded:
             yield from box.sobol(self.count, self.seed)
         random = np.random.default_rng(self.seed)
+        width = box.upper - box.lower
+        order_one = np.where(box.upper > 0, 1.0, -1.0)
+        size = np.where(start != 0, start, np.where(np.isfinite(width), width, order_one))
         while True:
-            yield box.clip(start * 10.0 ** (-DECADES * random.uniform(size=len(start))))
+            yield box.clip(size * 10.0 ** (-DECADES * random.uniform(size=len(start))))
+
+
+def distinct(places: Iterator[FloatArray], start: FloatArray) -> Iterator[FloatArray]:
+    """Those that are neither `start` nor one before; it ends when no more come."""
+    seen, tries = {start.tobytes()}, 0
+    for place in places:
+        tries += 1
+        if place.tobytes() not in seen:
+            seen.add(place.tobytes())
+            yield place
+            tries = 0
+        if tries >= TRIES:
+            return
+
+
+def ranked(found: Sequence[Attempt], gate: float) -> list[Attempt]:
+    """Usable ones first, by their cost; but of those close to the best, the well sampled first."""
+    least = min((a.fit.cost for a in found if a.fit.status.usable), default=np.inf)
+    close = least + (CLOSE if np.isfinite(gate) else SHARE * least + PERFECT)
+
+    def place(one: Attempt) -> tuple[bool, bool, bool, float]:
+        far = one.fit.cost > close
+        return not one.fit.status.usable, far, one.sparse and not far, one.fit.cost
+
+    return sorted(found, key=place)
 
 
 def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
@@ -104,14 +150,9 @@ def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
         method,
         trail=best.trail,
         notes=best.notes,
+        elsewhere=tuple(h for a in attempts[1:] for h in a.trail),
         iterations=sum(h.iterations for h in best.trail) or best.fit.steps,
     )
-
-
-def _rank(attempt: Attempt, gate: float) -> tuple[bool, bool, bool, float]:
-    """What sorts attempts: usable ones first, then explained, then well sampled, then by cost."""
-    fit = attempt.fit
-    return not fit.status.usable, fit.cost > gate, attempt.sparse, fit.cost
 
 
 def _agree(one: Attempt, other: Attempt) -> bool:

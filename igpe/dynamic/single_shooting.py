@@ -9,8 +9,9 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_plain
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
+from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
 from igpe.integrators.automatic import Automatic
@@ -19,7 +20,6 @@ from igpe.least_squares.base import Fit, Search
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.line_search import LineSearch
 from igpe.problem import Problem
-from igpe.status import Status
 
 ONCE = Restarts(count=0)
 
@@ -79,17 +79,16 @@ class PreparedShooting:
         began = time.perf_counter()
         box = self.problem.box
         if len(box) == 0:
-            at = self.residuals(box.lower)
-            cost = float("inf") if at is None else at.cost
-            return Estimate({}, cost, Status.NOTHING_TO_DO, "single shooting")
+            return untouched(self.residuals, "single shooting")
+        require_start(start, box, "SingleShooting")
         gate = self._gate()
         attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
         found = concluded(attempts, box, "single shooting")
-        told = tuple(remarks(attempts[0].fit, box, gate))
+        told = tuple(remarks(attempts[0].fit, box, gate, self.residuals.switched))
         return replace(
             found,
             objective=found.objective * spread_of(self.problem) ** 2,
-            notes=told,
+            notes=(*found.notes, *told),
             seconds=time.perf_counter() - began,
         )
 
@@ -102,5 +101,6 @@ class PreparedShooting:
         return self.search.fit(self.residuals, start, self.problem.box)
 
     def _attempt(self, start: FloatArray) -> Attempt:
-        fit = in_deviations(self._fit(start), spread_of(self.problem))
-        return Attempt(fit, limited=limited(fit))
+        self.residuals.broken = None
+        fit = self.residuals.ended(in_deviations(self._fit(start), spread_of(self.problem)))
+        return Attempt(fit, notes=tuple(self.residuals.reasons(fit)), limited=limited(fit))

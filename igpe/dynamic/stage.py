@@ -22,6 +22,7 @@ class Solved(NamedTuple):
     moved         whether that is not where it should have begun
     iterations    steps taken, of all solutions together
     integrations, relaxations   how many
+    missed        root mean square of its residuals where it began, in standard deviations
     """
 
     fit: Fit
@@ -31,18 +32,21 @@ class Solved(NamedTuple):
     iterations: int
     integrations: int
     relaxations: int
+    missed: float
 
 
 @dataclass(frozen=True)
 class Stage:
     """The problem of one horizon.
 
+    box     the user's bounds
     spread  one standard deviation in units of the residuals; 1 where they are known
     last    whether it holds all measurements
     """
 
     residuals: Residuals
     reach: Reach
+    box: Box
     spread: float
     last: bool
 
@@ -53,7 +57,12 @@ class Stage:
         calls  integrations that were needed before
         """
         few = not self.last and len(self.residuals) <= len(start)
+        self.residuals.broken = None
         return Counted(self, recovery if few else None, start, calls)
+
+    def ended(self, fit: Fit) -> Fit:
+        """The fit with the reason for which even its start could not be integrated."""
+        return self.residuals.ended(fit)
 
     def without_prior(self, at: Linearised) -> Linearised:
         """The rows of the problem itself."""
@@ -80,22 +89,30 @@ class Stage:
 
 
 class Counted:
-    """A stage's residuals as the searches see them; `calls` counts integrations."""
+    """A stage's residuals as the searches see them.
+
+    calls   integrations so far
+    missed  root mean square of the residuals at the first call
+    """
 
     def __init__(self, stage: Stage, prior: Recovery | None, start: FloatArray, calls: int) -> None:
         self.stage, self.prior, self.start, self.calls = stage, prior, start, calls
+        self.missed: float | None = None
 
     def __call__(self, x: FloatArray) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down."""
         self.calls += 1
         found = self.stage.residuals(x)
+        if self.missed is None:
+            mean = np.inf if found is None else found.cost / max(len(found.residual), 1)
+            self.missed = float(np.sqrt(mean)) / self.stage.spread
         if found is None:
             return None
         if self.stage.spread != 1.0:
             found = Linearised(*(part / self.stage.spread for part in found))
         if self.prior is None:
             return found
-        rows = self.prior.prior(x, self.start)
+        rows = self.prior.prior(x, self.start, self.stage.box)
         return Linearised(
             np.concatenate([found.residual, rows.residual]),
             np.vstack([found.jacobian, rows.jacobian]),

@@ -24,6 +24,8 @@ from igpe.model import Instance
 from igpe.problem import Problem
 
 PLACES = 65  # times at which an input given as a function is compared with its expression
+NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
+UNBOUNDED = 1e14  # bounds as large mean none
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
@@ -31,7 +33,7 @@ FINEST = 1e6  # a state counts as at most so many of its smallest standard devia
 class InitialValueProblem:
     """One experiment as a function of the unknowns it depends on. All symbols are SX vectors.
 
-    states    names of x;  implicit: names of y (algebraic variables that are solved numerically)
+    states, implicit  names of x and y (algebraic variables that are solved numerically)
     unknowns  names of q: the problem's free unknowns that matter here, in their order
     t0        start time
     t, x, y, u, q   symbols; u holds only inputs given by tables
@@ -40,6 +42,8 @@ class InitialValueProblem:
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
     scale     (n_x,) positive: how large each state is; errors of integration are relative to it
+    largest   (n_x,) the same at its largest; what counts as running away is relative to it
+    unknown_scale   (n_q,) positive: an unknown nearer to 0 counts as so large in sensitivities
     implicit_scale  (n_y,) the same of y
     guess     (n_y,) where a search for consistent y may begin: inside the bounds
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
@@ -61,6 +65,8 @@ class InitialValueProblem:
     algebraic: dict[str, Any]
     tables: tuple[Table, ...]
     scale: FloatArray
+    largest: FloatArray
+    unknown_scale: FloatArray
     implicit_scale: FloatArray
     guess: FloatArray
     lower: FloatArray
@@ -104,11 +110,10 @@ def initial_value_problem(
         new = [parameters, initial, u]
         return with_safe_powers(ca.substitute([ca.SX(expressions)], old, new)[0])
 
-    n_states = len(symbols.states)
-    measured = [system.measured[n] for n in experiment.measured]
-    z = stack(solved.expressions[n_states:])
+    measured = stack(system.measured[n] for n in experiment.measured)
+    z = stack(solved.expressions[len(symbols.states) :])
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
-    scale = _scale(symbols.states, problem, experiment, system.starts)
+    scale, largest = _scales(symbols.states, problem, experiment, system.starts)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -119,45 +124,58 @@ def initial_value_problem(
         y=y,
         u=stack(symbols.u[i] for i, table in enumerate(tables) if table),
         q=stack(free.found.values()),
-        f=inserted(stack(solved.expressions[:n_states])),
+        f=inserted(stack(solved.expressions[: len(symbols.states)])),
         g=inserted(solved.remaining),
         start=initial,
-        measured=inserted(ca.substitute(stack(measured), symbols.z, z)),
+        measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
         tables=tuple(t for t in tables if t),
         scale=scale,
+        largest=largest,
+        unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),
         implicit_scale=_implicit_scale(implicit, problem, experiment, float(min(scale))),
         **_implicit_search(implicit, problem.instance),
     )
 
 
-def _scale(
+def _scales(
     states: tuple[str, ...], problem: Problem, experiment: Experiment, starts: Mapping[str, Any]
-) -> FloatArray:
-    """(n_x,) how large the states are, as measured or at the start, else as the model says.
+) -> tuple[FloatArray, FloatArray]:
+    """How large states are at least and at most, as measured, at the start, else in the model.
 
-    A state of which nothing is known counts as the smallest of the others, at most 1: too small a
-    size costs steps, too large a one accuracy.
+    One of which nothing is known counts as the smallest of the others, at most 1: too small a size
+    costs steps, too large a one accuracy. One that is not measured may become as large as any.
     """
-    found = []
+    found, largest = [], []
     for name in states:
         start = _start_size(name, problem, experiment, starts)
         initial = _magnitude(_component(name, problem.instance))
         known = [v for v in (_measured_size(name, problem, experiment), start) if v]
         found.append(min(known, default=initial))  # the smaller: growth from 1e-12 to 1
-    smallest = min([1.0, *(size for size in found if size)])
-    return np.array([size or smallest for size in found])
+        measured = max(_most(name, e) for e in problem.experiments)
+        largest.append((max(measured, start, initial), measured > 0))
+    smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
+    sizes = np.array([size or smallest for size in found])
+    return sizes, np.maximum(sizes, [size if measured else most for size, measured in largest])
+
+
+def _unknown_scale(names: tuple[str, ...], problem: Problem, experiment: Experiment) -> FloatArray:
+    """A fraction of the range, or if there is none of the model's value, or of 1."""
+    box = problem.box.select(names)
+    bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
+    width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
+    scalars = problem.instance.scalars
+    plain = {problem.unknown_of(n, experiment): scalars.get(n) for n in problem.parameters}
+    values = [_magnitude(plain.get(n)) for n in names]
+    return np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
 
 
 def _implicit_scale(
     names: tuple[str, ...], problem: Problem, experiment: Experiment, otherwise: float
 ) -> FloatArray:
-    return np.array([
-        _measured_size(n, problem, experiment)
-        or _magnitude(_component(n, problem.instance))
-        or min(otherwise, 1.0)
-        for n in names
-    ])
+    first = (_magnitude(_component(n, problem.instance)) for n in names)
+    known = [_measured_size(n, problem, experiment) or v for n, v in zip(names, first, strict=True)]
+    return np.array([size or min(otherwise, 1.0) for size in known])
 
 
 def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float:
@@ -167,13 +185,16 @@ def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float
     must be integrated to a fraction of the smallest error.
     """
     for e in (experiment, *problem.experiments):
-        if name not in e.measured:
-            continue
-        _, values, sigma = e.measurements.of(name)
-        largest = float(np.max(np.abs(values), initial=0.0))
+        largest = _most(name, e)
         if largest > 0:
+            sigma = e.measurements.of(name)[2]
             return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
     return 0.0
+
+
+def _most(name: str, experiment: Experiment) -> float:
+    values = experiment.measurements.of(name)[1] if name in experiment.measured else np.zeros(0)
+    return float(np.max(np.abs(values), initial=0.0))
 
 
 def _start_size(
@@ -196,26 +217,24 @@ def _component(name: str, instance: Instance) -> Any:
     of_slope = name.startswith("d(") and name not in instance.series
     families = (instance.slopes,) if of_slope else (instance.states, instance.series)
     base = name[2:-1] if of_slope else name
-    series: Any = next((f[base] for f in families if base in f), None)
-    return None if series is None else series[instance.first]
+    return next((f[base][instance.first] for f in families if base in f), None)
 
 
 def _magnitude(component: Any) -> float:
-    number = None if component is None else component.value
+    number = getattr(component, "value", None)
     return abs(float(number)) if number is not None and np.isfinite(number) else 0.0
 
 
 def _implicit_search(names: tuple[str, ...], instance: Instance) -> dict[str, FloatArray]:
     """Guess and bounds of implicit variables as their Pyomo Vars have them."""
     rows = [_search(_component(n, instance)) for n in names]
-    columns = np.array(rows, dtype=float).reshape(-1, 3).T
-    return dict(zip(("guess", "lower", "upper"), columns, strict=True))
+    guess, lower, upper = np.array(rows, dtype=float).reshape(-1, 3).T
+    return {"guess": guess, "lower": lower, "upper": upper}
 
 
 def _search(component: Any) -> tuple[float, float, float]:
     low, high = getattr(component, "bounds", (None, None))
-    lower = -np.inf if low is None else float(low)
-    upper = np.inf if high is None else float(high)
+    lower, upper = -np.inf if low is None else low, np.inf if high is None else high
     number = getattr(component, "value", None)
     if number is None:
         number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
@@ -226,8 +245,7 @@ class _Free:
     """Gives each unknown a symbol on first use, or its number if the problem holds it fixed."""
 
     def __init__(self, problem: Problem) -> None:
-        self.fixed = problem.fixed
-        self.order = problem.box.names
+        self.fixed, self.order = problem.fixed, problem.box.names
         self.symbols: dict[str, Any] = {}
 
     def __call__(self, name: str) -> Any:
@@ -247,9 +265,7 @@ def _start(
     value: Any = experiment.start.get(state, system.starts.get(state))
     if isinstance(value, Unknown):
         return free(problem.start_unknown(state, experiment))
-    if isinstance(value, str):
-        return free(problem.unknown_of(value, experiment))
-    return ca.SX(value)
+    return free(problem.unknown_of(value, experiment)) if isinstance(value, str) else ca.SX(value)
 
 
 def _inputs(symbols: Any, experiment: Experiment) -> tuple[Any, list[Table | None]]:

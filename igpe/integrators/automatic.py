@@ -10,7 +10,7 @@ from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.integrators.dormand_prince import DormandPrince, DormandPrinceSimulation, Ended
-from igpe.integrators.limits import LARGEST
+from igpe.integrators.limits import LARGEST, check
 from igpe.integrators.lsoda import Lsoda
 from igpe.integrators.prepared import prepared
 from igpe.integrators.sundials import Sundials
@@ -37,6 +37,9 @@ class Automatic:
     max_steps: int = 20_000
     largest: float = LARGEST
     seconds: float = math.inf
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def prepare(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +25,8 @@ FLAGS = ("-O2", "-std=c11", "-fPIC", "-shared", "-fno-math-errno")
 COMPILERS = ("cc", "gcc", "clang")
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 PATIENCE = 120.0  # s that a compiler may take
+UNUSED = 90 * 86_400.0  # s after which a library that nobody used is removed from the cache
+MOST_KEPT = 500  # libraries
 
 
 class Built(NamedTuple):
@@ -45,26 +49,31 @@ def compiler() -> tuple[str, ...]:
     return ()
 
 
-def built(source: str) -> Built:
-    """The library of a C source; compiled only if it is not in the cache."""
+def built(source: str, wanted: str = "") -> Built:
+    """The library of a C source, with the function `wanted`; compiled only if not in the cache."""
     command = compiler()
     if not command:
         tried = ", ".join(COMPILERS)
         return Built(None, f"No C compiler was found (looked for $CC, {tried}); install one.")
-    target = _cache_folder() / (_key(source, command) + SUFFIX)
-    if target.is_file():
+    folder, key = _cache_folder(), _key(source, command)
+    for found in sorted(folder.glob(f"{key}-*{SUFFIX}")):
         try:
-            return Built(_loaded(target))
+            return Built(_verified(found, wanted))
         except OSError as error:  # what was interrupted or made elsewhere is made anew
             LOG.info("compiling anew: %s", error)
-    why = _compile(source, command, target)
-    if why:
-        LOG.info(why)
-        return Built(None, why)
+            found.unlink(missing_ok=True)
     try:
-        return Built(_loaded(target))
+        return Built(_verified(_compile(source, command, folder / key), wanted))
+    except _Failed as failed:
+        why = str(failed)
     except OSError as error:
-        return Built(None, f"The compiled equations could not be loaded: {error}.")
+        why = f"The compiled equations could not be loaded: {error}."
+    LOG.info(why)
+    return Built(None, why)
+
+
+class _Failed(Exception):
+    """The compiler made nothing; the sentence on why."""
 
 
 def _key(source: str, command: tuple[str, ...]) -> str:
@@ -72,29 +81,74 @@ def _key(source: str, command: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _compile(source: str, command: tuple[str, ...], target: Path) -> str:
-    """Compile beside the target and rename, so that processes at the same time do not collide."""
+def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
+    """A library named after the target and its own hash. Raises _Failed.
+
+    Made beside its place and renamed, so that processes at the same time do not collide.
+    """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        text, library = Path(folder) / "equations.c", Path(folder) / target.name
+        text, library = Path(folder) / "equations.c", Path(folder) / ("equations" + SUFFIX)
         text.write_text(source)
         words = [*command, *FLAGS, str(text), "-o", str(library), "-lm"]
         LOG.debug("compiling: %s", shlex.join(words))
         try:
             ran = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"The C compiler {command[0]} failed: {error}."
+            raise _Failed(f"The C compiler {command[0]} failed: {error}.") from error
         if ran.returncode or not library.is_file():
             said = ran.stderr.decode(errors="replace").strip().splitlines()
-            return f"The C compiler {command[0]} failed: {said[0] if said else ran.returncode}."
-        os.replace(library, target)
-    return ""
+            why = said[0] if said else ran.returncode
+            raise _Failed(f"The C compiler {command[0]} failed: {why}.")
+        made = target.with_name(f"{target.name}-{_hash(library)}{SUFFIX}")
+        os.replace(library, made)
+    _prune(target.parent, keep=made)
+    return made
+
+
+def _hash(library: Path) -> str:
+    """SHA-256 of a file that is on the disk, not only on its way there."""
+    with library.open("r+b") as file:
+        os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verified(library: Path, wanted: str) -> ctypes.CDLL:
+    """The library if its content is what its name says: to load a damaged one ends Python.
+
+    raises OSError if it is damaged, cannot be loaded or has no function `wanted`
+    """
+    with library.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    if content != library.stem.partition("-")[2]:
+        raise OSError(f"{library} is damaged")
+    loaded = _loaded(library)
+    if wanted and not hasattr(loaded, wanted):
+        raise OSError(f"{library} has no function {wanted}")
+    with suppress(OSError):
+        os.utime(library)  # it was used
+    return loaded
+
+
+def _prune(folder: Path, keep: Path) -> None:
+    """Remove libraries that nobody used for long, and the oldest if they are many."""
+    used = []
+    for library in folder.glob(f"{'[0-9a-f]' * 64}*{SUFFIX}"):
+        with suppress(OSError):
+            used.append((library.stat().st_mtime, library))
+    used = sorted((pair for pair in used if pair[1] != keep), reverse=True)
+    oldest = time.time() - UNUSED
+    for k, (last, library) in enumerate(used, start=2):
+        if k > MOST_KEPT or last < oldest:
+            with suppress(OSError):
+                library.unlink()
 
 
 def _cache_folder() -> Path:
     """The user's cache; a folder of this process alone where that cannot be written."""
     home = os.environ.get("XDG_CACHE_HOME")
     try:
-        folder = (Path(home) if home else Path.home() / ".cache") / "igpe"
+        wished = Path(home) if home else Path()  # a relative one must be ignored, says its standard
+        folder = (wished if wished.is_absolute() else Path.home() / ".cache") / "igpe"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder

@@ -24,7 +24,9 @@ typedef struct {
   const long long *rows;       /* row of the result it fills, or -1 */
   const double *times;         /* (n_times) */
   long long n_times, at_start; /* at_start: 1 if the first of the times is the start */
-  double rtol, atol, largest, seconds;
+  const double *most;          /* (N_X) how large each state may be, in its sizes */
+  const double *nearest;       /* (N_Q) an unknown nearer to 0 counts as so large */
+  double rtol, atol, seconds;
   long long max_steps;
 } Plan;
 
@@ -62,9 +64,14 @@ static int finite_all(const double *v) {
   return sum == 0;
 }
 
+/* Seconds of a clock that nobody sets, where there is one. */
 static double now(void) {
   struct timespec t;
+#ifdef CLOCK_MONOTONIC
+  clock_gettime(CLOCK_MONOTONIC, &t);
+#else
   timespec_get(&t, TIME_UTC);
+#endif
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -164,7 +171,7 @@ static int at_stability(const Run *r, double h) {
 
 static int too_large(const Plan *s, const double *x) {
   for (int i = 0; i < N_X; i++)
-    if (fabs(x[i]) > s->largest) return i + 1;
+    if (fabs(x[i]) > s->most[i]) return i + 1;
   return 0;
 }
 
@@ -230,7 +237,10 @@ CASADI_SYMBOL_EXPORT int igpe_run(const Plan *s, const double *q, double *out, d
   int ended = r ? DONE : MEMORY;
   double deadline = s->seconds < HUGE_VAL ? now() + s->seconds : HUGE_VAL;
   for (long long i = 0; i < s->n_times * N_ROW; i++) out[i] = NAN;
-  for (int i = 0; r && i < N_Q; i++) r->p[i] = q[i], r->p[N_Q + i] = q[i] == 0 ? 1 : fabs(q[i]);
+  for (int i = 0; r && i < N_Q; i++) {
+    double size = fabs(q[i]);
+    r->p[i] = q[i], r->p[N_Q + i] = size < s->nearest[i] ? s->nearest[i] : size;
+  }
   for (long long k = 0; ended == DONE && k < s->pieces; k++) {
     const double *numbers = s->numbers + k * (2 + 2 * N_U);
     for (int i = 0; i < 2 * N_U; i++) r->p[2 * N_Q + i] = numbers[2 + i];

@@ -20,12 +20,13 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.integrators.compiler import built
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, no_number
+from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
 from igpe.integrators.prepared import Prepared, prepared
 from igpe.integrators.refused import Refused, implicit_refused
 from igpe.status import Status
 
 DRIVER = Path(__file__).with_suffix(".c")
+POSIX = "#define _POSIX_C_SOURCE 199309L"  # declares a clock that nobody sets
 LONGEST = 8_000  # operations of the equations that are compiled; gcc 12 -O2 takes 4 s for them
 
 
@@ -58,6 +59,9 @@ class DormandPrince:
     largest: float = LARGEST
     seconds: float = math.inf
 
+    def __post_init__(self) -> None:
+        check(self)
+
     def prepare(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> Simulation:
@@ -73,11 +77,10 @@ class DormandPrince:
         if length > LONGEST:
             why = f"The equations are too long to compile: {length} operations, at most {LONGEST}."
             return Refused(whole, why)
-        library, why = built(_source(whole.system, functions))
+        library, why = built(_source(whole.system, functions), "igpe_run")
         if library is None:
             return Refused(whole, why, Status.NO_SOLVER)
-        limits = Limits(self.max_steps, self.largest, self.seconds)
-        return DormandPrinceSimulation(whole, self, limits, library)
+        return DormandPrinceSimulation(whole, self, Limits.of(self, whole.ivp), library)
 
 
 class Ran(NamedTuple):
@@ -136,7 +139,7 @@ class DormandPrinceSimulation:
     @cached_property
     def _call(self) -> Any:
         """The C function of (q, rows, told), given as addresses."""
-        plan = _Plan.of(self.whole, self.method)
+        plan = _Plan.of(self.whole, self.limits, self.method)
         function = self.library.igpe_run
         function.argtypes = [ctypes.c_void_p] * 4
         return partial(function, ctypes.byref(plan))  # which keeps the plan
@@ -154,15 +157,16 @@ class _Plan(ctypes.Structure):
         ("times", ctypes.c_void_p),
         ("n_times", ctypes.c_longlong),
         ("at_start", ctypes.c_longlong),
+        ("most", ctypes.c_void_p),
+        ("nearest", ctypes.c_void_p),
         ("rtol", ctypes.c_double),
         ("atol", ctypes.c_double),
-        ("largest", ctypes.c_double),
         ("seconds", ctypes.c_double),
         ("max_steps", ctypes.c_longlong),
     )
 
     @classmethod
-    def of(cls, whole: Prepared, method: DormandPrince) -> "_Plan":
+    def of(cls, whole: Prepared, limits: Limits, method: DormandPrince) -> "_Plan":
         """The plan; it keeps the arrays it points at."""
         pieces, times = whole.pieces, np.ascontiguousarray(whole.times)
         counts = [len(p.outputs) for p in pieces]
@@ -176,6 +180,8 @@ class _Plan(ctypes.Structure):
             "places": np.concatenate([p.places for p in pieces]),
             "rows": rows,
             "times": times,
+            "most": np.ascontiguousarray(limits.most),
+            "nearest": np.ascontiguousarray(whole.ivp.unknown_scale),
         }
         plan = cls(
             pieces=len(pieces),
@@ -183,9 +189,8 @@ class _Plan(ctypes.Structure):
             at_start=int(times[0] <= whole.ivp.t0),
             rtol=method.rtol,
             atol=method.atol,
-            largest=method.largest,
-            seconds=method.seconds,
-            max_steps=method.max_steps,
+            seconds=limits.seconds,
+            max_steps=limits.max_steps,
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
         plan.kept = arrays
@@ -210,4 +215,4 @@ def _source(system: Augmented, functions: tuple[Any, ...]) -> str:
         "IWORK": max(f.sz_iw() for f in functions),
     }
     defined = "".join(f"#define {name} {size}\n" for name, size in sizes.items())
-    return f"{generator.dump()}\n{defined}\n{DRIVER.read_text()}"
+    return f"{POSIX}\n{generator.dump()}\n{defined}\n{DRIVER.read_text()}"

@@ -2,15 +2,46 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.errors import ProblemError
 
 LARGEST = 1e15
 """Times its size that a state may be. Near 1 / machine epsilon: beyond it, adding to a state all
 that it normally is changes nothing. Growth from traces of 1e-12 must pass."""
 NO_START = "The start values are not finite."
+MOST_STEPS = 2**31 - 1  # what LSODA can count
+
+
+def check(method: Any) -> None:
+    """Refuse an integrator's fields that mean nothing. Raises ProblemError."""
+    finite, steps = "a finite number above 0", f"a whole number from 1 to {MOST_STEPS}"
+    rules = {
+        "rtol": (finite, _is_real(method.rtol) and 0 < method.rtol < math.inf),
+        "atol": (finite, _is_real(method.atol) and 0 < method.atol < math.inf),
+        "max_steps": (steps, _is_whole(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
+        "largest": ("a number above 1", _is_real(method.largest) and method.largest > 1),
+        "seconds": ("a number above 0", _is_real(method.seconds) and method.seconds > 0),
+    }
+    for name, (wanted, fits) in rules.items():
+        if not fits:
+            raise ProblemError(
+                f"{type(method).__name__} has {name} = {getattr(method, name)!r}; give {wanted}, "
+                f"or leave it out for {getattr(type(method), name)!r}."
+            )
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 @dataclass(frozen=True)
@@ -18,13 +49,22 @@ class Limits:
     """What an integration may use.
 
     max_steps  between two outputs
-    largest    times its size (`InitialValueProblem.scale`) that a state may be
+    largest    times its size (`InitialValueProblem.largest`) that a state may be
     seconds    wall time of one run
+    most       (n_x,) the same as `largest` in `InitialValueProblem.scale`
     """
 
     max_steps: int
-    largest: float = LARGEST
-    seconds: float = math.inf
+    largest: float
+    seconds: float
+    most: FloatArray
+
+    @classmethod
+    def of(cls, method: Any, ivp: InitialValueProblem) -> "Limits":
+        """The limits that an integrator's fields mean for a problem."""
+        with np.errstate(over="ignore"):
+            most = method.largest * (ivp.largest / ivp.scale)
+        return cls(method.max_steps, method.largest, method.seconds, most)
 
     def steps_sentence(self, time: str) -> str:
         """That the steps were used up; `time` says when."""
@@ -40,7 +80,7 @@ class Limits:
 
     def first_too_large(self, states: FloatArray) -> tuple[int, int] | None:
         """Row and column of the first of `states` (n, n_x), in their sizes, beyond the limit."""
-        beyond = np.abs(states) > self.largest
+        beyond = np.abs(states) > self.most
         if not beyond.any():
             return None
         row = int(np.argmax(beyond.any(axis=1)))

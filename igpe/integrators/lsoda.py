@@ -19,13 +19,14 @@ from igpe.equations.in_place import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Simulation, Trajectory
-from igpe.integrators.limits import LARGEST, Limits, at, between, no_number
+from igpe.integrators.limits import LARGEST, Limits, at, between, check, no_number
 from igpe.integrators.pieces import Piece
 from igpe.integrators.prepared import Came, Prepared, prepared
 from igpe.integrators.refused import Refused, implicit_refused
 
 LOOK = 64  # evaluations between two looks at size and time
-COMPLETE = "Integration successful."  # what odeint says then
+SAME = 1e-12  # of a time: what LSODA passes
+COMPLETE, USED_UP = "Integration successful.", "Excess work"  # what odeint says then
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Lsoda:
     largest: float = LARGEST
     seconds: float = math.inf
 
+    def __post_init__(self) -> None:
+        check(self)
+
     def prepare(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> Simulation:
@@ -52,8 +56,7 @@ class Lsoda:
         """The same for equations that are already generated."""
         if whole.system.layout.implicit:
             return Refused(whole, implicit_refused("LSODA", whole))
-        limits = Limits(self.max_steps, self.largest, self.seconds)
-        return LsodaSimulation(whole, self, limits, Slope(whole.system))
+        return LsodaSimulation(whole, self, Limits.of(self, whole.ivp), Slope(whole.system))
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,28 @@ class LsodaSimulation:
     def _advance(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
     ) -> Came:
-        """The outputs of a piece, those before a break-down if there was one."""
+        """The outputs of a piece, those before a break-down if there was one.
+
+        One step of LSODA may pass many outputs and leave the equations' domain: what it tried there
+        does not count against outputs before. So each is tried afresh from the one before it.
+        """
+        came, final = self._at_once(deadline, piece, x, p)
+        if not came.why or final or len(piece.outputs) == 1:
+            return came
+        for part in piece.parts(len(came.x)):
+            begin = came.x[-1] if len(came.x) else x
+            here = np.concatenate([p[:-2], [part.begin, part.span]])
+            new, _ = self._at_once(deadline, part, begin, here)
+            xs = np.vstack([came.x, new.x])
+            came = Came(xs, np.zeros((len(xs), 0)), new.why)
+            if new.why:
+                break
+        return came
+
+    def _at_once(
+        self, deadline: float, piece: Piece, x: FloatArray, p: FloatArray
+    ) -> tuple[Came, bool]:
+        """As `_advance`, in one go; and whether a limit was passed."""
         watch = Watch(self.limits, self.whole.n_states, deadline)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a break-down is a value here
@@ -94,15 +118,15 @@ class LsodaSimulation:
             )
         xs: FloatArray = np.asarray(found)[1:]
         good: BoolArray = np.asarray(np.isfinite(xs).all(axis=1))
-        if said["message"] != COMPLETE:
-            # LSODA passes an output before it tells it; what stands behind the first it did not
-            # pass was never written
-            with np.errstate(invalid="ignore"):
-                good &= said["tcur"] >= piece.places
+        # LSODA passes an output before it tells it; what stands behind the first it did not pass
+        # was never written, or is where steps of length 0 ended, which it calls success
+        with np.errstate(invalid="ignore"):
+            good &= said["tcur"] >= piece.places * (1 - SAME)
         watch.look_at(xs, piece.places, good)
         done = len(xs) if good.all() else int(np.argmin(good))
         why = "" if done == len(xs) else self._why(piece, done, said, watch)
-        return Came(xs[:done], np.zeros((done, 0)), why)
+        final = watch.late or watch.large is not None or said["message"].startswith(USED_UP)
+        return Came(xs[:done], np.zeros((done, 0)), why), final
 
     def _why(self, piece: Piece, done: int, said: Mapping[str, Any], watch: "Watch") -> str:
         """Why the output after `done` others was not reached."""
@@ -115,7 +139,7 @@ class LsodaSimulation:
             return limits.seconds_sentence(seen)
         begin = piece.begin if done == 0 else float(piece.outputs[done - 1])
         came = float(said["tcur"][done])
-        if said["message"].startswith("Excess work") and 0 <= came <= 1:
+        if said["message"].startswith(USED_UP) and 0 <= came <= 1:
             return limits.steps_sentence(at(piece.begin + piece.span * came))
         when = between(begin, float(piece.outputs[done]))
         if said["message"] == COMPLETE:

@@ -98,7 +98,7 @@ class Prepared:
         """(2 n_q,) q and the scale of its sensitivities."""
         if q.shape != (len(self.ivp.unknowns),):
             raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
-        return np.concatenate([q, np.where(q == 0, 1.0, np.abs(q))])
+        return np.concatenate([q, np.maximum(np.abs(q), self.ivp.unknown_scale)])
 
     def _on(self, piece: Piece, numbers: FloatArray) -> FloatArray:
         """The augmented system's p on a piece, its equations not divided by anything."""

@@ -2,10 +2,13 @@
 
 import math
 import re
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import casadi as ca
@@ -16,7 +19,7 @@ from igpe.equations.in_place import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
-from igpe.integrators.limits import LARGEST, Limits, at, between, no_number
+from igpe.integrators.limits import LARGEST, Limits, at, between, check, no_number
 from igpe.integrators.pieces import Piece
 from igpe.integrators.prepared import Came, Prepared, prepared
 
@@ -40,6 +43,9 @@ class Sundials:
     largest: float = LARGEST
     seconds: float = math.inf
 
+    def __post_init__(self) -> None:
+        check(self)
+
     def prepare(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> "SundialsSimulation":
@@ -48,7 +54,7 @@ class Sundials:
 
     def made_of(self, whole: Prepared) -> "SundialsSimulation":
         """The same for equations that are already generated."""
-        limits = Limits(self.max_steps, self.largest, self.seconds)
+        limits = Limits.of(self, whole.ivp)
         return SundialsSimulation(whole, Solvers(self, whole.system), limits)
 
 
@@ -182,11 +188,40 @@ class _Solver:
             self._function.read(index, given)
         for index, wanted in zip(self._found, found, strict=True):
             self._function.write(index, wanted)
-        try:
-            self._function.evaluate()
-        except RuntimeError as error:
-            return found[0], found[1], str(error)
-        return found[0], found[1], ""
+        return found[0], found[1], _heeding_interrupts(self._function.evaluate)
+
+
+def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
+    """What CasADi says when it fails, or nothing. An interrupt (Ctrl-C) is heeded afterwards.
+
+    CasADi would take the exception of Python's handler for a failure of the equations, and go on.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        return _failure(evaluate)
+    heard: list[FrameType | None] = []
+
+    def hear(_: int, frame: FrameType | None) -> None:
+        heard.append(frame)
+        if before is signal.default_int_handler:
+            raise KeyboardInterrupt  # the equations fail, which ends the run early
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        said = _failure(evaluate)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        before(signal.SIGINT, heard[0])
+    return said
+
+
+def _failure(evaluate: Callable[[], None]) -> str:
+    try:
+        evaluate()
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
 
 def _nothing(x: FloatArray, z: FloatArray) -> Came:

@@ -34,7 +34,8 @@ class Fit(NamedTuple):
     x            (n,) best point found
     at           residual and derivative there; None if not even the start could be evaluated
     status       CONVERGED, ITERATION_LIMIT, STALLED, FAILED, or INTEGRATION_BROKE: at the start
-                 itself (then `at` is None), or at a step of a search that bears no failure
+                 itself (then `at` is None), or at a step of a search that bears no failure;
+                 NO_SOLVER for it where what integrates is missing
     iterations   accepted and rejected steps together
     steps        accepted ones
     promised     decrease of the cost that the linear model still promised at the end; large where
@@ -55,7 +56,16 @@ class Fit(NamedTuple):
 
 
 class Search(Protocol):
-    """A local method for bounded nonlinear least squares."""
+    """A local method for bounded nonlinear least squares.
+
+    It ends where it cannot decrease the cost by more than tolerance * cost + absolute.
+    """
+
+    @property
+    def tolerance(self) -> float: ...
+
+    @property
+    def absolute(self) -> float: ...
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""

@@ -14,6 +14,7 @@ from scipy.linalg import lapack
 from igpe.arrays import BoolArray, FloatArray
 
 RANK = 1e-10  # directions below this fraction of the largest determine nothing
+NOTHING = 1e-13  # columns below this fraction of the largest are rounding
 SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
 ROUNDS = 10  # releases per unknown, at most
 
@@ -99,14 +100,32 @@ def _below(n: int) -> BoolArray:
 
 
 def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """(n,) the shortest minimiser of |A x - b|, by complete orthogonal factors."""
+    """(n,) the shortest minimiser of |A x - b|, by complete orthogonal factors.
+
+    Which directions are determined is decided with columns of length 1: an unknown is no less
+    determined for being far from its size.
+    """
     m, n = matrix.shape
+    length = np.sqrt((matrix**2).sum(axis=0))
+    nothing = length <= NOTHING * length.max()
+    length[nothing] = 1.0
+    even = matrix / length
+    even[:, nothing] = 0.0
     padded = np.zeros(max(m, n))
     padded[:m] = right
     work = 3 * n + 64 * (min(m, n) + 1)
     free = np.zeros(n, dtype=np.int32)
-    found = lapack.dgelsy(matrix, padded, free, RANK, work)[1]
-    return np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float)  # noqa: PLR2004
+    _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
+    x = np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float) / length  # noqa: PLR2004
+    return x if rank == n else _shortest(x, even, length, int(rank))
+
+
+def _shortest(x: FloatArray, even: FloatArray, length: FloatArray, rank: int) -> FloatArray:
+    """x (n,) without its part in the directions that columns `even` (m, n) * length lose."""
+    rows = np.linalg.svd(even)[2][rank:] / length
+    rows /= np.abs(rows).max(axis=1, keepdims=True)
+    lost = np.linalg.qr(rows.T)[0]
+    return np.asarray(x - lost @ (lost.T @ x))
 
 
 def _norm(v: FloatArray) -> float:

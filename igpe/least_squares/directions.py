@@ -1,7 +1,8 @@
 """Which directions of the unknowns a least-squares problem does not determine, by name.
 
-The columns of the Jacobian are scaled by the size of each unknown; a direction of its null space is
-a change of the unknowns, relative to themselves, that moves no residual.
+A direction of the Jacobian's null space is a change of the unknowns that moves no residual; it is
+told relative to the size of each. The null space is that of columns of length 1, so that neither
+units nor an unknown of little effect hide one that has some.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import numpy as np
 from igpe.arrays import FloatArray
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is lost
+NOTHING = 1e-12  # an unknown whose effect is below this fraction of the largest has none
 SMALL = 0.05  # of the largest part: a part that is left out of the sentence
-FLOOR = 1e-2  # size of an unknown at zero
 
 
 class Direction(NamedTuple):
@@ -41,14 +42,23 @@ class Direction(NamedTuple):
         )
 
 
-def undetermined(jacobian: FloatArray, x: FloatArray, names: Sequence[str]) -> list[Direction]:
-    """The directions at x (n,) that the Jacobian (m, n) does not determine."""
-    scaled = jacobian * np.maximum(np.abs(x), FLOOR)
-    _, singular, rows = np.linalg.svd(scaled, full_matrices=True)
-    found = np.zeros(len(x))
+def undetermined(jacobian: FloatArray, sizes: FloatArray, names: Sequence[str]) -> list[Direction]:
+    """The directions that the Jacobian (m, n) does not determine.
+
+    sizes  (n,) of the unknowns, as their values; 0 where unknown
+    """
+    m, n = jacobian.shape
+    short = np.asarray(np.linalg.qr(jacobian, mode="r")) if m > n else jacobian
+    length = np.sqrt((short**2).sum(axis=0))
+    size = np.where(sizes != 0, np.abs(sizes), 1 / np.where(length > 0, length, 1.0))
+    effect = length * size
+    none = effect <= NOTHING * effect.max()
+    even = np.where(none, 0.0, short / np.where(none, 1.0, length))
+    _, singular, rows = np.linalg.svd(even, full_matrices=True)
+    found = np.zeros(n)
     found[: len(singular)] = singular
-    lost = found <= RANK * max(found[0], np.finfo(float).tiny)
-    return [_direction(row, names) for row in _simple(rows[lost])]
+    lost = rows[found <= RANK * max(found[0], np.finfo(float).tiny)]
+    return [_direction(row, names) for row in _simple(lost / np.where(none, 1.0, effect))]
 
 
 def _simple(basis: FloatArray) -> FloatArray:

@@ -5,7 +5,8 @@ size of each unknown,
 
     min |r + J d|   s.t.   lower <= x + d <= upper,   |d_i| <= radius * max(|x_i|, floor_i),
 
-by minimum norm where J does not determine it. A point where the residuals cannot be computed costs
+by minimum norm where J does not determine it; floor_i is the unknown's own (`sizes`), so that units
+do not matter. A point where the residuals cannot be computed costs
 infinitely much: the radius shrinks and the search goes on. It stops when the decrease that the
 linear model still promises is negligible, and the region is not what keeps it small.
 """
@@ -14,17 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from igpe.arguments import is_finite, shown
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.errors import ProblemError
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.bounded import bounded_solution
+from igpe.least_squares.sizes import floors
 from igpe.status import Status
 
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken
 BROKEN = 0.2  # of the step that could not be computed: the next radius
 LEAST, MOST = 0.1, 0.5  # of a step that was too long: the next radius, by interpolation
-FLOOR = 1e-2  # an unknown near zero moves as if it were this large, or 1e-3 of its range
 EDGE = 1 - 1e-9  # of the radius: a step this long is held by the region
 TINY = 4 * np.finfo(float).eps  # a radius too small to move any unknown
 
@@ -43,13 +46,23 @@ class GaussNewton:
     radius: float = 1.0
     max_iterations: int = 100
 
+    def __post_init__(self) -> None:
+        for field in ("tolerance", "absolute", "max_iterations"):
+            value = getattr(self, field)
+            if not (is_finite(value) and value >= 0):
+                given = f"{field} is {shown(value)}"
+                raise ProblemError(f"{given}; GaussNewton wants a number, 0 or more.")
+        if not (is_finite(self.radius) and self.radius > 0):
+            given = f"radius is {shown(self.radius)}"
+            raise ProblemError(f"{given}; GaussNewton wants a positive number.")
+
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
         x = box.clip(start)
         at = residual(x)
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
-        floor = _floor(box)
+        floor = floors(at, x, box)
         radius, steps, promised = self.radius, 0, np.inf
         for iteration in range(1, self.max_iterations + 1):
             size = np.maximum(np.abs(x), floor)
@@ -72,11 +85,6 @@ class GaussNewton:
                 status = Status.STALLED if trial is None else Status.CONVERGED
                 return Fit(x, at, status, iteration, steps, promised)
         return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations, steps, promised)
-
-
-def _floor(box: Box) -> FloatArray:
-    width = box.upper - box.lower
-    return np.where(np.isfinite(width), np.minimum(FLOOR, 1e-3 * width), FLOOR)
 
 
 def _step(at: Linearised, low: FloatArray, high: FloatArray, reach: FloatArray) -> FloatArray:

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from igpe.arguments import is_finite, shown
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.errors import ProblemError
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.bounded import bounded_solution
+from igpe.least_squares.sizes import floors
 from igpe.status import Status
 
 DECREASE = 1e-4  # of the slope times the step (Armijo)
 HALVINGS = 30
-FLOOR = 1e-2  # size of an unknown near zero
 
 
 @dataclass(frozen=True)
@@ -36,18 +38,26 @@ class LineSearch:
     fatal: bool = True
     max_iterations: int = 200
 
+    def __post_init__(self) -> None:
+        for field in ("tolerance", "absolute", "still", "max_iterations"):
+            value = getattr(self, field)
+            if not (is_finite(value) and value >= 0):
+                given = f"{field} is {shown(value)}"
+                raise ProblemError(f"{given}; LineSearch wants a number, 0 or more.")
+
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
         x = box.clip(start)
         at = residual(x)
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
+        floor = floors(at, x, box)
         promised, tried = np.inf, 0
         for steps in range(self.max_iterations):
-            step = _step(at, x, box)
+            size = np.maximum(np.abs(x), floor)
+            step = _step(at, x, size, box)
             remaining = at.residual + at.jacobian @ step
             promised = at.cost - float(remaining @ remaining)
-            size = np.maximum(np.abs(x), FLOOR)
             rests = bool((np.abs(step) <= self.still * size).all())
             if rests or promised <= self.tolerance * at.cost + self.absolute:
                 return Fit(x, at, Status.CONVERGED, tried, steps, promised)
@@ -66,7 +76,6 @@ class LineSearch:
         return Fit(x, at, Status.ITERATION_LIMIT, tried, self.max_iterations, promised)
 
 
-def _step(at: Linearised, x: FloatArray, box: Box) -> FloatArray:
-    size = np.maximum(np.abs(x), FLOOR)
+def _step(at: Linearised, x: FloatArray, size: FloatArray, box: Box) -> FloatArray:
     low, high = (box.lower - x) / size, (box.upper - x) / size
     return bounded_solution(at.jacobian * size, -at.residual, low, high) * size

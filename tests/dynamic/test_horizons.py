@@ -1,16 +1,21 @@
 """How far each horizon reaches (section 3.2), and bounds that follow (eqs. 9 to 11)."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from igpe.box import Box
 from igpe.dynamic.horizons import doubling_counts, reaches
-from igpe.dynamic.updated_bounds import UpdatedBounds, active
+from igpe.dynamic.updated_bounds import UpdatedBounds, _deviations, active, held
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment
-from igpe.least_squares.base import Linearised
+from igpe.least_squares.base import Fit, Linearised
+from igpe.least_squares.directions import undetermined
+from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.statistics.covariance import uncertainty
+from igpe.status import Status
 
 
 def run(times, name="1", start_time=0.0, **columns):
@@ -129,3 +134,47 @@ def test_a_bound_without_an_opposite_goes_back_to_the_users():
     assert wider.lower.tolist() == [-np.inf, -5.0]
     low, high = active(np.array([1.0, 5.0]), now, FREE)
     assert (low.tolist(), high.tolist()) == ([True, False], [False, True])
+
+
+def test_limits_always_have_a_width_and_relaxing_ends():
+    exact = Linearised(np.zeros(9), JACOBIAN)
+    found = UpdatedBounds().around(np.zeros(2), exact, FREE, sigma_known=False)
+    assert (found.upper > found.lower).all()
+    assert (found.upper < 1e-3).all()
+    narrow = box([0.0, 1.0], [0.0, 2.0])
+    wider = UpdatedBounds().relaxed(np.array([0.0, 1.5]), narrow, FREE)
+    assert (wider.lower.tolist(), wider.upper.tolist()) == ([-np.inf, 1.0], [np.inf, 2.0])
+
+
+def fitted(x, at):
+    """An estimate that a search called an optimum."""
+    return Fit(np.asarray(x, dtype=float), at, Status.CONVERGED, 1)
+
+
+def test_a_bound_that_keeps_from_a_promise_is_in_the_way_though_x_is_not_on_it():
+    search, tight = GaussNewton(absolute=1e-6), box([0.5, -1.0], [0.5 + 1e-9, 1.0])
+    slope = np.array([[1.0, 0.0], [0.0, 1.0]])
+    far = fitted([0.5 + 5e-10, 0.0], Linearised(np.array([3.0, 0.0]), slope))
+    wider = UpdatedBounds().in_the_way(far, tight, FREE, search)
+    assert wider.lower[0] == pytest.approx(0.5 - 2e-9, abs=1e-12)
+    assert wider.upper.tolist() == tight.upper.tolist()
+    there = fitted([0.5 + 5e-10, 0.0], Linearised(np.array([1e-4, 0.0]), slope))
+    assert UpdatedBounds().in_the_way(there, tight, FREE, search) is None
+    free = UpdatedBounds().in_the_way(far, tight, FREE, search, give_up=True)
+    assert free.lower.tolist() == [-np.inf, -1.0]
+
+
+def test_an_estimate_on_a_bound_of_ours_is_told():
+    (note,) = held(np.array([1.0, 0.0]), box([1.0, -5.0], [2.0, 5.0]), box([0, -5], [9, 5]))
+    assert note.startswith("a ends on 1, a bound that followed from earlier horizons")
+    assert held(np.array([1.0, 0.0]), box([1.0, -5.0], [2.0, 5.0]), box([1, -5], [9, 5])) == []
+
+
+@pytest.mark.parametrize("of", [_deviations, lambda j: undetermined(j, np.ones(2), "ab")])
+def test_memory_grows_with_the_residuals_and_not_with_their_square(of):
+    jacobian = np.random.default_rng(6).normal(size=(3000, 2))
+    tracemalloc.start()
+    of(jacobian)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * jacobian.nbytes

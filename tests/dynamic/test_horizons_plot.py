@@ -68,3 +68,39 @@ def test_axes_can_be_given(found):
     assert [ax.get_ylabel() for ax in drawn] == ["k1", "k2", "k3", "k4"]
     (line,) = drawn[0].lines
     assert line.get_ydata().tolist() == [h.parameters["k1"] for h in found.trail]
+
+
+def test_without_horizons_there_is_nothing_to_draw():
+    single = igpe.SingleShooting().estimate(PROBLEM, lotka.TRUTH)
+    held = igpe.IncrementalShooting().estimate(PROBLEM.fixing(lotka.TRUTH), {})
+    for other in (single, held):
+        with pytest.raises(igpe.ProblemError, match="has no horizons to draw"):
+            igpe.plot_film_strip(PROBLEM, other)
+        with pytest.raises(igpe.ProblemError, match="has no horizons to draw"):
+            igpe.plot_horizons(other)
+
+
+def test_experiments_at_other_times_and_curves_that_break_are_drawn():
+    early, late = lotka.simulated(55), lotka.simulated(55)
+    late["time"] += 50
+    runs = [
+        igpe.Experiment(
+            table,
+            name=name,
+            start=lotka.START,
+            start_time=begin,
+            sigma={"y1": "sd_y1", "y2": "sd_y2"},
+        )
+        for name, table, begin in (("a", early, 0.0), ("b", late, 50.0))
+    ]
+    both = igpe.Problem(lotka.model, parameters=list(lotka.TRUTH), experiments=runs)
+    pole = {"k1": 0.5, "k2": 0.5, "k3": 0.5, "k4": -0.2}
+    horizon = igpe.estimates.Horizon(pole, 1.0, igpe.Status.CONVERGED, until={"a": 1.0, "b": 51.0})
+    found = igpe.Estimate(pole, 1.0, igpe.Status.CONVERGED, trail=(horizon,))
+    drawn = igpe.plot_film_strip(both, found)
+    for ax, begin in zip(drawn[:, 0], (0.0, 50.0), strict=True):
+        curve = next(line for line in ax.lines if len(line.get_xdata()) > 100)
+        times, values = curve.get_data()
+        assert (times.min(), times.max()) == (begin, begin + 10.0)
+        assert np.isfinite(values[times <= begin + 1.0]).all()
+        assert np.isnan(values[-1])

@@ -302,9 +302,9 @@ class Watched(Recovery):
         asked.append([x, *earlier])
         return super().places(x, earlier)
 
-    def prior(self, x, start):
+    def prior(self, x, start, box):
         centres.append(start)
-        return super().prior(x, start)
+        return super().prior(x, start, box)
 
 
 asked, centres = [], []

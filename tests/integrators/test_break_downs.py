@@ -76,6 +76,18 @@ def test_equations_that_lose_their_value(method):
 
 
 @every_method
+def test_what_one_long_step_tried_does_not_count_against_outputs_before(method):
+    """x' = -k sqrt(x) has x = (1 - k t / 2)^2: order 2, so that steps grow and end beyond t = 2."""
+    problem = one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t]))
+    times = np.linspace(0.25, 5.0, 20)
+    came = simulation(problem, times, method=method()).run(np.array([1.0]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reached >= 1.75
+    assert came.states[:7, 0] == pytest.approx((1 - times[:7] / 2) ** 2, rel=1e-6)
+    assert max(times_in(came.reason)) >= 2 - 1e-6
+
+
+@every_method
 def test_equations_without_a_value_at_the_start(method):
     problem = one_state(lambda m, t: -pyo.sqrt(m.x[t] - m.k))
     came = simulation(problem, [0.0, 0.5, 1.0], method=method()).run(np.array([3.0]))
@@ -143,10 +155,10 @@ def test_the_limit_of_steps(method):
 @every_method
 def test_the_limit_of_time(method):
     fast = one_state(lambda m, t: m.k * m.u[t], inputs={"u": lambda t: pyo.cos(2000 * t)})
-    made = simulation(fast, [0.0, 1.0, 2.0], method=method(seconds=0.0))
+    made = simulation(fast, [0.0, 1.0, 2.0], method=method(seconds=1e-9))
     came = made.run(np.array([1.0]))
     assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
-    assert came.reason.startswith("The time limit of 0 s was reached at t = ")
+    assert came.reason.startswith("The time limit of 1e-09 s was reached at t = ")
     assert_nothing_after(came, 1)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -142,14 +143,68 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
+def zeroed(content):
+    """The file with zeros where a crash of the machine lost a part."""
+    third = len(content) // 3
+    return content[:third] + bytes(third) + content[2 * third :]
+
+
 @needs_compiler
-def test_a_spoilt_file_in_the_cache_is_made_anew(cache):
-    cache.mkdir(parents=True)
-    text = source(4)
-    spoilt = cache / (compiling._key(text, compiler()) + compiling.SUFFIX)
-    spoilt.write_bytes(b"half a library")
-    assert built(text).library.answer() == 4
-    assert spoilt.read_bytes() != b"half a library"
+@pytest.mark.parametrize(
+    "spoil",
+    [zeroed, lambda c: c[: len(c) // 2], lambda c: c[:-1], lambda c: b"", lambda c: b"half"],
+    ids=["zeros", "half", "last byte", "nothing", "other"],
+)
+def test_a_spoilt_file_in_the_cache_is_made_anew(cache, spoil):
+    """To load it would end Python, so that is tried in a process of its own."""
+    script = (
+        "from igpe.integrators.compiler import built; "
+        f"raise SystemExit(built({source(4)!r}, 'answer').library.answer())"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 4
+    [library] = cache.iterdir()
+    whole = library.read_bytes()
+    library.write_bytes(spoil(whole))
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 4
+    [library] = cache.iterdir()
+    assert len(library.read_bytes()) == len(whole)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("cache")
+def test_a_library_without_the_function_is_none():
+    found = built(source(7), "igpe_run")
+    assert found.library is None
+    assert "has no function igpe_run" in found.why
+
+
+@needs_compiler
+def test_a_relative_cache_is_ignored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert built(source(8)).library.answer() == 8
+    assert [p.name for p in tmp_path.iterdir()] == ["home"]
+
+
+@needs_compiler
+def test_what_nobody_used_for_long_is_removed(cache, monkeypatch):
+    built(source(9))
+    [old] = cache.iterdir()
+    other = cache / "notes.txt"
+    other.write_text("not ours")
+    os.utime(other, (0, 0))
+    os.utime(old, (0, 0))
+    assert built(source(9)).library.answer() == 9  # which counts as used
+    built(source(10))
+    assert old.exists()
+    os.utime(old, (0, 0))
+    built(source(11))
+    assert not old.exists()
+    assert other.exists()
+    monkeypatch.setattr(compiling, "MOST_KEPT", 2)
+    assert built(source(12)).library.answer() == 12
+    assert len(list(cache.glob("*" + compiling.SUFFIX))) == 2
 
 
 @needs_compiler
@@ -178,6 +233,16 @@ def test_no_home_is_no_obstacle(monkeypatch):
 
     monkeypatch.setattr(Path, "home", homeless)
     assert built(source(6)).library.answer() == 6
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the symbols of a library of Linux")
+def test_the_clock_of_time_limits_is_one_that_nobody_sets(cache):
+    simulation(decay(), TIMES, method=DormandPrince(seconds=60.0)).run(Q)
+    [library] = cache.iterdir()
+    content = library.read_bytes()
+    assert b"clock_gettime" in content
+    assert b"timespec_get" not in content
 
 
 def test_the_driver_is_shipped_beside_its_module():

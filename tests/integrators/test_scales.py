@@ -109,3 +109,60 @@ def test_a_reaction_of_unknown_order_that_starts_at_nothing(method):
     for i, h in enumerate(1e-4 * np.eye(2)):
         central = (made.run(q + h).measured - made.run(q - h).measured) / 2e-4
         assert came.measured_by_unknown[:, :, i] == pytest.approx(central, rel=1e-4, abs=1e-5)
+
+
+def driven(lower, upper):
+    """x' = a (1 - x) + b sin(7 t): dx/db does not depend on b."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.a, m.b = pyo.Var(m.t), pyo.Var(), pyo.Var()
+        m.dx = dae.DerivativeVar(m.x)
+        rule = lambda m, t: m.dx[t] == m.a * (1 - m.x[t]) + m.b * pyo.sin(7 * t)  # noqa: E731
+        m.rate = pyo.Constraint(m.t, rule=rule)
+        return m
+
+    run = Experiment(
+        pd.DataFrame({"time": [1.0, 4.0], "x": [1.0, 1.0]}), start={"x": 1.0}, start_time=0
+    )
+    return Problem(build, parameters={"a": (0, 10), "b": (lower, upper)}, experiments=run)
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(-10, 10), (1e-20, np.inf), (-np.inf, np.inf), (-1e30, 1e30), (0, 1e6)]
+)
+def test_sensitivities_to_unknowns_near_zero(lower, upper, method):
+    """b = 1e-8 to 1e-20 is as exact as b = 0."""
+    times = np.array([1.0, 4.0])
+    # the solution of s' = -s + sin(7 t), s(0) = 0
+    exact = (np.sin(7 * times) - 7 * np.cos(7 * times) + 7 * np.exp(-times)) / 50
+    made = simulation(driven(lower, upper), times, method=method())
+    for b in (0.0, 1e-8, 1e-12, 1e-20, 1e-3, 1.0):
+        came = made.run(np.array([1.0, b]))
+        assert came.by_unknown[:, 0, 1] == pytest.approx(exact, rel=1e-5)
+
+
+@every_method
+@pytest.mark.parametrize("trace", [1e-16, 1e-20, 1e-30])
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_growth_from_any_trace(trace, is_measured, method):
+    """x' = k x (1 - x), x(0) = trace."""
+
+    def build(times):
+        m = one_state(lambda m, t: m.k * m.x[t] * (1 - m.x[t])).model(times)
+        m.y = pyo.Expression(m.t, rule=lambda m, t: 2 * m.x[t])
+        return m
+
+    times = np.linspace(5.0, 100.0, 20)
+    table = pd.DataFrame({
+        "time": times,
+        "x" if is_measured else "y": 1 / (1 + 1e16 * np.exp(-times)),
+    })
+    run = Experiment(table, start={"x": trace}, start_time=0)
+    problem = Problem(build, parameters=["k"], experiments=run)
+    came = simulation(problem, times, method=method()).run(np.array([1.0]))
+    exact = 1 / (1 + (1 / trace - 1) * np.exp(-times))
+    assert came.status is Status.CONVERGED
+    assert came.states[:, 0] == pytest.approx(exact, rel=1e-4)

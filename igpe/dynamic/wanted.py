@@ -1,0 +1,41 @@
+"""Fields of methods and starts that are checked where they are given."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from igpe.arguments import is_finite, require_mapping, shown
+from igpe.box import Box
+from igpe.errors import ProblemError
+
+
+def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
+    """Raise ProblemError unless ok, naming what was given for a field and what is wanted."""
+    if not ok:
+        raise ProblemError(f"{field} is {shown(given)}; {owner} wants {wanted}.")
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, not negative."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def require_start(start: Mapping[str, float], box: Box, method: str) -> None:
+    """Refuse a start that leaves out an unknown or is no number there.
+
+    raises  ProblemError, naming what was found, what is wanted and what to do
+    """
+    example = "{" + ", ".join(f"{n!r}: 1.0" for n in box.names[:2]) + "}"
+    require_mapping("The start", start, example, ProblemError)
+    missing = [n for n in box.names if n not in start]
+    if missing:
+        raise ProblemError(
+            f"{method} starts from a value for each of {list(box.names)}, but {missing} have none; "
+            f"give them: start={{{missing[0]!r}: 1.0, ...}}."
+        )
+    for name in box.names:
+        if not is_finite(start[name]):
+            raise ProblemError(
+                f"The start of '{name}' is {shown(start[name])}; {method} needs a finite number."
+            )
