@@ -11,7 +11,7 @@ from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import cut
 from igpe.integrators.intervals import Intervals, OneByOne, Shots
-from igpe.integrators.limits import LARGEST
+from igpe.integrators.limits import LARGEST, check
 from igpe.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.integrators.sundials import Sundials
@@ -35,6 +35,9 @@ class AutomaticIntervals:
     max_steps: int = 20_000
     largest: float = LARGEST
 
+    def __post_init__(self) -> None:
+        check(self)
+
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
     ) -> Intervals:
@@ -44,7 +47,12 @@ class AutomaticIntervals:
             return self._chosen(ivp, nodes, times)
         q = ca.vertcat(*(ivp.q[int(i)] for i in places))
         names = tuple(ivp.unknowns[i] for i in places)
-        smaller = replace(ivp, q=q if len(places) else ca.SX(0, 1), unknowns=names)
+        smaller = replace(
+            ivp,
+            q=q if len(places) else ca.SX(0, 1),
+            unknowns=names,
+            unknown_scale=ivp.unknown_scale[places],
+        )
         return Widened(self._chosen(smaller, nodes, times), ivp.unknowns, places)
 
     def _chosen(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:

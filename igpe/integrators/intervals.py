@@ -158,4 +158,10 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
     start = ca.SX.sym("s", ivp.x.numel())
     names = tuple(f"start of {n}" for n in ivp.states)
     unknowns = (*names, *ivp.unknowns)
-    return replace(ivp, unknowns=unknowns, q=ca.vertcat(start, ivp.q), start=start)
+    return replace(
+        ivp,
+        unknowns=unknowns,
+        q=ca.vertcat(start, ivp.q),
+        start=start,
+        unknown_scale=np.concatenate([ivp.scale, ivp.unknown_scale]),
+    )

@@ -26,8 +26,10 @@ def check(method: Any) -> None:
         "atol": (finite, _is_real(method.atol) and 0 < method.atol < math.inf),
         "max_steps": (steps, _is_whole(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
         "largest": ("a number above 1", _is_real(method.largest) and method.largest > 1),
-        "seconds": ("a number above 0", _is_real(method.seconds) and method.seconds > 0),
     }
+    if hasattr(method, "seconds"):
+        fits = _is_real(method.seconds) and method.seconds > 0
+        rules["seconds"] = ("a number above 0", fits)
     for name, (wanted, fits) in rules.items():
         if not fits:
             raise ProblemError(
@@ -64,7 +66,8 @@ class Limits:
         """The limits that an integrator's fields mean for a problem."""
         with np.errstate(over="ignore"):
             most = method.largest * (ivp.largest / ivp.scale)
-        return cls(method.max_steps, method.largest, method.seconds, most)
+        seconds = getattr(method, "seconds", math.inf)
+        return cls(method.max_steps, method.largest, seconds, most)
 
     def steps_sentence(self, time: str) -> str:
         """That the steps were used up; `time` says when."""

@@ -10,7 +10,7 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import Cut, Round, cut
 from igpe.integrators.intervals import Intervals, Shots, interval_of
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, no_number
+from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
 from igpe.integrators.linearised import Linear, Linearised
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import model_functions
@@ -36,6 +36,9 @@ class LocalLinearization:
     max_steps: int = 20_000
     largest: float = LARGEST
     longest: float = np.inf
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
@@ -127,7 +130,7 @@ class _Walk:
         self.q = np.tile(q, (n_k, 1))
         self.why = ["" if np.isfinite(row).all() else NO_START for row in starts]
         self.steps = np.zeros(n_k, dtype=np.intp)
-        self.limits = Limits(self.method.max_steps, self.method.largest)
+        self.limits = Limits.of(self.method, made.ivp)
         owner = interval_of(pieces.nodes, pieces.times)
         self.outputs, self.outputs_by = starts[owner], self.by[owner]  # the starts' are right
 
@@ -194,7 +197,7 @@ class _Walk:
     def _broken(
         self, t: FloatArray, going: BoolArray, good: BoolArray, y: FloatArray, short: BoolArray
     ) -> None:
-        large = good & (np.abs(y) > self.method.largest * self.size).any(axis=1)
+        large = good & (np.abs(y) > self.limits.most * self.size).any(axis=1)
         many = going & (self.steps >= self.method.max_steps)
         for k in np.flatnonzero(going & (large | many | (short & ~good))):
             when, found = at(float(t[k])), self.limits.first_too_large(y[k : k + 1] / self.size)

@@ -11,7 +11,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented, augmented
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Intervals, Shots, started_anywhere
-from igpe.integrators.limits import LARGEST, NO_START
+from igpe.integrators.limits import LARGEST, NO_START, check
 from igpe.integrators.lock_step_course import Course, Slope
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.status import Status
@@ -31,6 +31,9 @@ class LockStep:
     slack: float = 100.0
     max_steps: int = 20_000
     largest: float = LARGEST
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
@@ -81,14 +84,15 @@ class _Side:
         outputs = np.full((len(pieces.times), x.shape[1]), np.nan)
         outputs[pieces.at_starts] = x[self._owner[pieces.at_starts]]
         reasons = ["" if np.isfinite(row).all() else NO_START for row in x]
-        course = Course(self.made.method, self.made.ivp.states, outputs, reasons)
+        course = Course(self.made.method, self.made.ivp, outputs, reasons)
         for round_ in pieces.rounds:
             course.advance(round_, known, x, self.slope)
         return self._shots(known, x, outputs, reasons)
 
     def _known(self, starts: FloatArray, q: FloatArray) -> FloatArray:
         """(K, 2 (n_x + n_q)) the augmented system's unknowns [start, q] and their sizes."""
-        scale = np.concatenate([self.made.ivp.scale, np.where(q == 0, 1.0, np.abs(q))])
+        ivp = self.made.ivp
+        scale = np.concatenate([ivp.scale, np.maximum(np.abs(q), ivp.unknown_scale)])
         shared = np.tile(np.concatenate([q, scale]), (len(starts), 1))
         return np.concatenate([starts, shared], axis=1)
 

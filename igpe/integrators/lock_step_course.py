@@ -13,6 +13,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.in_place import InPlace
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.cut import Round
 from igpe.integrators.limits import Limits, at, no_number
@@ -129,11 +130,11 @@ class Course:
     """The way over a round; it fills outputs (n_times, N) and `why` (K,), the reasons."""
 
     def __init__(
-        self, method: Tolerances, states: tuple[str, ...], outputs: FloatArray, why: list[str]
+        self, method: Tolerances, ivp: InitialValueProblem, outputs: FloatArray, why: list[str]
     ) -> None:
-        self.method, self.states, self.outputs, self.why = method, states, outputs, why
+        self.method, self.states, self.outputs, self.why = method, ivp.states, outputs, why
         self.times = np.zeros(0)
-        self.limits = Limits(method.max_steps, method.largest)
+        self.limits = Limits.of(method, ivp)
 
     def advance(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> None:
         """Integrate the pieces of a round whose intervals have not broken down; changes x (K, N).
@@ -204,7 +205,7 @@ class Course:
     def _look(self, now: Pieces, step: Step, good: BoolArray) -> None:
         """Put to rest what breaks down here."""
         going = now.h > 0
-        large = good & (np.abs(step.end[:, : len(self.states)]) > self.method.largest).any(axis=1)
+        large = good & (np.abs(step.end[:, : len(self.states)]) > self.limits.most).any(axis=1)
         short = going & ~good & (step.h < LEAST)
         stiff = good & (now.limited >= SURE) & (1 - step.tau > WORTH * step.h)
         for i in np.flatnonzero(large | short | stiff):

@@ -19,7 +19,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Intervals, Shots
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, no_number
+from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import written
 from igpe.status import Status
@@ -72,6 +72,9 @@ class RungeKutta:
     max_steps: int = 20_000
     largest: float = LARGEST
     pair: Pair = Pair.BY_STIFFNESS
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
@@ -192,7 +195,7 @@ class RungeKuttaIntervals(Intervals):
         return Along(ends, ends_by, measured, measured_by, steps, status, tuple(reasons))
 
     def _why(self, ended: Ended, reached: float, state: int) -> str:
-        limits, when = Limits(self.method.max_steps, self.method.largest), at(reached)
+        limits, when = Limits.of(self.method, self.ivp), at(reached)
         if ended is Ended.LARGE:
             return limits.size_sentence(self.ivp.states[state - 1], when)
         return {
@@ -228,10 +231,11 @@ class _Plan(ctypes.Structure):
         ("times", ctypes.c_void_p),
         ("row_inputs", ctypes.c_void_p),
         ("size", ctypes.c_void_p),
+        ("most", ctypes.c_void_p),
+        ("nearest", ctypes.c_void_p),
         ("rtol", ctypes.c_double),
         ("atol", ctypes.c_double),
         ("slack", ctypes.c_double),
-        ("largest", ctypes.c_double),
         ("max_steps", ctypes.c_longlong),
         ("pair", ctypes.c_longlong),
     )
@@ -247,13 +251,14 @@ class _Plan(ctypes.Structure):
             "times": pieces.times,
             "row_inputs": pieces.row_inputs,
             "size": np.ascontiguousarray(ivp.scale, dtype=float),
+            "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
+            "most": np.ascontiguousarray(Limits.of(method, ivp).most * ivp.scale),
         }
         plan = cls(
             intervals=pieces.intervals,
             rtol=method.rtol,
             atol=method.atol,
             slack=method.slack,
-            largest=method.largest,
             max_steps=method.max_steps,
             pair=method.pair,
             **{name: array.ctypes.data for name, array in arrays.items()},

@@ -27,7 +27,9 @@ typedef struct {
   const double *times;      /* (n_times) */
   const double *row_inputs; /* (n_times, 2 N_U) */
   const double *size;       /* (N_X) of the states */
-  double rtol, atol, slack, largest; /* slack: times that derivatives may err more than states */
+  const double *most;       /* (N_X) how large each may be */
+  const double *nearest;    /* (N_Q) an unknown nearer to 0 counts as so large */
+  double rtol, atol, slack; /* slack: times that derivatives may err more than states */
   long long max_steps, pair;
 } Plan;
 

@@ -36,7 +36,7 @@ typedef struct {
 
 static int too_large(const Run *r, const double *x) {
   for (int i = 0; i < N_X; i++)
-    if (fabs(x[i * r->columns]) > r->plan->largest * r->plan->size[i]) return i + 1;
+    if (fabs(x[i * r->columns]) > r->plan->most[i]) return i + 1;
   return 0;
 }
 
@@ -107,7 +107,8 @@ static void begin(Run *r, const Batch *b, long long k) {
     }
     for (int j = 0; j < N_Q; j++) {
       double v = fabs(along ? r->along[j * n_d + d] : N_X + j == d);
-      double relative = v / (r->q[j] == 0 ? 1 : fabs(r->q[j]));
+      double q = fabs(r->q[j]), nearest = r->plan->nearest[j];
+      double relative = v / (q > nearest ? q : nearest);
       most = relative > most ? relative : most;
     }
     for (int i = 0; i < N_X; i++) r->unit[i * c + 1 + d] = size[i] * (most > 0 ? most : 1);

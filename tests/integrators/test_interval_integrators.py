@@ -145,7 +145,8 @@ def test_right_hand_sides_without_states(method):
     ivp = posed(chosen("decay").problem())
     q = ca.SX.sym("q", 3)
     slope = q[0] * (1 - ivp.t) + q[1] * ivp.t + q[2] * ivp.t
-    ivp = replace(ivp, f=slope, q=q, unknowns=("a", "b", "c"))
+    names = ("a", "b", "c")
+    ivp = replace(ivp, f=slope, q=q, unknowns=names, unknown_scale=np.ones(3))
     is_ll = isinstance(method, LocalLinearization)  # its derivatives are of order 1
     fine = replace(method, longest=1e-3) if is_ll else method
     one = Cut(ivp, np.array([0.0, 1.0]), np.array([[1.0]]), np.array([0.3, 0.4, 0.5]), np.ones(1))
