@@ -19,6 +19,7 @@ from igpe.result import Result
 from igpe.settings import Settings
 from igpe.status import Status
 from igpe.structure.findings import Reach
+from igpe.structure.identifiability import MOST_WORK
 from igpe.structure.structure import Structure, analyse
 from igpe.summary import Steps, Way, summarise
 
@@ -67,12 +68,15 @@ def estimate(
         return summarise(steps, settings)
 
 
-def check(problem: Problem) -> Structure:
+def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
     """Step 2 alone: what can be estimated from these measurements, and why not.
 
-    raises ModelError if the equations cannot be read
+    identifiability  whether it is tested, by exact rank. None: where that is quick; True: however
+                     long it takes, and by integrations where nothing exact can be computed
+    raises           ModelError if the equations cannot be read
     """
-    return analyse(problem)
+    most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]
+    return analyse(problem, most_work=most_work)
 
 
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:

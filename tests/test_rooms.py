@@ -40,6 +40,7 @@ FLOORS: dict[str, int] = {
     "statistics": 40,
     "solvers": 40,
     "integrators": 41,
+    "series": 41,
     "projection": 50,
     "structure": 50,
     "algebraic": 60,
@@ -64,6 +65,7 @@ FLOORS: dict[str, int] = {
 """Room -> floor. Rooms of one floor are neighbours that do not know each other."""
 
 STRANGERS = {
+    "series": ("problem", "experiment", "model"),
     "statistics": ("problem", "experiment", "model"),
     "solvers": ("problem", "experiment", "model"),
     "least_squares": ("problem", "experiment", "model"),

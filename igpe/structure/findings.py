@@ -3,6 +3,8 @@
 import enum
 from dataclasses import dataclass
 
+from igpe.structure.combinations import Combination
+
 
 class Reach(enum.Enum):
     """How an unknown can be estimated. The value is what the user reads."""
@@ -21,6 +23,14 @@ class Form(enum.Enum):
     NONLINEAR = "nonlinear"
 
 
+class Verdict(enum.Enum):
+    """Whether an unknown is structurally locally identifiable. The value is what the user reads."""
+
+    YES = "identifiable"
+    NO = "not identifiable"
+    UNDECIDED = "undecided"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One unknown, and how the measurements reach it.
@@ -34,6 +44,11 @@ class Finding:
     measure    sets of quantities; to measure one of the sets as well would make it algebraic
                (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
     prior      whether the problem says something about it beforehand
+    verdict    whether perfect measurements would determine it
+    unique     whether it is globally identifiable for certain (YES)
+    shared     the unknowns it cannot be told apart from (NO), itself among them
+    freeing    smallest sets of quantities; to measure one of the sets as well would make it
+               identifiable (NO)
     """
 
     unknown: str
@@ -44,3 +59,7 @@ class Finding:
     implicit: tuple[str, ...] = ()
     measure: tuple[tuple[str, ...], ...] = ()
     prior: bool = False
+    verdict: Verdict = Verdict.UNDECIDED
+    unique: bool = False
+    shared: Combination | None = None
+    freeing: tuple[tuple[str, ...], ...] = ()

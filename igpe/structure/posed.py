@@ -37,6 +37,7 @@ class Posed:
     data_names      what is measured often enough to have a course over time
     data            a symbol for each: that of the variable, or a new one for an expression
     once            what is measured at all
+    measured        name -> expression of everything measured, in the variables and q
     time, inputs    symbols; input_names in the experiment's order
     pattern         (n_rows, n_variables) which row contains which variable
     q_pattern       (n_rows, n_q) which row contains which unknown
@@ -56,6 +57,7 @@ class Posed:
     data_names: tuple[str, ...]
     data: Any
     once: frozenset[str]
+    measured: Mapping[str, Any]
     time: Any
     input_names: tuple[str, ...]
     inputs: Any
@@ -81,9 +83,9 @@ def pose(problem: Problem, index: int, system: System) -> Posed:
     data = dict(zip(names, ca.vertsplit(variables), strict=True))
     data |= {n: ca.SX.sym(n) for n in extra}
     free = _free(problem, experiment, system)
-    starts, residual = _inserted(
-        problem, experiment, system, [data[n] - system.measured[n] for n in extra]
-    )
+    rows = [system.residual, *(data[n] - system.measured[n] for n in extra)]
+    told = [system.measured[n] for n in experiment.measured]
+    starts, residual, measured = _inserted(problem, experiment, system, [stack(rows), stack(told)])
     q = stack(free.values())
     often = _measured_often(experiment)
     return Posed(
@@ -100,6 +102,7 @@ def pose(problem: Problem, index: int, system: System) -> Posed:
         data_names=often,
         data=stack(data[n] for n in often),
         once=frozenset(n for n in experiment.measured if _count(experiment, n) > 0),
+        measured=dict(zip(experiment.measured, ca.vertsplit(measured), strict=True)),
         time=symbols.t,
         input_names=tuple(experiment.inputs),
         inputs=stack(u[:n_inputs]),
@@ -122,9 +125,9 @@ def _free(problem: Problem, experiment: Experiment, system: System) -> dict[str,
 
 
 def _inserted(
-    problem: Problem, experiment: Experiment, system: System, measured: list[Any]
-) -> tuple[Any, Any]:
-    """Start values, and the residual with `measured` below it, both in free unknowns."""
+    problem: Problem, experiment: Experiment, system: System, columns: list[Any]
+) -> list[Any]:
+    """Start values, and then each of the columns, in free unknowns."""
     symbols = system.symbols
     p = stack(
         problem.fixed.get(problem.unknown_of(n, experiment), symbols.p[i])
@@ -132,8 +135,7 @@ def _inserted(
     )
     given = stack(_start(problem, experiment, system, state) for state in symbols.states)
     starts = ca.substitute(given, symbols.p, p)
-    rows = stack([system.residual, *measured])
-    return starts, ca.substitute([rows], [symbols.p, symbols.s], [p, starts])[0]
+    return [starts, *ca.substitute(columns, [symbols.p, symbols.s], [p, starts])]
 
 
 def _start(problem: Problem, experiment: Experiment, system: System, state: str) -> Any:

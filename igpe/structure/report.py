@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 from html import escape
+from math import ceil, log10
 
 import pandas as pd
 
-from igpe.structure.findings import Finding, Reach
+from igpe.structure.combinations import Combination
+from igpe.structure.findings import Finding, Reach, Verdict
 from igpe.structure.groups import Group
+from igpe.structure.identifiability import Identifiability
 from igpe.structure.subsystems import Surplus
 
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
-def text(findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]) -> str:
-    """One line per unknown, then what remains to be said."""
+def text(findings: Sequence[Finding], told: Sequence[str]) -> str:
+    """One line per unknown, then the remarks."""
     width = max((len(f.unknown) for f in findings), default=0)
     lines = [f"{f.unknown:<{width}}  {sentence(f)}" for f in findings]
-    return "\n".join([*(lines or ["No unknowns are free."]), *remarks(groups, surplus)])
+    return "\n".join([*(lines or ["No unknowns are free."]), *_shared(findings), *told])
 
 
 def sentence(finding: Finding) -> str:
@@ -24,12 +27,14 @@ def sentence(finding: Finding) -> str:
     words = _WORDS[finding.reach](finding)
     if finding.prior and finding.reach is Reach.UNREACHABLE:
         words += " All that is known of it is its prior."
-    return words
+    return words + _identifiable(finding)
 
 
-def remarks(groups: Sequence[Group], surplus: Sequence[Surplus]) -> list[str]:
-    """Decoupling and superfluous equations; empty if there is nothing to say."""
-    return [*_decoupling(groups), *_superfluous(surplus)]
+def remarks(
+    groups: Sequence[Group], surplus: Sequence[Surplus], exact: Identifiability
+) -> list[str]:
+    """Decoupling, superfluous equations, and how sure the verdicts on identifiability are."""
+    return [*_decoupling(groups), *_superfluous(surplus), *_certificate(exact)]
 
 
 def frame(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -40,23 +45,82 @@ def frame(findings: Sequence[Finding]) -> pd.DataFrame:
             "states": [", ".join(f.states) for f in findings],
             "equations": [", ".join(f.equations) for f in findings],
             "form": [f.form.value if f.form else "" for f in findings],
-            "measure": [" or ".join(", ".join(one) for one in f.measure) for f in findings],
+            "measure": [_sets(f.measure) for f in findings],
+            "identifiable": [f.verdict.value for f in findings],
+            "globally": ["yes" if f.unique else "" for f in findings],
+            "determined": [", ".join(f.shared.functions) if f.shared else "" for f in findings],
+            "freeing": [_sets(f.freeing) for f in findings],
         },
         index=pd.Index([f.unknown for f in findings], name="unknown"),
     )
     return table.astype(object)
 
 
-def html(findings: Sequence[Finding], groups: Sequence[Group], surplus: Sequence[Surplus]) -> str:
+def html(findings: Sequence[Finding], told: Sequence[str]) -> str:
     """A table for notebooks."""
     rows = "".join(
         f"<tr><th>{escape(f.unknown)}</th><td>{escape(f.reach.name.lower())}</td>"
         f"<td>{escape(sentence(f))}</td></tr>"
         for f in findings
     )
-    below = "".join(f"<p>{escape(line)}</p>" for line in remarks(groups, surplus))
+    below = "".join(f"<p>{escape(line)}</p>" for line in [*_shared(findings), *told])
     head = "<tr><th>unknown</th><th>reach</th><th>how</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>{below}"
+
+
+def _sets(options: Sequence[tuple[str, ...]]) -> str:
+    return " or ".join(", ".join(one) for one in options)
+
+
+def _identifiable(finding: Finding) -> str:
+    """What follows the sentence on how an unknown is reached."""
+    if finding.verdict is Verdict.UNDECIDED or finding.reach is Reach.UNREACHABLE:
+        return ""
+    return f"; {'globally ' * finding.unique}{finding.verdict.value}"
+
+
+def _shared(findings: Sequence[Finding]) -> list[str]:
+    """One line for unknowns that cannot be told apart: what is known of them, what frees them."""
+    found: dict[Combination, list[Finding]] = {}
+    for finding in findings:
+        if finding.shared and finding.reach is not Reach.UNREACHABLE:
+            found.setdefault(finding.shared, []).append(finding)
+    return [f"{_determined(shared)}{_freeing(own)}" for shared, own in found.items()]
+
+
+def _determined(shared: Combination) -> str:
+    names = _cut(shared.unknowns)
+    if shared.nothing:
+        return f"of {names} nothing can be determined"
+    if shared.functions:
+        known = " (c is known)" * any("c*" in f and "exp" in f for f in shared.functions)
+        return f"of {names} only {_both(shared.functions)}{known} can be determined"
+    number = len(shared.unknowns) - shared.directions
+    word = "one combination" if number == 1 else f"{number} combinations"
+    return f"of {names} only {word} can be determined"
+
+
+def _freeing(own: Sequence[Finding]) -> str:
+    """By measuring what all of them become identifiable, or else each."""
+    sets = {f.unknown: f.freeing for f in own if f.freeing}
+    if len(set(sets.values())) == 1 and len(sets) == len(own):
+        return f"; measuring {_either(own[0].freeing)} as well would free them"
+    return "".join(f"; measuring {_either(v)} as well would free {n}" for n, v in sets.items())
+
+
+def _certificate(exact: Identifiability) -> list[str]:
+    if exact.why:
+        return [f"Identifiability is undecided: {exact.why}."]
+    if not exact.names(Verdict.YES) and not exact.names(Verdict.NO):
+        return []
+    sure = "proved"
+    if exact.chance:
+        sure = f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}"
+    known = f"; {', '.join(exact.beyond)} by differential equation" * bool(exact.beyond)
+    start = "; start values that were given are taken as any" * exact.generic
+    known += f"; {_cut(exact.left_out)} left out" * bool(exact.left_out)
+    how = "numerical rank, not proved" if exact.numerical else f"exact rank, {sure}{known}{start}"
+    return [f"Identifiable: structurally and locally ({how})."]
 
 
 def _algebraic(finding: Finding) -> str:

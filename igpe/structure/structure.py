@@ -1,7 +1,7 @@
 """Step 2: what can be estimated from these measurements, by which equations, and why not."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -13,6 +13,7 @@ from igpe.structure import report
 from igpe.structure.advice import MOST_UNKNOWNS, Adviser
 from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.groups import Group, groups
+from igpe.structure.identifiability import Algebra, Identifiability, identifiability, undecided
 from igpe.structure.influence import Influence, influence
 from igpe.structure.posed import pose, single_starts
 from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable
@@ -29,6 +30,7 @@ class Structure:
     reduced     of each experiment: its reduced system and symbols
     slopes      of each experiment: state -> predicted slope, SX of the reduced system's q, data,
                 time and inputs
+    exact       structural local identifiability of all unknowns together
     """
 
     findings: tuple[Finding, ...]
@@ -37,6 +39,7 @@ class Structure:
     surplus: tuple[Surplus, ...]
     reduced: tuple[Reduced, ...] = field(repr=False)
     slopes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    exact: Identifiability
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -54,17 +57,23 @@ class Structure:
         return report.frame(self.findings)
 
     def __str__(self) -> str:
-        return report.text(self.findings, self.groups, self.surplus)
+        return report.text(self.findings, self._remarks())
 
     def _repr_html_(self) -> str:
-        return report.html(self.findings, self.groups, self.surplus)
+        return report.html(self.findings, self._remarks())
+
+    def _remarks(self) -> list[str]:
+        return report.remarks(self.groups, self.surplus, self.exact)
 
 
-def analyse(problem: Problem, systems: Sequence[System] | None = None) -> Structure:
+def analyse(
+    problem: Problem, systems: Sequence[System] | None = None, *, most_work: float = 0.0
+) -> Structure:
     """Which unknowns the measurements reach, and how (Michalik et al. 2009, IGPE, step 2).
 
-    systems  of the problem's experiments, where they have been read already
-    raises   ModelError as `read_system` does
+    systems    of the problem's experiments, where they have been read already
+    most_work  how long the exact test of identifiability may be; 0: it is left out
+    raises     ModelError as `read_system` does
     """
     read = read_systems(problem) if systems is None else systems
     posed = [pose(problem, i, system) for i, system in enumerate(read)]
@@ -74,13 +83,41 @@ def analyse(problem: Problem, systems: Sequence[System] | None = None) -> Struct
     slopes = tuple(s.slopes for s in found)
     gathered = groups(subsystems, reduced, slopes, problem.box.names)
     judge = _Judge(problem, gathered, subsystems, [influence(one) for one in posed])
+    exact = _exact(problem, read, Algebra(posed, slopes), most_work)
     return Structure(
-        findings=tuple(judge(name) for name in problem.box.names),
+        findings=tuple(_with(judge(name), exact) for name in problem.box.names),
         groups=gathered,
         subsystems=subsystems,
         surplus=tuple(chain.from_iterable(s.surplus for s in found)),
         reduced=reduced,
         slopes=slopes,
+        exact=exact,
+    )
+
+
+def _exact(
+    problem: Problem, systems: Sequence[System], algebra: Algebra, most_work: float
+) -> Identifiability:
+    if not most_work or not len(problem.box):
+        return undecided(problem.box.names, "")
+    return identifiability(problem, systems, algebra, most_work=most_work)
+
+
+def _with(finding: Finding, exact: Identifiability) -> Finding:
+    """The finding with what the exact test says.
+
+    What would make an unknown visible need not tell it from others; the exact test knows both.
+    """
+    name = finding.unknown
+    freeing = exact.measure.get(name, ())
+    is_lost = finding.reach is Reach.UNREACHABLE
+    return replace(
+        finding,
+        measure=freeing if is_lost and freeing else finding.measure,
+        verdict=exact.verdicts[name],
+        unique=name in exact.unique,
+        shared=exact.shared(name),
+        freeing=freeing,
     )
 
 

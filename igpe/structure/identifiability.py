@@ -1,0 +1,156 @@
+"""Structural local identifiability: can perfect measurements determine the unknowns at all?
+
+An unknown is structurally locally identifiable if, for nearly all values of the unknowns, no other
+value next to its own gives the same outputs at all times. The mathematics, and what is certified,
+are in docs/identifiability.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.equations.system import System
+from igpe.problem import Problem
+from igpe.series.field import Singular
+from igpe.series.linear_algebra import null_space
+from igpe.series.point import NoPoint
+from igpe.series.tape import UnknownOperation
+from igpe.structure.additional import additional
+from igpe.structure.combinations import Combination, combinations
+from igpe.structure.expansion import expand
+from igpe.structure.findings import Verdict
+from igpe.structure.numerical import moved_unknowns
+from igpe.structure.posed import Posed
+from igpe.structure.sensitivity_rows import Rows, sensitivity_rows, work
+from igpe.structure.uniqueness import unique
+
+MOST_WORK = 2e9  # products of residues: about a second
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """Structural local identifiability of a problem's free unknowns.
+
+    verdicts      unknown -> verdict, in the problem's order
+    combinations  unknowns that cannot be told apart, and what can be determined of them
+    unique        unknowns that are globally identifiable for certain
+    measure       unknown that is not identifiable -> smallest sets of further measurements that
+                  would make it so
+    chance        bound of the probability that the random points misled; 0 where all unknowns are
+                  identifiable, because a full rank cannot come about by chance
+    generic       whether known start values were replaced by random ones (at those given the
+                  equations are not defined, or have no exact solution that could be found)
+    beyond        functions that are known by their differential equation alone: exp, log, ...
+    numerical     whether it is evidence from integrations, not exact
+    left_out      constraints without time that may tie unknowns, which the test does not know
+    why           why nothing was decided; empty if it was
+    """
+
+    verdicts: Mapping[str, Verdict]
+    combinations: tuple[Combination, ...] = ()
+    unique: frozenset[str] = frozenset()
+    measure: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    chance: float = 0.0
+    generic: bool = False
+    beyond: tuple[str, ...] = ()
+    numerical: bool = False
+    left_out: tuple[str, ...] = ()
+    why: str = ""
+
+    def names(self, verdict: Verdict) -> tuple[str, ...]:
+        """Unknowns with that verdict."""
+        return tuple(n for n, v in self.verdicts.items() if v is verdict)
+
+    def shared(self, unknown: str) -> Combination | None:
+        """The combination that an unknown belongs to, if it is not identifiable."""
+        return next((c for c in self.combinations if unknown in c.unknowns), None)
+
+
+class Algebra(NamedTuple):
+    """The equations of all experiments, and what they say by algebra alone.
+
+    posed   of each experiment
+    slopes  of each experiment, state -> predicted slope
+    """
+
+    posed: Sequence[Posed]
+    slopes: Sequence[Mapping[str, Any]]
+
+
+def identifiability(
+    problem: Problem,
+    systems: Sequence[System],
+    algebra: Algebra,
+    *,
+    seed: int = 0,
+    most_work: float = MOST_WORK,
+) -> Identifiability:
+    """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
+
+    Where nothing exact can be computed integrations are asked, if that is allowed to take long.
+
+    systems    of all experiments
+    algebra    what is known of their equations
+    seed       of the random points; the same seed gives the same answer
+    most_work  products of residues; a larger test is not begun
+    """
+    found = _exact(problem, algebra, seed, most_work)
+    if found.why and np.isinf(most_work) and not problem.time_varying:
+        found = _numerical(problem, systems, seed, found.why)
+    left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
+    return replace(found, left_out=tuple(left_out))
+
+
+def _exact(problem: Problem, algebra: Algebra, seed: int, most_work: float) -> Identifiability:
+    names = problem.box.names
+    if problem.time_varying:
+        return undecided(names, "unknowns that vary with time are not tested")
+    try:
+        experiments = expand(problem, algebra.posed)
+        if work(experiments, len(names)) > most_work:
+            return undecided(
+                names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
+            )
+        found = _judged(sensitivity_rows(experiments, len(names), seed), names)
+        alone = unique(experiments, algebra.slopes, len(names), seed=seed)
+        return replace(found, unique=frozenset(names[i] for i in alone))
+    except UnknownOperation as error:
+        return undecided(names, f"the equations contain '{error}'")
+    except NoPoint:
+        return undecided(names, "no exact point was found for the implicit equations")
+    except Singular:
+        return undecided(names, "the equations are not defined at any start values tried")
+
+
+def _numerical(problem: Problem, systems: Sequence[System], seed: int, why: str) -> Identifiability:
+    names = problem.box.names
+    moved = moved_unknowns(problem, systems, seed)
+    if moved is None:
+        return undecided(names, f"{why}, and integrations give no clear answer")
+    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    return Identifiability(verdicts, numerical=True)
+
+
+def undecided(names: Sequence[str], why: str) -> Identifiability:
+    """Nothing is known, for that reason."""
+    return Identifiability(dict.fromkeys(names, Verdict.UNDECIDED), why=why)
+
+
+def _judged(rows: Rows, names: Sequence[str]) -> Identifiability:
+    # At one point of full rank a component may vanish by chance, but none appears by chance.
+    moved = np.zeros(len(names), dtype=bool)
+    for k in rows.best:
+        moved |= null_space(rows.told[k], rows.primes[k]).any(axis=0)
+    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    if not moved.any():
+        return Identifiability(verdicts, generic=rows.generic, beyond=rows.beyond)
+    return Identifiability(
+        verdicts,
+        combinations(rows, names),
+        measure={names[i]: sets for i, sets in additional(rows).items()},
+        chance=rows.chance,
+        generic=rows.generic,
+        beyond=rows.beyond,
+    )

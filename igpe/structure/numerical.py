@@ -1,0 +1,101 @@
+"""Identifiability by integration and singular values, where nothing exact can be computed.
+
+At random unknowns within their bounds every experiment is integrated with its sensitivities. Scaled
+to outputs and unknowns of order one, the sensitivities have singular values that a wide gap divides
+into those of what is determined and those of nothing but errors of integration; without such a gap
+nothing is decided. This is evidence, not a proof: it speaks of the points tried and of the inputs
+as they were given.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from igpe.arrays import BoolArray, FloatArray
+from igpe.box import Box
+from igpe.equations.initial_value import initial_value_problem
+from igpe.equations.system import System
+from igpe.integrators.base import Integrator, Simulation
+from igpe.integrators.sundials import Sundials
+from igpe.problem import Problem
+
+INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13, seconds=1.0)
+POINTS = 3
+ATTEMPTS = 12  # points tried for these
+TIMES = 60  # at which the outputs are compared
+SMALLEST = 1e-6  # of the largest singular value: what is below may be error
+GAP = 1e3  # by which determined directions must stand out of it
+TOUCHED = 1e-4  # share of an unknown in a direction that is more than error
+WIDEST = 10.0  # unknowns without bounds are drawn between this and its reciprocal
+
+
+def moved_unknowns(
+    problem: Problem, systems: Sequence[System], seed: int, integrator: Integrator = INTEGRATOR
+) -> BoolArray | None:
+    """(n,) which unknowns some unseen direction moves; None if it is not clear.
+
+    All points must say the same.
+    """
+    random = np.random.default_rng(seed)
+    runs = [_run(problem, k, system, integrator) for k, system in enumerate(systems)]
+    found: list[BoolArray] = []
+    for _ in range(ATTEMPTS):
+        q = _drawn(problem.box, random)
+        matrix = _sensitivities(runs, q)
+        if matrix is not None:
+            moved = _moved(matrix * np.maximum(np.abs(q), 1e-3))
+            if moved is None or any((moved != other).any() for other in found):
+                return None
+            found.append(moved)
+        if len(found) == POINTS:
+            return found[0]
+    return None
+
+
+_Run = tuple[Simulation, list[int], int]
+"""A simulation, places of its unknowns among all, number of all."""
+
+
+def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> _Run:
+    experiment, names = problem.experiments[k], problem.box.names
+    ivp = initial_value_problem(problem, experiment, system)
+    times = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
+    simulation = integrator.prepare(ivp, times, sensitivities=True)
+    return simulation, [names.index(n) for n in ivp.unknowns], len(names)
+
+
+def _drawn(box: Box, random: np.random.Generator) -> FloatArray:
+    """Unknowns well inside their bounds, spread over the logarithm where these allow it."""
+    bounded = np.isfinite(box.lower) & np.isfinite(box.upper)
+    lower = np.where(bounded, box.lower, np.maximum(box.lower, 1 / WIDEST))
+    upper = np.where(bounded, box.upper, np.maximum(lower, 1 / WIDEST) * WIDEST**2)
+    share = random.uniform(0.2, 0.8, len(box))
+    plain = lower + share * (upper - lower)
+    positive = lower > 0
+    safe = np.where(positive, lower, 1.0)
+    return np.where(positive, safe * (np.where(positive, upper, 1.0) / safe) ** share, plain)
+
+
+def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
+    """(rows, n) all outputs of all experiments, each relative to its largest; None if one broke."""
+    found = []
+    for simulation, places, n in runs:
+        came = simulation.run(q[places])
+        by_unknown = came.measured_by_unknown
+        if not came.status.usable or not np.isfinite(by_unknown).all():
+            return None
+        size = np.max(np.abs(came.measured), axis=0)
+        rows = (by_unknown / np.where(size > 0, size, 1.0)[:, None]).reshape(-1, len(places))
+        whole = np.zeros((len(rows), n))
+        whole[:, places] = rows
+        found.append(whole)
+    return np.vstack(found)
+
+
+def _moved(matrix: FloatArray) -> BoolArray | None:
+    """(n,) columns that take part in the directions of small singular values, if a gap shows."""
+    _, singular, rows = np.linalg.svd(matrix, full_matrices=False)
+    rank = int(np.sum(singular > SMALLEST * singular[0]))
+    if rank < len(singular) and singular[rank - 1] < GAP * singular[rank]:
+        return None
+    return np.asarray(np.abs(rows[rank:]).max(axis=0, initial=0.0) > TOUCHED)

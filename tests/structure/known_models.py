@@ -1,0 +1,666 @@
+"""Models of which it is known what can be identified, and where that is known from.
+
+"By hand" answers are derived in the case's `source`: from a scaling of unmeasured states that the
+outputs do not feel, or from the differential equation that the measured quantity obeys alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+from pyomo import dae
+
+TIMES = np.linspace(0.0, 1.0, 7)[1:]
+RAMP = pd.Series([300.0, 350.0], index=[0.0, 1.0])
+PULSE = pd.Series([0.0, 1.0, 0.3], index=[0.0, 0.4, 1.0])
+Right = Callable[[Any], Any]
+"""Names at one time -> expression."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model, what is measured, and the answer.
+
+    slopes     state -> right-hand side
+    algebraic  variable -> what vanishes
+    outputs    expression over time -> what it is
+    inputs     of each experiment, name -> number or Series
+    start      state -> number, "?" if it is unknown; all 0 if left out
+    lost       unknowns that are not identifiable
+    functions  what can be determined of them; None if that is no product or sum, or not tested
+    source     of the answer
+    """
+
+    name: str
+    slopes: Mapping[str, Right]
+    parameters: str
+    measured: str
+    start: Mapping[str, Any]
+    lost: str
+    source: str
+    functions: tuple[str, ...] | None = None
+    algebraic: Mapping[str, Right] = field(default_factory=dict)
+    outputs: Mapping[str, Right] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, Any], ...] = ({},)
+    local: tuple[str, ...] = ()
+
+    def model(self, times: Iterable[float]) -> Any:
+        """The builder."""
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        for name in (*self.slopes, *self.algebraic, *self.inputs[0]):
+            m.add_component(name, pyo.Var(m.t))
+        for name in self.parameters.split():
+            m.add_component(name, pyo.Var(bounds=(0, 10)))
+        for state, right in self.slopes.items():
+            slope = dae.DerivativeVar(getattr(m, state))
+            m.add_component(f"d{state}", slope)
+            self._add(m, f"rate_{state}", lambda t, d=slope, f=right: d[t] == f(self._at(m, t)))
+        for name, right in self.algebraic.items():
+            self._add(m, f"law_{name}", lambda t, f=right: f(self._at(m, t)) == 0)
+        for name, right in self.outputs.items():
+            rule = lambda _, t, f=right: f(self._at(m, t))  # noqa: E731
+            m.add_component(name, pyo.Expression(m.t, rule=rule))
+        return m
+
+    def problem(self) -> Any:
+        """The `igpe.Problem`; its measurements are any numbers."""
+        import igpe  # noqa: PLC0415
+
+        start = {s: 0.0 for s in self.slopes} | {
+            s: igpe.Unknown(0.0, 10.0) if v == "?" else v for s, v in self.start.items()
+        }
+        table = pd.DataFrame({"time": TIMES, **{n: TIMES for n in self.measured.split()}})
+        runs = [
+            igpe.Experiment(table, name=f"run{i}", start=start, inputs=u, start_time=0.0)
+            for i, u in enumerate(self.inputs)
+        ]
+        parameters = self.parameters.split()
+        return igpe.Problem(self.model, parameters=parameters, experiments=runs, local=self.local)
+
+    @staticmethod
+    def _add(m: Any, name: str, rule: Any) -> None:
+        m.add_component(name, pyo.Constraint(m.t, rule=lambda _, t: rule(t)))
+
+    def _at(self, m: Any, t: Any) -> SimpleNamespace:
+        series = (*self.slopes, *self.algebraic, *self.inputs[0])
+        found = {n: getattr(m, n)[t] for n in series}
+        return SimpleNamespace(**found, **{n: getattr(m, n) for n in self.parameters.split()})
+
+
+def _first_order(v: Any) -> Any:
+    return -v.k * pyo.exp(-v.E * (1 / v.T - 1 / 320)) * v.A
+
+
+def _stat5(**changes: Any) -> dict[str, Any]:
+    """JAK2-STAT5 with a chain of three stages for the delay."""
+    return {
+        "slopes": {
+            "x1": lambda v: -v.p1 * v.x1 * v.EpoR + 2 * v.p3 * v.q3,
+            "x2": lambda v: v.p1 * v.x1 * v.EpoR - v.p2 * v.x2**2,
+            "x3": lambda v: v.p2 * v.x2**2 / 2 - v.p3 * v.x3,
+            "q1": lambda v: 3 / v.tau * (v.x3 - v.q1),
+            "q2": lambda v: 3 / v.tau * (v.q1 - v.q2),
+            "q3": lambda v: 3 / v.tau * (v.q2 - v.q3),
+        },
+        "outputs": {
+            "pSTAT": lambda v: v.s1 * (v.x2 + 2 * v.x3),
+            "tSTAT": lambda v: v.s2 * (v.x1 + v.x2 + 2 * v.x3),
+        },
+        "parameters": "p1 p2 p3 tau s1 s2",
+        "measured": "pSTAT tSTAT",
+        "inputs": ({"EpoR": PULSE},),
+        **changes,
+    }
+
+
+SIX: dict[str, Right] = {
+    "x1": lambda v: -v.k1 * v.x1 * v.x2,
+    "x2": lambda v: -v.k1 * v.x1 * v.x2,
+    "x3": lambda v: v.k1 * v.x1 * v.x2,
+    "x4": lambda v: -v.k2 * v.x4 * v.x5,
+    "x5": lambda v: -v.k2 * v.x4 * v.x5,
+    "x6": lambda v: v.k2 * v.x4 * v.x5,
+}
+BOLIE: dict[str, Right] = {
+    "G": lambda v: -v.p1 * v.G - v.p2 * v.I + v.u,
+    "I": lambda v: v.p4 * v.G - v.p3 * v.I,
+}
+SIR: dict[str, Right] = {
+    "S": lambda v: -v.beta * v.S * v.I,
+    "I": lambda v: v.beta * v.S * v.I - v.gamma * v.I,
+}
+HIV: dict[str, Right] = {
+    "T": lambda v: v.s - v.d * v.T - v.beta * v.V * v.T,
+    "I": lambda v: v.beta * v.V * v.T - v.delta * v.I,
+    "V": lambda v: v.p * v.I - v.c * v.V,
+}
+TWO: dict[str, Right] = {
+    "x1": lambda v: -(v.k01 + v.k21) * v.x1 + v.k12 * v.x2,
+    "x2": lambda v: v.k21 * v.x1 - v.k12 * v.x2,
+}
+LEAKY: dict[str, Right] = {**TWO, "x2": lambda v: v.k21 * v.x1 - (v.k12 + v.k02) * v.x2}
+THREE: dict[str, Right] = {
+    "x1": lambda v: -(v.k01 + v.k21 + v.k31) * v.x1 + v.k12 * v.x2 + v.k13 * v.x3,
+    "x2": lambda v: v.k21 * v.x1 - v.k12 * v.x2,
+    "x3": lambda v: v.k31 * v.x1 - v.k13 * v.x3,
+}
+GAS_OIL: dict[str, Right] = {
+    "y1": lambda v: -(v.p1 + v.p3) * v.y1**2,
+    "y2": lambda v: v.p1 * v.y1**2 - v.p2 * v.y2,
+}
+GROWTH: dict[str, Right] = {
+    "X": lambda v: v.mu * v.S * v.X / (v.K + v.S),
+    "S": lambda v: -v.mu * v.S * v.X / (v.Y * (v.K + v.S)),
+}
+LLW: dict[str, Right] = {
+    "x1": lambda v: -v.p1 * v.x1 + v.p2 * v.u,
+    "x2": lambda v: -v.p3 * v.x2 + v.p4 * v.u,
+    "x3": lambda v: -(v.p1 + v.p3) * v.x3 + (v.p4 * v.x1 + v.p2 * v.x2) * v.u,
+}
+CHAIN: dict[str, Right] = {
+    "A": lambda v: -v.k1 * v.A,
+    "B": lambda v: v.k1 * v.A - v.k2 * v.B,
+    "C": lambda v: v.k2 * v.B,
+}
+EQUILIBRIUM: dict[str, Any] = {
+    "slopes": {"total": lambda v: -v.k * v.B},
+    "algebraic": {"A": lambda v: v.A + v.B - v.total, "B": lambda v: v.B - v.K * v.A},
+    "parameters": "k K",
+    "start": {"total": 1.0},
+}
+UNKNOWN = dict.fromkeys
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        name="six species, one measured",
+        slopes=SIX,
+        parameters="k1 k2",
+        measured="x1",
+        start=UNKNOWN(SIX, 1.0),
+        lost="k2",
+        source="Michalik et al. 2009 (IGPE), eqs. 6 to 11: the second reaction is not seen",
+    ),
+    Known(
+        name="six species, both reactions",
+        slopes=SIX,
+        parameters="k1 k2",
+        measured="x1 x6",
+        start=UNKNOWN(SIX, 1.0),
+        lost="",
+        source="Michalik et al. 2009 (IGPE), eqs. 6 to 11",
+    ),
+    Known(
+        name="STAT5, amount unknown",
+        **_stat5(),
+        start={"x1": "?"},
+        lost="p2 s1 s2 x1(t0)",
+        functions=("p2*x1(t0)", "s1*x1(t0)", "s2*x1(t0)"),
+        source="Raue et al., Bioinformatics 25 (2009): amounts are relative; x -> a x, p2, s / a",
+    ),
+    Known(
+        name="STAT5, amount known",
+        **_stat5(),
+        start={"x1": 3.7},
+        lost="",
+        source="Raue et al., Bioinformatics 25 (2009): a known amount removes the scaling",
+    ),
+    Known(
+        name="Bolie, glucose",
+        slopes=BOLIE,
+        parameters="p1 p2 p3 p4 V",
+        outputs={"y": lambda v: v.G / v.V},
+        measured="y",
+        start={},
+        inputs=({"u": PULSE},),
+        lost="p2 p4",
+        functions=("p2*p4",),
+        source="Bolie 1961; Cobelli, DiStefano, Am. J. Physiol. 239 (1980); insulin -> a insulin",
+    ),
+    Known(
+        name="Bolie, glucose, insulin's start unknown",
+        slopes=BOLIE,
+        parameters="p1 p2 p3 p4 V",
+        outputs={"y": lambda v: v.G / v.V},
+        measured="y",
+        start={"I": "?"},
+        inputs=({"u": PULSE},),
+        lost="p2 p4 I(t0)",
+        functions=("p2*p4", "p2*I(t0)"),
+        source="by hand: insulin -> a insulin, p2 / a, p4 a, I(t0) a",
+    ),
+    Known(
+        name="Bolie, both",
+        slopes=BOLIE,
+        parameters="p1 p2 p3 p4",
+        measured="G I",
+        start={},
+        inputs=({"u": PULSE},),
+        lost="",
+        source="by hand: both equations are linear in parameters, G and I are independent",
+    ),
+    Known(
+        name="Goodwin, rational",
+        slopes={
+            "x1": lambda v: -v.b * v.x1 + 1 / (v.c + v.x4),
+            "x2": lambda v: v.alpha * v.x1 - v.beta * v.x2,
+            "x3": lambda v: v.gamma * v.x2 - v.delta * v.x3,
+            "x4": lambda v: v.sigma * v.x4 * (v.gamma * v.x2 - v.delta * v.x3) / v.x3,
+        },
+        parameters="b c alpha beta gamma delta sigma",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2", "x3", "x4"), "?"),
+        lost="alpha gamma x2(t0) x3(t0)",
+        functions=("alpha*gamma/x3(t0)", "alpha/x2(t0)"),
+        source="example of StructuralIdentifiability.jl; by hand: x2 -> a x2, x3 -> b x3",
+    ),
+    Known(
+        name="Goodwin, unknown exponent",
+        slopes={
+            "x1": lambda v: -v.b * v.x1 + v.a / (v.A + v.x3**v.sigma),
+            "x2": lambda v: v.alpha * v.x1 - v.beta * v.x2,
+            "x3": lambda v: v.gamma * v.x2 - v.delta * v.x3,
+        },
+        parameters="a A b alpha beta gamma delta sigma",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2", "x3"), "?"),
+        lost="a A alpha gamma x2(t0) x3(t0)",
+        source="by hand from the rational form: x4 = x3**sigma / a, c = A / a",
+    ),
+    Known(
+        name="SIR, prevalence",
+        slopes=SIR,
+        parameters="beta gamma",
+        measured="I",
+        start={"S": "?", "I": "?"},
+        lost="",
+        source="by hand: (ln I)'' = -beta I (ln I)' - beta gamma I",
+    ),
+    Known(
+        name="SIR, share of prevalence",
+        slopes=SIR,
+        parameters="beta gamma K",
+        outputs={"y": lambda v: v.K * v.I},
+        measured="y",
+        start={"S": "?", "I": "?"},
+        lost="beta K S(t0) I(t0)",
+        functions=("beta/K", "beta*S(t0)", "beta*I(t0)"),
+        source="by hand: S, I -> a S, a I, beta / a, K / a",
+    ),
+    Known(
+        name="SEIR, prevalence, population unknown",
+        slopes={
+            "S": lambda v: -v.b * v.S * v.I / v.N,
+            "E": lambda v: v.b * v.S * v.I / v.N - v.nu * v.E,
+            "I": lambda v: v.nu * v.E - v.a * v.I,
+        },
+        parameters="a b nu N",
+        measured="I",
+        start=UNKNOWN("SEI", "?"),
+        lost="b N",
+        functions=("b/N",),
+        source="by hand: third-order equation of I in a + nu, a nu, b / N (a and nu exchange)",
+    ),
+    Known(
+        name="HIV, virus",
+        slopes=HIV,
+        parameters="s d beta delta p c",
+        measured="V",
+        start=UNKNOWN("TIV", "?"),
+        lost="s p T(t0) I(t0)",
+        functions=("s*p", "p*T(t0)", "p*I(t0)"),
+        source="by hand, as Miao et al., SIAM Review 53 (2011): cells -> a cells, s a, p / a",
+    ),
+    Known(
+        name="HIV, virus and cells",
+        slopes=HIV,
+        parameters="s d beta delta p c",
+        measured="V T",
+        start=UNKNOWN("TIV", "?"),
+        lost="",
+        source="Xia, Moog, IEEE Trans. Autom. Control 48 (2003)",
+    ),
+    Known(
+        name="HIV with immune response",
+        slopes={
+            "x": lambda v: v.lm - v.d * v.x - v.beta * v.x * v.v,
+            "y": lambda v: v.beta * v.x * v.v - v.a * v.y,
+            "v": lambda v: v.k * v.y - v.u * v.v,
+            "w": lambda v: v.c * v.x * v.y * v.w - v.c * v.q * v.y * v.w - v.b * v.w,
+            "z": lambda v: v.c * v.q * v.y * v.w - v.h * v.z,
+        },
+        parameters="lm d beta a k u c q b h",
+        measured="w z",
+        start=UNKNOWN("xyvwz", "?"),
+        lost="lm beta k c q x(t0) y(t0) v(t0)",
+        source="example of StructuralIdentifiability.jl; by hand: v -> a v; x, y -> a x, a y, q a, "
+        "lm a, c / a**2, k / a",
+    ),
+    Known(
+        name="two compartments, one loss",
+        slopes=TWO,
+        parameters="k01 k21 k12",
+        measured="x1",
+        start={"x1": 1.0},
+        lost="",
+        source="Bellman, Astrom, Math. Biosci. 7 (1970)",
+    ),
+    Known(
+        name="two compartments, two losses",
+        slopes=LEAKY,
+        parameters="k01 k21 k12 k02",
+        measured="x1",
+        start={"x1": 1.0},
+        lost="k01 k21 k12 k02",
+        source="Bellman, Astrom, Math. Biosci. 7 (1970): k01 + k21, k12 + k02, k12 k21",
+    ),
+    Known(
+        name="two compartments, volume and dose unknown",
+        slopes=TWO,
+        parameters="k01 k21 k12 V",
+        outputs={"y": lambda v: v.x1 / v.V},
+        measured="y",
+        start={"x1": "?"},
+        lost="V x1(t0)",
+        functions=("V/x1(t0)",),
+        source="by hand: amounts -> a amounts",
+    ),
+    Known(
+        name="two compartments, starts unknown",
+        slopes=TWO,
+        parameters="k01 k21 k12",
+        measured="x1",
+        start={"x1": "?", "x2": "?"},
+        lost="k01 k21 k12 x2(t0)",
+        source="by hand: y'' + (k01 + k21 + k12) y' + k01 k12 y = 0 and two start values",
+    ),
+    Known(
+        name="three compartments, one loss",
+        slopes=THREE,
+        parameters="k01 k21 k12 k31 k13",
+        measured="x1",
+        start={"x1": 1.0},
+        lost="",
+        source="by hand: partial fractions of the transfer function; the two arms exchange",
+    ),
+    Known(
+        name="three compartments, two losses",
+        slopes={**THREE, "x2": LEAKY["x2"]},
+        parameters="k01 k21 k12 k31 k13 k02",
+        measured="x1",
+        start={"x1": 1.0},
+        lost="k01 k21 k12 k02",
+        source="by hand: transfer function of k01 + k21 + k31, k12 + k02, k12 k21, k13, k13 k31",
+    ),
+    Known(
+        name="Michaelis and Menten",
+        slopes={"S": lambda v: -v.Vm * v.S / (v.Km + v.S)},
+        parameters="Vm Km",
+        measured="S",
+        start={"S": "?"},
+        lost="",
+        source="by hand: S / S' = -(Km + S) / Vm",
+    ),
+    Known(
+        name="Michaelis and Menten, relative",
+        slopes={"S": lambda v: -v.Vm * v.S / (v.Km + v.S)},
+        parameters="Vm Km c",
+        outputs={"y": lambda v: v.c * v.S},
+        measured="y",
+        start={"S": "?"},
+        lost="Vm Km c S(t0)",
+        functions=("Vm*c", "Km*c", "c*S(t0)"),
+        source="by hand: S, Vm, Km -> a, c / a",
+    ),
+    Known(
+        name="Arrhenius, one temperature",
+        slopes={"A": _first_order},
+        parameters="k E",
+        measured="A",
+        start={"A": 1.0},
+        inputs=({"T": 350.0}, {"T": 350.0}),
+        lost="k E",
+        functions=("k*exp(c*E)",),
+        source="by hand: one rate constant",
+    ),
+    Known(
+        name="Arrhenius, two temperatures",
+        slopes={"A": _first_order},
+        parameters="k E",
+        measured="A",
+        start={"A": 1.0},
+        inputs=({"T": 350.0}, {"T": 330.0}),
+        lost="",
+        source="by hand: two rate constants",
+    ),
+    Known(
+        name="Arrhenius, ramp",
+        slopes={"A": _first_order},
+        parameters="k E",
+        measured="A",
+        start={"A": 1.0},
+        inputs=({"T": RAMP},),
+        lost="",
+        source="by hand: the rate constant over time",
+    ),
+    Known(
+        name="Arrhenius, energy of each run",
+        slopes={"A": _first_order},
+        parameters="k E",
+        measured="A",
+        start={"A": 1.0},
+        inputs=({"T": 350.0}, {"T": 330.0}),
+        local=("E",),
+        lost="k E@run0 E@run1",
+        source="by hand: two rate constants of three unknowns",
+    ),
+    Known(
+        name="Lotka and Volterra, prey",
+        slopes={
+            "x": lambda v: v.a * v.x - v.b * v.x * v.y,
+            "y": lambda v: v.d * v.x * v.y - v.c * v.y,
+        },
+        parameters="a b c d",
+        measured="x",
+        start={"x": "?", "y": "?"},
+        lost="b y(t0)",
+        functions=("b*y(t0)",),
+        source="by hand: predators -> a predators",
+    ),
+    Known(
+        name="Vajda",
+        slopes={
+            "x1": lambda v: v.p1 * v.x1**2 + v.p2 * v.x1 * v.x2 + v.u,
+            "x2": lambda v: v.p3 * v.x1**2 + v.x1 * v.x2,
+        },
+        parameters="p1 p2 p3",
+        measured="x1",
+        start={},
+        inputs=({"u": PULSE},),
+        lost="p2 p3",
+        functions=("p2*p3",),
+        source="Vajda, Godfrey, Rabitz, Math. Biosci. 93 (1989); by hand: x2 -> a x2, p2 / a, p3 a",
+    ),
+    Known(
+        name="bilinear, starts unknown",
+        slopes=LLW,
+        parameters="p1 p2 p3 p4",
+        measured="x3",
+        start=UNKNOWN(LLW, "?"),
+        inputs=({"u": PULSE},),
+        lost="p2 p4 x1(t0) x2(t0)",
+        functions=("p2*p4", "p2/x1(t0)", "p2*x2(t0)"),
+        source="tutorial of StructuralIdentifiability.jl (Lecourtier, Lamnabhi-Lagarrigue, Walter "
+        "1987): p1 + p3, p1 p3, p2 p4",
+    ),
+    Known(
+        name="bilinear, starts known",
+        slopes=LLW,
+        parameters="p1 p2 p3 p4",
+        measured="x3",
+        start={},
+        inputs=({"u": PULSE},),
+        lost="p2 p4",
+        functions=("p2*p4",),
+        source="the same from rest",
+    ),
+    Known(
+        name="FitzHugh and Nagumo",
+        slopes={
+            "V": lambda v: v.c * (v.V - v.V**3 / 3 + v.R),
+            "R": lambda v: -(v.V - v.a + v.b * v.R) / v.c,
+        },
+        parameters="a b c",
+        measured="V",
+        start={"V": "?", "R": "?"},
+        lost="",
+        source="by hand: V'' has c before V**2 V', b/3 before V**3, and a alone",
+    ),
+    Known(
+        name="oral dose",
+        slopes={
+            "gut": lambda v: -v.ka * v.gut,
+            "C": lambda v: v.ka * v.F * v.gut / v.V - v.ke * v.C,
+        },
+        parameters="ka ke F V",
+        measured="C",
+        start={"gut": 1.0},
+        lost="F V",
+        functions=("F/V",),
+        source="by hand: F / V alone; ka and ke exchange (flip-flop)",
+    ),
+    Known(
+        name="gas oil, feed",
+        slopes=GAS_OIL,
+        parameters="p1 p2 p3",
+        measured="y1",
+        start={"y1": 1.0},
+        lost="p1 p2 p3",
+        functions=("p1 + p3",),
+        source="by hand: y1 obeys an equation with p1 + p3 alone",
+    ),
+    Known(
+        name="gas oil, product, feed unknown",
+        slopes=GAS_OIL,
+        parameters="p1 p2 p3",
+        measured="y2",
+        start={"y1": "?"},
+        lost="p1 p3 y1(t0)",
+        source="by hand: y1 -> a y1, p1 / a**2, p1 + p3 / a",
+    ),
+    Known(
+        name="Monod, biomass",
+        slopes=GROWTH,
+        parameters="mu K Y",
+        measured="X",
+        start={"X": "?", "S": "?"},
+        lost="K Y S(t0)",
+        functions=("K*Y", "Y*S(t0)"),
+        source="by hand, after Holmberg, Math. Biosci. 62 (1982): substrate and K a, Y / a",
+    ),
+    Known(
+        name="Monod, both",
+        slopes=GROWTH,
+        parameters="mu K Y",
+        measured="X S",
+        start={"X": "?", "S": "?"},
+        lost="",
+        source="by hand: 1 / growth rate is linear in 1 / S; yield from both slopes",
+    ),
+    Known(
+        name="chain, product, feed unknown",
+        slopes=CHAIN,
+        parameters="k1 k2",
+        measured="C",
+        start={"A": "?"},
+        lost="",
+        source="by hand: C = A(t0) (1 - two exponentials); k1 and k2 exchange",
+    ),
+    Known(
+        name="equilibrium, total",
+        **EQUILIBRIUM,
+        measured="total",
+        lost="k K",
+        source="by hand: total' = -k K / (1 + K) total",
+    ),
+    Known(
+        name="equilibrium, one species",
+        **EQUILIBRIUM,
+        measured="A",
+        lost="",
+        source="by hand: A(t0) = 1 / (1 + K)",
+    ),
+    Known(
+        name="dimer, implicit",
+        slopes={"total": lambda v: -v.k * v.M},
+        algebraic={"M": lambda v: v.M + 2 * v.K * v.M**2 - v.total},
+        parameters="k K",
+        measured="total",
+        start={"total": 3.0},
+        lost="",
+        source="by hand: total' = -k (sqrt(1 + 8 K total) - 1) / (4 K)",
+    ),
+    Known(
+        name="draining tank",
+        slopes={"h": lambda v: (v.q - v.c * pyo.sqrt(v.h)) / v.area},
+        parameters="c area",
+        measured="h",
+        start={"h": "?"},
+        inputs=({"q": 0.0},),
+        lost="c area",
+        functions=("c/area",),
+        source="by hand: without inflow c / area is all there is",
+    ),
+    Known(
+        name="fed tank",
+        slopes={"h": lambda v: (v.q - v.c * pyo.sqrt(v.h)) / v.area},
+        parameters="c area",
+        measured="h",
+        start={"h": "?"},
+        inputs=({"q": 0.5},),
+        lost="",
+        source="by hand: q / area and c / area",
+    ),
+    Known(
+        name="saturating decay",
+        slopes={"A": lambda v: -v.a * pyo.tanh(v.b * v.A)},
+        parameters="a b",
+        measured="A",
+        start={"A": 1.0},
+        lost="",
+        source="by hand: a is the slope at large A, a b that of small A",
+    ),
+)
+
+
+def cascade(n: int, measured: Iterable[int]) -> Any:
+    """The problem of a chain of n states, each made of the one before.
+
+    The first half of the steps saturates: n rates and n / 2 constants. All start at 1.
+    """
+    import igpe  # noqa: PLC0415
+
+    def model(times: Iterable[float]) -> Any:
+        m = pyo.ConcreteModel()
+        m.t, m.I = dae.ContinuousSet(initialize=times), pyo.RangeSet(n)
+        m.x = pyo.Var(m.I, m.t)
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.v, m.K = pyo.Var(m.I, bounds=(0, 1)), pyo.Var(pyo.RangeSet(n // 2), bounds=(0, 1))
+
+        def rate(i: int, t: float) -> Any:
+            if i == 0:
+                return 0.0
+            return m.v[i] * m.x[i, t] / (m.K[i] + m.x[i, t] if i <= n // 2 else 1.0)
+
+        rule = lambda m, i, t: m.dx[i, t] == rate(i - 1, t) - rate(i, t)  # noqa: E731
+        m.balance = pyo.Constraint(m.I, m.t, rule=rule)
+        return m
+
+    table = pd.DataFrame({"time": TIMES, **{f"x[{i}]": TIMES for i in measured}})
+    start = {f"x[{i}]": 1.0 for i in range(1, n + 1)}
+    run = igpe.Experiment(table, start=start, start_time=0.0)
+    return igpe.Problem(model, parameters=["v", "K"], experiments=run)

@@ -1,0 +1,295 @@
+"""Structural identifiability of models with known answers, and of their variations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from known_models import KNOWN, PULSE, SIX, TIMES, Known, cascade
+
+import igpe
+from igpe.equations.system import read_systems
+from igpe.structure.findings import Verdict
+from igpe.structure.identifiability import Algebra, identifiability
+from igpe.structure.numerical import moved_unknowns
+from igpe.structure.posed import pose
+
+CASES = {case.name: case for case in KNOWN}
+
+
+def examined(problem, seed=0, **options):
+    systems = read_systems(problem)
+    posed = [pose(problem, i, system) for i, system in enumerate(systems)]
+    return identifiability(
+        problem, systems, Algebra(posed, [{} for _ in posed]), seed=seed, **options
+    )
+
+
+def lost(problem, seed=0):
+    """Unknowns that are not identifiable; nothing may be undecided."""
+    found = examined(problem, seed)
+    assert found.why == ""
+    return set(found.names(Verdict.NO))
+
+
+@pytest.mark.parametrize("case", KNOWN, ids=lambda c: c.name)
+def test_known_answers(case):
+    found = igpe.check(case.problem())
+    assert set(found.exact.names(Verdict.NO)) == set(case.lost.split())
+    assert found.exact.names(Verdict.UNDECIDED) == ()
+    functions = tuple(f for c in found.exact.combinations for f in c.functions)
+    if case.functions is not None:
+        assert functions == case.functions
+
+
+SIMULATED = (
+    "STAT5, amount unknown",
+    "three compartments, two losses",
+    "dimer, implicit",
+    "Arrhenius, energy of each run",
+    "SIR, share of prevalence",
+    "HIV, virus and cells",
+)
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_integrations_say_the_same(name):
+    """Independent of all exact arithmetic: singular values of integrated sensitivities."""
+    problem = CASES[name].problem()
+    moved = moved_unknowns(problem, read_systems(problem), seed=0)
+    seen = {n for n, m in zip(problem.box.names, moved, strict=True) if m}
+    assert seen == lost(problem)
+
+
+def test_the_same_seed_gives_the_same_answer_and_other_seeds_the_same_verdicts():
+    problem = CASES["Goodwin, unknown exponent"].problem()
+    assert examined(problem, 3) == examined(problem, 3)
+    assert all(lost(problem, seed) == lost(problem) for seed in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    "name", ["STAT5, amount unknown", "Bolie, glucose", "gas oil, product, feed unknown"]
+)
+def test_what_is_advised_frees(name):
+    case = CASES[name]
+    measure = examined(case.problem()).measure
+    assert set(measure) == set(case.lost.split())
+    for unknown, sets in measure.items():
+        assert sets
+        for names in sets:
+            more = replace(case, measured=" ".join([case.measured, *names]))
+            assert unknown not in lost(more.problem())
+
+
+def test_pairs_are_advised_where_no_single_measurement_frees():
+    case = Known(
+        name="product",
+        slopes={
+            "A": lambda v: v.p * v.B * v.C,
+            "B": lambda v: -v.k * v.B,
+            "C": lambda v: -v.l * v.C,
+        },
+        parameters="p k l",
+        measured="A",
+        start={"B": "?", "C": "?"},
+        lost="p k l B(t0) C(t0)",
+        source="by hand: A' = p B(t0) C(t0) exp(-(k + l) t)",
+    )
+    found = examined(case.problem())
+    assert [c.functions for c in found.combinations] == [("p*B(t0)*C(t0)",), ("k + l",)]
+    assert found.measure["p"] == (("B", "C"),)
+    assert found.measure["k"] == (("B",), ("C",))
+    assert found.measure["C(t0)"] == (("C",),)
+
+
+def test_advice_is_not_looked_for_where_nothing_helps():
+    case = replace(CASES["Arrhenius, one temperature"], name="Arrhenius")
+    found = examined(case.problem())
+    assert found.measure == {"k": (), "E": ()}
+
+
+def test_known_zero_starts_count_as_zero():
+    case = Known(
+        name="dead branch",
+        slopes={"A": lambda v: -v.k * v.A + v.s * v.B, "B": lambda v: -v.d * v.B},
+        parameters="k s d",
+        measured="A",
+        start={"A": 1.0, "B": 0.0},
+        lost="s d",
+        source="by hand: B stays zero",
+    )
+    assert lost(case.problem()) == {"s", "d"}
+    assert lost(replace(case, start={"A": 1.0, "B": 1.0}).problem()) == set()
+    assert lost(replace(case, start={"A": 1.0, "B": "?"}).problem()) == {"s", "B(t0)"}
+
+
+def test_a_varying_input_tells_more_than_a_constant_one():
+    tank = CASES["fed tank"]
+    leak = {"h": lambda v: (v.q - v.c * v.h - v.d) / v.area}
+    constant = replace(tank, slopes=leak, parameters="c d area", inputs=({"q": 0.5},))
+    assert lost(constant.problem()) == {"c", "d", "area"}
+    varying = replace(constant, inputs=({"q": PULSE},))
+    assert lost(varying.problem()) == set()
+    function = replace(constant, inputs=({"q": lambda t: 1 + t},))
+    assert lost(function.problem()) == set()
+    resting = replace(constant, inputs=({"q": pd.Series([0.5, 0.5], index=[0.0, 1.0])},))
+    assert lost(resting.problem()) == lost(constant.problem())
+
+
+def test_the_same_table_in_two_experiments_is_the_same_function():
+    """d, before a difference of two inputs, is not seen where they are one."""
+    case = Known(
+        name="two feeds",
+        slopes={"A": lambda v: v.k * v.u + v.d * (v.u - v.w)},
+        parameters="k d",
+        measured="A",
+        start={"A": 1.0},
+        lost="d",
+        source="by hand: u = w",
+        inputs=({"u": PULSE, "w": PULSE},),
+    )
+    assert lost(case.problem()) == {"d"}
+    assert lost(replace(case, inputs=({"u": PULSE, "w": 2 * PULSE},)).problem()) == set()
+
+
+def measured_at(times, case, **conditions):
+    table = pd.DataFrame({"time": times, **{n: times for n in case.measured.split()}})
+    run = igpe.Experiment(table, start_time=0.0, **conditions)
+    return igpe.Problem(case.model, parameters=case.parameters.split(), experiments=run)
+
+
+def test_one_measurement_gives_one_combination_two_give_two():
+    case = Known("decay", {"A": lambda v: -v.k * v.A}, "k", "A", {}, "", "")
+    start = {"A": igpe.Unknown(0.0, 2.0)}
+    assert lost(measured_at([1.0], case, start=start)) == {"k", "A(t0)"}
+    assert lost(measured_at([0.0, 1.0], case, start=start)) == set()
+    at_start = pd.DataFrame({"time": [0.0, 1.0], "A": [1.0, np.nan], "B": [np.nan, 1.0]})
+    two = Known("two", {**case.slopes, "B": lambda v: v.A}, "k", "A B", {}, "", "")
+    run = igpe.Experiment(at_start, start={**start, "B": 0.0}, start_time=0.0)
+    one_each = igpe.Problem(two.model, parameters=["k"], experiments=run)
+    assert lost(one_each) == set()
+
+
+def test_starts_at_which_equations_are_undefined_are_taken_as_any():
+    case = Known("root", {"A": lambda v: v.k * pyo.sqrt(v.A)}, "k", "A", {"A": 0.0}, "", "")
+    found = examined(case.problem())
+    assert found.generic
+    assert found.names(Verdict.YES) == ("k",)
+    assert "start values that were given are taken as any" in str(igpe.check(case.problem()))
+
+
+def test_implicit_equations_without_linear_unknowns_take_start_values_as_any():
+    case = CASES["dimer, implicit"]
+    problem = case.problem().fixing({"K": 0.5})
+    found = examined(problem)
+    assert found.generic
+    assert found.names(Verdict.YES) == ("k",)
+
+
+def test_implicit_equations_of_several_experiments_may_share_an_unknown():
+    """Two roots, one linear unknown: the second start value has to give way."""
+    found = examined(replace(CASES["dimer, implicit"], inputs=({}, {})).problem())
+    assert found.generic
+    assert found.names(Verdict.YES) == ("k", "K")
+
+
+def test_long_linear_blocks_are_solved_as_implicit_ones():
+    ring = Known(
+        name="ring",
+        slopes={"A": lambda v: -v.k * v.z4},
+        algebraic={
+            "z1": lambda v: v.z1 + v.a * v.z2 - v.A,
+            "z2": lambda v: v.z2 + 2 * v.z3 - v.A,
+            "z3": lambda v: v.z3 - v.z4 + 0.5 * v.z1 - 0.2 * v.A,
+            "z4": lambda v: 3 * v.z4 + v.z1 - 0.7 * v.A,
+        },
+        parameters="k a",
+        measured="A",
+        start={"A": 1.0},
+        lost="k a",
+        source="by hand: A' = -k c(a) A",
+    )
+    assert lost(ring.problem()) == {"k", "a"}
+    assert not examined(ring.problem()).generic
+    assert lost(replace(ring, measured="A z2").problem()) == set()
+
+
+def test_functions_with_corners_are_undecided_or_integrated():
+    case = Known(
+        "corner", {"A": lambda v: -v.k * abs(v.A) * v.s}, "k s", "A", {"A": 1.0}, "k s", ""
+    )
+    problem = case.problem()
+    assert set(examined(problem).verdicts.values()) == {Verdict.UNDECIDED}
+    assert "undecided: the equations contain 'fabs'" in str(igpe.check(problem))
+    found = igpe.check(problem, identifiability=True)
+    assert found.exact.numerical
+    assert found.exact.names(Verdict.NO) == ("k", "s")
+    assert "numerical rank, not proved" in str(found)
+
+
+def test_a_long_test_is_left_until_it_is_asked_for():
+    problem = CASES["six species, both reactions"].problem()
+    assert "long" in examined(problem, most_work=1.0).why
+    assert igpe.check(problem, identifiability=False).exact.why == ""
+    assert "dentifiable" not in str(igpe.check(problem, identifiability=False))
+
+
+def test_unknowns_that_vary_with_time_are_undecided():
+    case = Known("fed", {"A": lambda v: v.u - v.k * v.A}, "k", "A", {"A": 1.0}, "", "",
+                 inputs=({"u": PULSE},))  # fmt: skip
+    run = igpe.Experiment(pd.DataFrame({"time": TIMES, "A": TIMES}), start={"A": 1.0}, start_time=0)
+    unknown = {"u": igpe.PiecewiseConstant(breaks=(0.5,), lower=0.0, upper=1.0)}
+    problem = igpe.Problem(case.model, parameters=["k"], experiments=run, time_varying=unknown)
+    assert "vary with time" in examined(problem).why
+
+
+def test_constraints_without_time_are_said_to_be_left_out():
+    def tied(times):
+        m = CASES["gas oil, feed"].model(times)
+        m.tie = pyo.Constraint(expr=m.p1 == 2 * m.p3)
+        return m
+
+    table = pd.DataFrame({"time": TIMES, "y1": TIMES, "y2": TIMES})
+    run = igpe.Experiment(table, start={"y1": 1.0, "y2": 0.0}, start_time=0.0)
+    problem = igpe.Problem(tied, parameters=["p1", "p2", "p3"], experiments=run)
+    assert "tie left out" in str(igpe.check(problem))
+
+
+def test_words():
+    text = str(igpe.check(CASES["STAT5, amount unknown"].problem()))
+    assert "of p2, s1, s2, x1(t0) only p2*x1(t0), s1*x1(t0) and s2*x1(t0) can be determined" in text
+    assert "measuring x1, x2, x3, q1, q2 or q3 as well would free them" in text
+    assert "would make it algebraic; identifiable\n" in text
+    assert "(exact rank, wrong with probability < " in text
+    assert "(exact rank, proved)" in str(igpe.check(CASES["FitzHugh and Nagumo"].problem()))
+    text = str(igpe.check(CASES["Arrhenius, one temperature"].problem()))
+    assert "of k, E only k*exp(c*E) (c is known) can be determined" in text
+    assert "exp by differential equation" in text
+    text = str(igpe.check(CASES["two compartments, two losses"].problem()))
+    assert "of k01, k21, k12, k02 only 3 combinations can be determined" in text
+
+
+def test_table_has_the_verdicts():
+    table = igpe.check(CASES["Bolie, glucose"].problem()).to_frame()
+    assert table.loc["p1", "identifiable"] == "identifiable"
+    assert table.loc["p2", "identifiable"] == "not identifiable"
+    assert table.loc["p2", "determined"] == "p2*p4"
+    assert table.loc["p2", "freeing"] == "I"
+
+
+def test_unreachable_unknowns_are_freed_by_what_identifies_them():
+    """To see k2 at all x6 would do; but with a scale of its own only x4 or x5 tell k2."""
+    case = replace(CASES["six species, one measured"], parameters="k1 k2 s")
+    case = replace(case, slopes={**SIX, "x6": lambda v: v.s * v.k2 * v.x4 * v.x5})
+    found = igpe.check(case.problem())
+    assert found["k2"].measure == (("x4",), ("x5",), ("x6",))
+    assert found["s"].measure == (("x6",),)
+
+
+def test_a_long_chain_of_twenty_states_and_thirty_parameters():
+    problem = cascade(20, measured=(20,))
+    assert len(problem.box) == 30
+    assert lost(problem) == set()
+    first = cascade(20, measured=(1,))
+    assert len(lost(first)) == 28
