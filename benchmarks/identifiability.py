@@ -18,16 +18,14 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from step3_parts import Row, at_least, at_most, show
+from figures import MODELS, Row, at_least, at_most, command
 
 import igpe
 from igpe.equations.system import read_systems
@@ -35,7 +33,6 @@ from igpe.structure.findings import Verdict
 from igpe.structure.identifiability import Algebra, identifiability
 from igpe.structure.numerical import moved_unknowns
 
-ROOT = Path(__file__).parents[1]
 LEAST = 25  # models with known answers
 SLOWEST, SLOWEST_CHAIN, SLOWEST_PUBLISHED = 5.0, 30.0, 1.0  # s
 
@@ -112,7 +109,7 @@ def chains(cascade: Any) -> Iterator[Row]:
 
 def published() -> Iterator[Row]:
     """The exact test of every published problem."""
-    for file in sorted((ROOT / "models").glob("*.py")):
+    for file in sorted(MODELS.glob("*.py")):
         problem = importlib.import_module(file.stem).problem()
         systems = read_systems(problem)
         told = igpe.check(problem, identifiability=False)
@@ -122,20 +119,6 @@ def published() -> Iterator[Row]:
         yield at_most(file.stem, "exact test", seconds, "s", SLOWEST_PUBLISHED)
 
 
-def main() -> None:
-    """The table, and the file if one is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    sys.path += [str(ROOT / "models"), str(ROOT / "tests" / "structure")]
-    rows = list(figures())
-    show("Structural identifiability", rows)
-    if given.json:
-        text = json.dumps([row._asdict() for row in rows], indent=1)
-        given.json.write_text(text + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "structure"))
+    command(__doc__, "Structural identifiability", {"all": lambda _: figures()})

@@ -24,9 +24,8 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 sys.path.append(str(Path(__file__).resolve().parent.parent / "models"))
 
-import json
 import time
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ import lotka_volterra_iss as lotka
 import numpy as np
 import robertson
 import urethane
-from figures import CONSOLE, Row, at_least, at_most, show
+from figures import CONSOLE, Row, Section, at_least, at_most, command
 from rich.table import Table
 
 import igpe
@@ -276,24 +275,17 @@ SECTIONS: dict[str, Callable[[int, int], Iterator[Row]]] = {
 }
 
 
-def main() -> None:
-    """One section after the other; the file is complete after each."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+def asked(section: Callable[[int, int], Iterator[Row]]) -> Section:
+    """A section that is asked for by the command line."""
+    return lambda given: section(given.seed, given.runs)
+
+
+def options(parser: ArgumentParser) -> None:
+    """Seed of the noise, and starts for each."""
     parser.add_argument("--seed", type=int, default=1001)
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if strangers := set(given.sections) - set(SECTIONS):
-        parser.error(f"No section {strangers}; there are {', '.join(SECTIONS)}.")
-    rows: list[Row] = []
-    for name in given.sections or SECTIONS:
-        found = list(SECTIONS[name](given.seed, given.runs))
-        show(f"Incremental single shooting: {name}", found)
-        rows.extend(found)
-        if given.json:
-            given.json.write_text(json.dumps([r._asdict() for r in rows], indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    sections = {name: asked(section) for name, section in SECTIONS.items()}
+    command(__doc__, "Incremental single shooting", sections, options)
