@@ -27,7 +27,8 @@ from igpe.projection.separable import Separable
 from igpe.projection.taylor import GROWTH, UNIT, Taylor
 
 MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
-CHUNK = 30_000  # numbers of one array that are enclosed at a time
+CHUNK = 30_000  # numbers of one array that are enclosed at a time; in thousands of rows fewer,
+LONG, CHUNK_OF_LONG = 1000, 10_000  # as memory of large arrays comes from the system each time
 
 
 Key = tuple[int, ...]  # a column, then level and index of the cell on each axis it depends on
@@ -113,7 +114,8 @@ class Columns:
             if key not in self._known:
                 groups.setdefault((key[0], self._at_zero(key)), []).append(key)
         for own in groups.values():
-            chunk = max(CHUNK // self.basis.shape[1], 1)
+            rows = self.basis.shape[1]
+            chunk = max((CHUNK if rows < LONG else CHUNK_OF_LONG) // rows, 1)
             for begin in range(0, len(own), chunk):
                 self._enclose(own[begin : begin + chunk])
 
