@@ -46,7 +46,7 @@ class Prepared(Protocol):
 class Preparable(Protocol):
     """A method that translates and compiles once, to search from many starts."""
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> Prepared:
         """Make ready; raises Unsupported as `estimate` does."""
         ...
 
@@ -56,7 +56,7 @@ def from_many_starts(
 ) -> Callable[[Mapping[str, float]], Estimate]:
     """The method as a function of the start, prepared once if it can be."""
     if isinstance(method, Preparable):
-        return method.prepare(problem).estimate
+        return method.prepare(problem, profiles).estimate
     return lambda start: method.estimate(problem, start, profiles)
 
 

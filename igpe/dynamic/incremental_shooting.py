@@ -95,8 +95,8 @@ class IncrementalShooting:
         """
         return self.prepare(problem).estimate(start)
 
-    def prepare(self, problem: Problem) -> "PreparedIncremental":
-        """Translate and compile once, to estimate from many starts.
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
+        """Translate and compile once, to estimate from many starts; `profiles` are not used.
 
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """

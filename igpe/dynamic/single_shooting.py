@@ -51,8 +51,8 @@ class SingleShooting:
         """See `igpe.dynamic.base.Estimator`; `profiles` are not used."""
         return self.prepare(problem).estimate(start)
 
-    def prepare(self, problem: Problem) -> "PreparedShooting":
-        """Translate and compile once, to estimate from many starts.
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
+        """Translate and compile once, to estimate from many starts; `profiles` are not used.
 
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
