@@ -1,12 +1,12 @@
 """What a caller may hand us, where Python itself would fail without a helpful word."""
 
 from collections.abc import Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from igpe.errors import IgpeError
+from igpe.errors import IgpeError, ProblemError
 
 LONGEST = 80  # letters of a value shown in a message
 
@@ -19,6 +19,17 @@ def is_finite(*values: Any) -> bool:
 def is_number(*values: Any) -> bool:
     """Whether all are numbers (infinite or NaN ones too)."""
     return all(isinstance(v, Real) for v in values)
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, not negative."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
+    """Raise ProblemError unless ok, naming what was given for a field and what is wanted."""
+    if not ok:
+        raise ProblemError(f"{field} is {shown(given)}; {owner} wants {wanted}.")
 
 
 def shown(value: Any) -> str:

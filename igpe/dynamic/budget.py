@@ -8,8 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from igpe.arguments import is_finite
-from igpe.dynamic.wanted import is_count, require
+from igpe.arguments import is_count, is_finite, require
 from igpe.integrators.base import Integrator
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from igpe.arguments import is_count, require
 from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
-from igpe.dynamic.wanted import is_count, require, require_start
+from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
 from igpe.problem import Problem
 from igpe.status import Status

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arguments import is_finite
+from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.wanted import require
 from igpe.least_squares.base import Linearised
 
 BACK = (0.9, 0.7, 0.5, 0.3, 0.1, 0.0)  # of the way from an earlier estimate to the present one

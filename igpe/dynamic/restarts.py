@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtri
 
-from igpe.arguments import is_finite
+from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.wanted import is_count, require
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
 from igpe.status import Status

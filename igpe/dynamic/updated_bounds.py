@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from igpe.arguments import is_finite
+from igpe.arguments import is_finite, require
 from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
-from igpe.dynamic.wanted import require
 from igpe.least_squares.base import Fit, Linearised, Search
 from igpe.least_squares.bounded import bounded_solution
 from igpe.statistics.rank import RANK

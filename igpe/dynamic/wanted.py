@@ -1,24 +1,10 @@
-"""Fields of methods and starts that are checked where they are given."""
+"""Starts that are checked where they are given."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 
 from igpe.arguments import is_finite, require_mapping, shown
 from igpe.box import Box
 from igpe.errors import ProblemError
-
-
-def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
-    """Raise ProblemError unless ok, naming what was given for a field and what is wanted."""
-    if not ok:
-        raise ProblemError(f"{field} is {shown(given)}; {owner} wants {wanted}.")
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number, not negative."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def require_start(start: Mapping[str, float], box: Box, method: str) -> None:

@@ -1,26 +1,23 @@
 """The integrator that suits a problem, chosen by rules that depend on nothing but problem and q."""
 
 import logging
-import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from igpe.arrays import FloatArray
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.integrators.dormand_prince import DormandPrince, DormandPrinceSimulation, Ended
-from igpe.integrators.limits import LARGEST, check
 from igpe.integrators.lsoda import Lsoda
-from igpe.integrators.prepared import prepared
+from igpe.integrators.method import Method
+from igpe.integrators.prepared import Prepared
 from igpe.integrators.sundials import Sundials
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Automatic:
-    """Chooses among the integrators; the meaning of the fields is that of `Sundials`.
+class Automatic(Method):
+    """Chooses among the integrators.
 
     - Implicit algebraic variables: `Sundials`.
     - Else `DormandPrince`, if a C compiler is found and the equations are short enough to compile.
@@ -32,20 +29,8 @@ class Automatic:
     seconds  wall time allowed for each method's attempt
     """
 
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    max_steps: int = 20_000
-    largest: float = LARGEST
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def prepare(
-        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
-    ) -> Simulation:
-        """Generate the augmented system once, and choose."""
-        whole = prepared(ivp, times, sensitivities=sensitivities)
+    def made_of(self, whole: Prepared) -> Simulation:
+        """Choose for equations that are already generated."""
         fields: dict[str, Any] = asdict(self)
         sundials, lsoda = Sundials(**fields), Lsoda(**fields)
         if whole.system.layout.implicit:

@@ -11,16 +11,16 @@ from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import cut
 from igpe.integrators.intervals import Intervals, OneByOne, Shots
-from igpe.integrators.limits import LARGEST, check
 from igpe.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.integrators.sundials import Sundials
+from igpe.integrators.tolerances import Tolerances
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class AutomaticIntervals:
+class AutomaticIntervals(Tolerances):
     """Chooses among the integrators of intervals; the fields mean what they do in `RungeKutta`.
 
     - Implicit algebraic variables: `Sundials` (IDAS), one interval after the other.
@@ -28,15 +28,6 @@ class AutomaticIntervals:
       chooses between its explicit and its implicit pair within each interval.
     - Else `LockStep`; an interval that it cannot finish is integrated by `Sundials` (CVODES).
     """
-
-    rtol: float = 1e-6
-    atol: float = 1e-8
-    slack: float = 100.0
-    max_steps: int = 20_000
-    largest: float = LARGEST
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray

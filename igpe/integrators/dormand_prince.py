@@ -5,8 +5,6 @@ The whole run, from the unknowns to all rows that are told, is one call of C (`d
 
 import ctypes
 import enum
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,12 +14,12 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
-from igpe.integrators.base import Simulation, Trajectory
+from igpe.integrators.base import Trajectory
 from igpe.integrators.compiler import built
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
-from igpe.integrators.prepared import Prepared, prepared
+from igpe.integrators.limits import NO_START, Limits, at, no_number
+from igpe.integrators.method import Method
+from igpe.integrators.prepared import Prepared
 from igpe.integrators.refused import Refused, implicit_refused
 from igpe.status import Status
 
@@ -45,28 +43,13 @@ class Ended(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class DormandPrince:
+class DormandPrince(Method):
     """Explicit Runge-Kutta pair 5(4) in C, for non-stiff equations without implicit variables.
 
     Others are refused, as is all where no C compiler is found (NO_SOLVER), and equations of more
-    than `LONGEST` operations. Stiff ones break down. The meaning of the fields is that of
-    `Sundials`; size and time are looked at after each step.
+    than `LONGEST` operations. Stiff ones break down. Size and time
+    are looked at after each step.
     """
-
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    max_steps: int = 20_000
-    largest: float = LARGEST
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def prepare(
-        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
-    ) -> Simulation:
-        """Generate the augmented system, compile it, and cut the horizon into pieces."""
-        return self.made_of(prepared(ivp, times, sensitivities=sensitivities))
 
     def made_of(self, whole: Prepared) -> "DormandPrinceSimulation | Refused":
         """The same for equations that are already generated."""

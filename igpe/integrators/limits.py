@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from igpe.arguments import is_count
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.errors import ProblemError
@@ -24,7 +25,7 @@ def check(method: Any) -> None:
     rules = {
         "rtol": (finite, _is_real(method.rtol) and 0 < method.rtol < math.inf),
         "atol": (finite, _is_real(method.atol) and 0 < method.atol < math.inf),
-        "max_steps": (steps, _is_whole(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
+        "max_steps": (steps, is_count(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
         "largest": ("a number above 1", _is_real(method.largest) and method.largest > 1),
     }
     if hasattr(method, "seconds"):
@@ -40,10 +41,6 @@ def check(method: Any) -> None:
 
 def _is_real(number: Any) -> bool:
     return isinstance(number, Real) and not isinstance(number, bool)
-
-
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 @dataclass(frozen=True)

@@ -11,29 +11,21 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented, augmented
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Intervals, Shots, started_anywhere
-from igpe.integrators.limits import LARGEST, NO_START, check
+from igpe.integrators.limits import NO_START
 from igpe.integrators.lock_step_course import Course, Slope
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
+from igpe.integrators.tolerances import Tolerances
 from igpe.status import Status
 
 
 @dataclass(frozen=True)
-class LockStep:
+class LockStep(Tolerances):
     """Dormand and Prince's explicit pair in NumPy, each interval with steps of its own length.
 
     For equations that are not stiff, without implicit algebraic variables; a stiff interval breaks
     down. Slopes of all intervals are one call of CasADi. The meaning of the fields is that of
     `RungeKutta`.
     """
-
-    rtol: float = 1e-6
-    atol: float = 1e-8
-    slack: float = 100.0
-    max_steps: int = 20_000
-    largest: float = LARGEST
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray

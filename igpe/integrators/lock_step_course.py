@@ -7,7 +7,7 @@ of its own length; those that have arrived rest until enough have for the arrays
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from igpe.integrators.augmented import Augmented
 from igpe.integrators.cut import Round
 from igpe.integrators.limits import Limits, at, no_number
 from igpe.integrators.tableaux import DORMAND_PRINCE
+from igpe.integrators.tolerances import Tolerances
 
 A, C, E, DENSE = (getattr(DORMAND_PRINCE, name) for name in ("a", "c", "error", "dense"))
 STAGES = DORMAND_PRINCE.stages
@@ -28,21 +29,6 @@ CONSTANT = 1e-3  # of the error of a first step, see `runge_kutta_run.c`
 KNOWN = 1e-5  # tolerances below which a size or a slope says nothing of the first step
 LEAST = 1e-15  # of a piece: a shorter step is none
 STIFF = "The equations are stiff {}: an explicit method needs tiny steps."
-
-
-class Tolerances(Protocol):
-    """What `LockStep` says of tolerances and limits."""
-
-    @property
-    def rtol(self) -> float: ...
-    @property
-    def atol(self) -> float: ...
-    @property
-    def slack(self) -> float: ...
-    @property
-    def max_steps(self) -> int: ...
-    @property
-    def largest(self) -> float: ...
 
 
 @dataclass

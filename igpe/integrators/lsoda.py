@@ -3,10 +3,9 @@
 `scipy.integrate.odeint` on a right-hand side that CasADi evaluates in place.
 """
 
-import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,12 +15,12 @@ from scipy.integrate import odeint
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.equations.in_place import InPlace
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Simulation, Trajectory
-from igpe.integrators.limits import LARGEST, Limits, at, between, check, no_number
+from igpe.integrators.limits import Limits, at, between, no_number
+from igpe.integrators.method import Method
 from igpe.integrators.pieces import Piece
-from igpe.integrators.prepared import Came, Prepared, prepared
+from igpe.integrators.prepared import Came, Prepared
 from igpe.integrators.refused import Refused, implicit_refused
 
 LOOK = 64  # evaluations between two looks at size and time
@@ -30,27 +29,11 @@ COMPLETE, USED_UP = "Integration successful.", "Excess work"  # what odeint says
 
 
 @dataclass(frozen=True)
-class Lsoda:
+class Lsoda(Method):
     """Variable-order Adams and BDF, for equations without implicit algebraic variables.
 
-    Others are refused, as a status. The meaning of the fields is that of `Sundials`; size and time
-    are looked at every few steps.
+    Others are refused, as a status. Size and time are looked at every few steps.
     """
-
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    max_steps: int = 20_000
-    largest: float = LARGEST
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def prepare(
-        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
-    ) -> Simulation:
-        """Generate the augmented system and cut the horizon into pieces."""
-        return self.made_of(prepared(ivp, times, sensitivities=sensitivities))
 
     def made_of(self, whole: Prepared) -> Simulation:
         """The same for equations that are already generated."""

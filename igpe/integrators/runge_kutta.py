@@ -19,9 +19,10 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Intervals, Shots
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
+from igpe.integrators.limits import NO_START, Limits, at, no_number
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import written
+from igpe.integrators.tolerances import Tolerances
 from igpe.status import Status
 
 LONGEST = 8_000  # operations of the equations that are compiled
@@ -49,32 +50,17 @@ class Ended(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class RungeKutta:
+class RungeKutta(Tolerances):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
     Others are refused, as is all where no C compiler is found (NO_SOLVER), and equations of more
     than `LONGEST` operations. Each interval depends on its own start and q alone.
 
-    rtol       local error relative to the present value, of states and derivatives
-    atol       the same relative to the size of each state (`InitialValueProblem.scale`) and, for
-               derivatives, of what they are taken by
-    slack      times that derivatives may err more than states: Gauss-Newton steps need few digits,
-               but without any control they are wrong by orders of magnitude where it is stiff
-    max_steps  steps allowed in an interval; more is a break-down
-    largest    times its size that a state may be, looked at after each step
     pair       BY_STIFFNESS begins every interval with the explicit pair and changes to the implicit
                one where stability, not accuracy, limits the steps
     """
 
-    rtol: float = 1e-6
-    atol: float = 1e-8
-    slack: float = 100.0
-    max_steps: int = 20_000
-    largest: float = LARGEST
     pair: Pair = Pair.BY_STIFFNESS
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray

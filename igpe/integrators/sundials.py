@@ -5,7 +5,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
@@ -16,41 +16,21 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.equations.in_place import InPlace
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
-from igpe.integrators.limits import LARGEST, Limits, at, between, check, no_number
+from igpe.integrators.limits import Limits, at, between, no_number
+from igpe.integrators.method import Method
 from igpe.integrators.pieces import Piece
-from igpe.integrators.prepared import Came, Prepared, prepared
+from igpe.integrators.prepared import Came, Prepared
 
 
 @dataclass(frozen=True)
-class Sundials:
+class Sundials(Method):
     """Variable-order BDF: CVODES for ordinary, IDAS for algebraic-differential equations.
 
-    rtol       local error tolerance relative to the present value
-    atol       the same relative to the size of each state (`InitialValueProblem.scale`), for
-               states, algebraic variables and scaled sensitivities
-    max_steps  steps allowed between two outputs; more is a break-down
-    largest    times its size that a state may be, looked at where it is reported
-    seconds    wall time allowed for one run, looked at between outputs; with a limit, each output
-               is a start of its own, which costs about twice the time
+    The size of states is looked at where they are reported, the time between outputs; with a limit
+    of time each output is a start of its own, which costs about twice the time.
     """
-
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    max_steps: int = 20_000
-    largest: float = LARGEST
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def prepare(
-        self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
-    ) -> "SundialsSimulation":
-        """Generate the augmented system and cut the horizon into pieces."""
-        return self.made_of(prepared(ivp, times, sensitivities=sensitivities))
 
     def made_of(self, whole: Prepared) -> "SundialsSimulation":
         """The same for equations that are already generated."""

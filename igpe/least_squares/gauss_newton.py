@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arguments import is_finite, shown
+from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.errors import ProblemError
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.bounded import bounded_solution
 from igpe.least_squares.sizes import floors
@@ -49,12 +48,10 @@ class GaussNewton:
     def __post_init__(self) -> None:
         for field in ("tolerance", "absolute", "max_iterations"):
             value = getattr(self, field)
-            if not (is_finite(value) and value >= 0):
-                given = f"{field} is {shown(value)}"
-                raise ProblemError(f"{given}; GaussNewton wants a number, 0 or more.")
-        if not (is_finite(self.radius) and self.radius > 0):
-            given = f"radius is {shown(self.radius)}"
-            raise ProblemError(f"{given}; GaussNewton wants a positive number.")
+            ok = is_finite(value) and value >= 0
+            require(ok, "GaussNewton", field, value, "a number, 0 or more")
+        ok = is_finite(self.radius) and self.radius > 0
+        require(ok, "GaussNewton", "radius", self.radius, "a positive number")
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""

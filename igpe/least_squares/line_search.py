@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arguments import is_finite, shown
+from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.errors import ProblemError
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.bounded import bounded_solution
 from igpe.least_squares.sizes import floors
@@ -41,9 +40,8 @@ class LineSearch:
     def __post_init__(self) -> None:
         for field in ("tolerance", "absolute", "still", "max_iterations"):
             value = getattr(self, field)
-            if not (is_finite(value) and value >= 0):
-                given = f"{field} is {shown(value)}"
-                raise ProblemError(f"{given}; LineSearch wants a number, 0 or more.")
+            ok = is_finite(value) and value >= 0
+            require(ok, "LineSearch", field, value, "a number, 0 or more")
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
