@@ -27,5 +27,5 @@ def test_profiles_move_the_nodes_of_multiple_shooting():
     def profile(name, times):
         asked.append(name)
 
-    igpe.MultiStart(igpe.MultipleShooting()).local.prepare(lotka_volterra_iss.problem(), (profile,))
+    from_many_starts(igpe.MultipleShooting(), lotka_volterra_iss.problem(), (profile,))
     assert set(asked) == {"y1", "y2"}
