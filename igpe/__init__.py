@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from igpe.dynamic.multistart import MultiStart as MultiStart
     from igpe.dynamic.restarts import Restarts as Restarts
     from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
+    from igpe.error_model import Proportional as Proportional
     from igpe.errors import DataError as DataError
     from igpe.errors import EstimationFailed as EstimationFailed
     from igpe.errors import IgpeError as IgpeError
@@ -107,6 +108,7 @@ _HOME = {
     "Problem": "igpe.problem",
     "ProblemError": "igpe.errors",
     "Projected": "igpe.algebraic.projected",
+    "Proportional": "igpe.error_model",
     "Restarts": "igpe.dynamic.restarts",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",

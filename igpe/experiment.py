@@ -1,7 +1,8 @@
 """One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -10,9 +11,10 @@ import pandas as pd
 
 from igpe.arguments import is_finite, require_mapping, shown
 from igpe.arrays import FloatArray, IntArray
+from igpe.error_model import Proportional, deviations
 from igpe.errors import DataError
 from igpe.inputs import Input, InputValue, read_inputs
-from igpe.sigma import Sigma, check_sigma, sigma_columns, sigma_of
+from igpe.sigma import Sigma, check_sigma, error_models, sigma_columns, sigma_of
 from igpe.tables import Data, read_table, rows_of, select_columns, time_column
 
 
@@ -82,8 +84,9 @@ class Experiment:
                 comes later and not later than the experiment is long, else the first time
     inputs      name -> number, `igpe.linear`, `igpe.steps`, pandas Series over time, or a function
                 of time written with Pyomo's functions
-    sigma       standard deviations: a number, or per column a number, an array of one for each
-                row, or the name of the column that holds them; None if unknown
+    sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of
+                these, an array of one for each row, or the name of the column that holds them; None
+                if unknown. Proportional ones follow the model's predictions, never measurements
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
@@ -123,6 +126,9 @@ class Experiment:
         times = time_column(table, replicates=replicates)
         columns = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, columns, sigma)
+        self.error_models: Mapping[str, Proportional] = MappingProxyType(
+            error_models(columns, sigma)
+        )
         self.start_time = _start_time(times, start_time)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -132,12 +138,25 @@ class Experiment:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for name in ("start", "inputs", "units"):
+        for name in ("start", "inputs", "units", "error_models"):
             setattr(self, name, MappingProxyType(state[name]))
 
     def with_data(self, data: Data) -> "Experiment":
         """The same run with other measurements."""
         return Experiment(data, **{**self._conditions, "name": self.name})
+
+    def weighted(self, sigma: FloatArray) -> "Experiment":
+        """The same run with standard deviations (n,) that are numbers, in measurements' order."""
+        held = copy(self)
+        held.measurements = replace(self.measurements, sigma=sigma)
+        held.error_models = MappingProxyType({})
+        return held
+
+    def sigma_at(self, predicted: FloatArray) -> FloatArray:
+        """(n,) standard deviations where the model predicts (n,), in measurements' order."""
+        m = self.measurements
+        models = {m.names.index(n): model for n, model in self.error_models.items()}
+        return deviations(models, m.column, m.value, predicted, m.sigma)
 
     @property
     def times(self) -> FloatArray:

@@ -1,18 +1,19 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.step import Algebraic, estimate_algebraic
+from igpe.algebraic.step import estimate_algebraic
 from igpe.dynamic.base import constrained_unknowns, require_plain
 from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
-from igpe.dynamic.polish import polish
+from igpe.dynamic.model_weights import first_weighted, settle
+from igpe.dynamic.polish import Polished, polish
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
-from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.result import Result
@@ -47,6 +48,7 @@ def estimate(
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
     require_plain(problem, "igpe.estimate", constraints_too=False)
     clock = Clock(progress)
+    given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
     with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
@@ -60,11 +62,26 @@ def estimate(
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-        ways = _corrected(problem, systems, algebraic, complete, settings)
-        best = polish(problem, systems, ways[0].corrected, settings.integrator)
-        ways[0] = ways[0]._replace(corrected=best.estimate)
+        begun = [Way(a, c, c) for a, c in zip(algebraic, complete, strict=True)]
+
+        def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
+            ways = begun if before is None else before.ways
+            return _fitted(weighted, systems, ways, settings)
+
+        found = settle(
+            problem,
+            given.fixing(problem.fixed),
+            systems,
+            fit,
+            lambda fitted: fitted.best.estimate,
+            integrator=settings.integrator,
+        )
+        ways, best = found.fits[-1]
+        best = best._replace(notes=(*best.notes, *found.notes))
     with clock.step("statistics", "Statistics of the fit"):
-        steps = Steps(problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds)
+        steps = Steps(
+            found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
+        )
         return summarise(steps, settings)
 
 
@@ -94,24 +111,39 @@ def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     })
 
 
+class Fitted(NamedTuple):
+    """Step 5: all ways, best first, and the best one polished."""
+
+    ways: list[Way]
+    best: Polished
+
+
+def _fitted(
+    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
+) -> Fitted:
+    ways = _corrected(problem, systems, begun, settings)
+    best = polish(problem, systems, ways[0].corrected, settings.integrator)
+    ways[0] = ways[0]._replace(corrected=best.estimate)
+    return Fitted(ways, best)
+
+
 def _corrected(
-    problem: Problem,
-    systems: tuple[System, ...],
-    algebraic: Sequence[Algebraic],
-    complete: Sequence[Estimate],
-    settings: Settings,
+    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
 ) -> list[Way]:
-    """Every candidate through step 5, best first.
+    """Every candidate through step 5, from where it now is, best first.
 
     raises EstimationFailed if none could be corrected
     """
     guesses = [
-        profiles(Simulated(problem, systems, settings.integrator, c.parameters), a.curves.of)
-        for a, c in zip(algebraic, complete, strict=True)
+        profiles(
+            Simulated(problem, systems, settings.integrator, way.corrected.parameters),
+            way.algebraic.curves.of,
+        )
+        for way in begun
     ]
-    starts = [c.parameters for c in complete]
+    starts = [way.corrected.parameters for way in begun]
     corrected = settings.correction.estimate_each(problem, starts, guesses)
-    ways = [Way(*way) for way in zip(algebraic, complete, corrected, strict=True)]
+    ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
     if not any(np.isfinite(way.corrected.objective) for way in ways if way.usable):
         status = ways[0].corrected.status
         raise EstimationFailed(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from igpe.arguments import is_finite, require_mapping, shown
+from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment, Unknown
@@ -19,6 +20,7 @@ from igpe.problem_checks import (
     check_model,
     check_weights,
     convert_units,
+    held_sigma,
     name_experiments,
 )
 from igpe.starts import ModelStarts, model_starts
@@ -84,6 +86,7 @@ class Problem:
         for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
             check_experiment(self, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
+        self._weights: tuple[FloatArray, ...] | None = None
         self.unknowns = self._unknowns(parameters)
         self.priors = MappingProxyType(dict(priors))
         strangers = [n for n in self.priors if n not in self.unknowns.names]
@@ -96,7 +99,7 @@ class Problem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy keep what the problem was made of and build the models again."""
-        return _made_again, (self._given, dict(self.fixed))
+        return _made_again, (self._given, dict(self.fixed), self._weights)
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
@@ -127,6 +130,11 @@ class Problem:
         return all(e.sigma_known for e in self.experiments)
 
     @property
+    def sigma_follows_model(self) -> bool:
+        """Whether standard deviations depend on the model's predictions (`Proportional`)."""
+        return any(e.error_models for e in self.experiments)
+
+    @property
     def inequalities(self) -> frozenset[str]:
         """Names of the models' inequalities over time, in all experiments."""
         return frozenset(name for i in self.instances for name in i.inequalities)
@@ -150,6 +158,21 @@ class Problem:
         held = {n: float(v) for n, v in values.items()}
         smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
+
+    def weighted(self, sigma: Sequence[FloatArray]) -> "Problem":
+        """The same problem with standard deviations held at numbers, whatever they followed.
+
+        sigma   for each experiment (n,), in the order of its `measurements.value`
+        raises  ProblemError unless there is a positive number for each measurement
+        """
+        held = held_sigma(self, sigma)
+        found = object.__new__(Problem)
+        found.__dict__.update(self.__dict__)
+        found._weights = held
+        found.experiments = tuple(
+            e.weighted(s) for e, s in zip(self.experiments, held, strict=True)
+        )
+        return found
 
     def with_data(self, data: Data) -> "Problem":
         """The same problem with other measurements, under the same conditions.
@@ -209,8 +232,11 @@ class Problem:
         )
 
 
-def _made_again(given: Mapping[str, Any], fixed: Mapping[str, float]) -> Problem:
-    return Problem(**given).fixing(fixed)
+def _made_again(
+    given: Mapping[str, Any], fixed: Mapping[str, float], weights: Sequence[FloatArray] | None
+) -> Problem:
+    whole = Problem(**given).fixing(fixed)
+    return whole if weights is None else whole.weighted(weights)
 
 
 def _expand(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:

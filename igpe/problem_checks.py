@@ -2,18 +2,21 @@
 
 import copy
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
 from igpe.arguments import require_mapping, shown
+from igpe.arrays import FloatArray
 from igpe.errors import DataError, ModelError, ProblemError
 from igpe.experiment import Experiment, Unknown
 from igpe.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant
 from igpe.model import Instance
 from igpe.starts import ModelStarts
-from igpe.units import conversion, converted, model_unit, unit_name
+from igpe.units import conversion, converted, converted_error, model_unit, unit_name
 
 if TYPE_CHECKING:
     from igpe.problem import Problem
@@ -44,6 +47,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     """The experiment with its measurements in the model's units."""
     measurements = experiment.measurements
     result = copy.copy(experiment)
+    models = dict(experiment.error_models)
     for name, given in experiment.units.items():
         if name == "time":
             factor, offset = conversion(name, given, model_unit({0: instance.time}))
@@ -57,8 +61,11 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             if series is None:
                 continue
             factor, offset = conversion(name, given, model_unit(series))
+            if name in models:
+                models[name] = converted_error(name, given, models[name], factor, offset)
         measurements = converted(measurements, name, factor, offset)
     result.measurements = measurements
+    result.error_models = MappingProxyType(models)
     return result
 
 
@@ -101,6 +108,19 @@ def check_weights(problem: "Problem") -> None:
             "unknown exactness would depend on the units; give the measurements standard "
             "deviations (sigma=...), or leave the priors out."
         )
+
+
+def held_sigma(problem: "Problem", sigma: Sequence[Any]) -> tuple[FloatArray, ...]:
+    """Standard deviations as arrays: a positive number for each measurement."""
+    sizes = [len(e.measurements.value) for e in problem.experiments]
+    held = tuple(np.array(s, dtype=float) for s in sigma)
+    fits = [s.shape for s in held] == [(n,) for n in sizes]
+    if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
+        raise ProblemError(
+            f"Standard deviations to be held have the shapes {[s.shape for s in held]}; give an "
+            f"array of positive numbers for each experiment, as long as {sizes}."
+        )
+    return held
 
 
 def check_model(problem: "Problem") -> None:

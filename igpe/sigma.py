@@ -9,11 +9,15 @@ import pandas as pd
 
 from igpe.arguments import shown
 from igpe.arrays import FloatArray, IntArray
+from igpe.error_model import Proportional
 from igpe.errors import DataError
 from igpe.tables import numbers
 
-Sigma: TypeAlias = float | Mapping[str, float | str | npt.ArrayLike] | None
-"""Standard deviations: one for all, per column (number, array, name of a column), or unknown."""
+Sigma: TypeAlias = (
+    float | Proportional | Mapping[str, float | str | npt.ArrayLike | Proportional] | None
+)
+"""Standard deviations: one for all, per column (number, array, name of a column, or following the
+model), or unknown."""
 
 
 def sigma_columns(sigma: Sigma) -> set[str]:
@@ -23,14 +27,25 @@ def sigma_columns(sigma: Sigma) -> set[str]:
     return {value for value in sigma.values() if isinstance(value, str)}
 
 
+def error_models(columns: list[str], sigma: Sigma) -> dict[str, Proportional]:
+    """Column -> its error model, where its standard deviations follow the model."""
+    given = sigma if isinstance(sigma, Mapping) else dict.fromkeys(columns, sigma)
+    pairs = ((c, given.get(c)) for c in columns)
+    return {c: model for c, model in pairs if isinstance(model, Proportional)}
+
+
 def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     """(n_rows,) standard deviations of one column; 1 where unknown.
 
+    Those that follow the model are one level for the whole column, until the model is known.
     raises DataError if they are missing, no numbers, or not one for each row
     """
     n = len(table)
     if sigma is None:
         return np.ones(n)
+    model = error_models([column], sigma).get(column)
+    if model is not None:
+        return np.full(n, _level(table, column, model))
     if not isinstance(sigma, Mapping):
         return np.full(n, _number(sigma))
     if column not in sigma:
@@ -38,7 +53,11 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
             "standard deviation, or none."
         )
-    value = sigma[column]
+    return _of_column(table, column, sigma[column])
+
+
+def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
+    n = len(table)
     if isinstance(value, str):
         if value not in table.columns:
             raise DataError(
@@ -59,6 +78,16 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             f"the {n} rows."
         )
     return np.broadcast_to(spread, (n,)).astype(float)
+
+
+def _level(table: pd.DataFrame, column: str, model: Proportional) -> float:
+    level = model.level(table[column].to_numpy(dtype=float))
+    if level == 0:
+        raise DataError(
+            f"All measurements of '{column}' are 0, of which {model.share:g} is no standard "
+            f"deviation; give a floor: igpe.Proportional({model.share:g}, floor=...)."
+        )
+    return level
 
 
 def _number(sigma: Any) -> float:

@@ -7,6 +7,7 @@ import pint
 from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
 from pyomo.environ import units as pyomo_units
 
+from igpe.error_model import Proportional
 from igpe.errors import DataError
 from igpe.experiment import Measurements
 
@@ -46,6 +47,21 @@ def converted(measurements: Measurements, name: str, factor: float, offset: floa
     value[mine] = factor * value[mine] + offset
     sigma[mine] = abs(factor) * sigma[mine]
     return replace(measurements, value=value, sigma=sigma)
+
+
+def converted_error(
+    name: str, given: str, model: Proportional, factor: float, offset: float
+) -> Proportional:
+    """The error model of a column in another unit.
+
+    raises DataError if the units do not share their zero: 5 % of it would be something else
+    """
+    if offset != 0:
+        raise DataError(
+            f"The error of '{name}' is proportional to its value in '{given}', whose zero is not "
+            "that of the model's unit; give the data in the model's unit, or sigma as a number."
+        )
+    return model.scaled(factor)
 
 
 def model_unit(component: Any) -> str:

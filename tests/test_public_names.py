@@ -43,6 +43,7 @@ NAMES = [
     "Problem",
     "ProblemError",
     "Projected",
+    "Proportional",
     "Restarts",
     "Result",
     "Routes",

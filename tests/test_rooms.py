@@ -23,6 +23,7 @@ FLOORS: dict[str, int] = {
     "arguments": 2,
     "json_form": 2,
     "tables": 9,
+    "error_model": 9,
     "sigma": 10,
     "box": 10,
     "estimates": 10,

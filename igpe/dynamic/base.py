@@ -55,7 +55,7 @@ def from_many_starts(
     method: Estimator, problem: Problem, profiles: Sequence[Profile] = ()
 ) -> Callable[[Mapping[str, float]], Estimate]:
     """The method as a function of the start, prepared once if it can be."""
-    if isinstance(method, Preparable):
+    if isinstance(method, Preparable) and not problem.sigma_follows_model:
         return method.prepare(problem, profiles).estimate
     return lambda start: method.estimate(problem, start, profiles)
 
@@ -108,6 +108,19 @@ def require_plain(problem: Problem, method: str, *, constraints_too: bool) -> No
         raise Unsupported(
             f"{method} cannot keep the constraints {constraints(problem)}; use Collocation, or "
             "deactivate them in the model."
+        )
+
+
+def require_numbers(problem: Problem, method: str) -> None:
+    """Refuse standard deviations that follow the model where they must be numbers.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.sigma_follows_model:
+        raise Unsupported(
+            f"{method} is made ready for standard deviations that are numbers, but here they "
+            "follow the model (igpe.Proportional); use the method's estimate(problem, start), or "
+            "hold them: problem.weighted(sigma)."
         )
 
 

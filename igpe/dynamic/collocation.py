@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.base import Profile, require_numbers, require_plain
 from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
+from igpe.dynamic.model_weights import settled
 from igpe.dynamic.transcription import Transcription, transcribe
 from igpe.estimates import Estimate
 from igpe.problem import Problem
@@ -68,7 +69,13 @@ class Collocation:
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
         """See `igpe.dynamic.base.Estimator.estimate`."""
-        return self.estimate_each(problem, [start], [profiles])[0]
+        local = replace(self, solver=self.solver if isinstance(self.solver, Ipopt) else Ipopt())
+        return settled(
+            problem,
+            start,
+            lambda p, s: self.estimate_each(p, [s], [profiles])[0],
+            lambda p, s: local.estimate_each(p, [s], [profiles])[0],
+        )
 
     def estimate_each(
         self,
@@ -89,6 +96,7 @@ class Collocation:
         raises       Unsupported if the loss is not least squares or unknowns vary with time
         """
         require_plain(problem, "Collocation", constraints_too=False)
+        require_numbers(problem, "Collocation.estimate_each")
         if not starts:
             return []
         if not isinstance(self.solver, Ipopt):

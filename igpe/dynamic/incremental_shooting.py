@@ -21,14 +21,16 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic import handover
-from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.base import Profile, require_numbers, require_plain
 from igpe.dynamic.budget import Budget
 from igpe.dynamic.horizons import Reach, reaches, require_increasing
+from igpe.dynamic.model_weights import settled
 from igpe.dynamic.recovery import Recovery
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
+from igpe.dynamic.single_shooting import SingleShooting
 from igpe.dynamic.stage import Counted, Solved, Stage
 from igpe.dynamic.updated_bounds import MOST, UpdatedBounds, held
 from igpe.dynamic.wanted import require_start
@@ -93,7 +95,8 @@ class IncrementalShooting:
 
         The trail of the estimate holds the horizons, each an `igpe.estimates.Horizon`.
         """
-        return self.prepare(problem).estimate(start)
+        last = SingleShooting(self.integrator, self.search)
+        return settled(problem, start, lambda p, s: self.prepare(p).estimate(s), last.estimate)
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.
@@ -101,6 +104,7 @@ class IncrementalShooting:
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)
+        require_numbers(problem, "IncrementalShooting.prepare")
         horizons = reaches(problem.experiments, self.intervals)
         systems = read_systems(problem)
         whole = Residuals(problem, systems, self.integrator)

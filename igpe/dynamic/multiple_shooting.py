@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, constraints
+from igpe.dynamic.base import Profile, constraints, require_numbers
+from igpe.dynamic.model_weights import settled
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_losses import objective
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
@@ -70,7 +71,13 @@ class MultipleShooting:
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
         """See `igpe.dynamic.base.Estimator`; `profiles` are where the nodes begin."""
-        return self.prepare(problem, profiles).estimate(start)
+        once = replace(self, restarts=Restarts(count=0))
+        return settled(
+            problem,
+            start,
+            lambda p, s: self.prepare(p, profiles).estimate(s),
+            lambda p, s: once.prepare(p, profiles).estimate(s),
+        )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
@@ -78,6 +85,7 @@ class MultipleShooting:
         raises Unsupported for constraints and time-varying unknowns
         """
         _require_supported(problem)
+        require_numbers(problem, "MultipleShooting.prepare")
         chains = Chains(problem, shootings(problem, self.integrator, self.intervals))
         known = tuple(
             given(problem, k, shooting, profiles[k] if profiles else None, self.unobserved)

@@ -12,6 +12,7 @@ import numpy as np
 
 from igpe.arguments import is_count, require
 from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
+from igpe.dynamic.model_weights import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
@@ -56,10 +57,20 @@ class MultiStart:
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
                empty leaves one out or is no finite number
         """
-        began = time.perf_counter()
         require_bounds(problem, "A search from many starts")
         if start:
             require_start(start, problem.box, "MultiStart")
+        return settled(
+            problem,
+            start,
+            lambda p, s: self._estimate(p, s, profiles),
+            lambda p, s: self.local.estimate(p, s, profiles),
+        )
+
+    def _estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile]
+    ) -> Estimate:
+        began = time.perf_counter()
         given = [start] if start else []
         if isinstance(self.local, SingleShooting):
             found = self._shoot(self.local.prepare(problem), given)

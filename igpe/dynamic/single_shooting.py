@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_plain
+from igpe.dynamic.base import Profile, require_numbers, require_plain
+from igpe.dynamic.model_weights import settled
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
@@ -49,7 +50,13 @@ class SingleShooting:
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
         """See `igpe.dynamic.base.Estimator`; `profiles` are not used."""
-        return self.prepare(problem).estimate(start)
+        once = replace(self, restarts=ONCE)
+        return settled(
+            problem,
+            start,
+            lambda p, s: self.prepare(p).estimate(s),
+            lambda p, s: once.prepare(p).estimate(s),
+        )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.
@@ -57,6 +64,7 @@ class SingleShooting:
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
         require_plain(problem, "SingleShooting", constraints_too=True)
+        require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, read_systems(problem), self.integrator)
         return PreparedShooting(problem, residuals, self.search, self.restarts)
 

@@ -1,0 +1,235 @@
+"""Standard deviations that follow the model, around any search: generalised least squares.
+
+    fit with standard deviations held, take them anew at what was fitted, fit again, ...
+
+until they stand still (Carroll & Ruppert, Transformation and Weighting in Regression (1988),
+chapter 2). The first are those of smoothed measurements, whose scatter does not decide which of
+them counts; where a smoother finds nothing, of a whole column. It stands still where
+
+    sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0,
+
+whatever search found it. The weights count as constants in derivatives and covariance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.dynamic.residuals import Residuals
+from igpe.equations.system import System, read_systems
+from igpe.estimates import Estimate
+from igpe.experiment import Experiment
+from igpe.integrators.automatic import Automatic
+from igpe.integrators.base import Integrator
+from igpe.problem import Problem
+from igpe.smoothing.gcv_spline import GcvSpline
+from igpe.status import Status
+
+STILL = 1e-6  # relative change of every standard deviation that is none
+FAR = 0.5  # relative change after which the whole search is worth repeating
+MOST = 30  # fits
+ROUNDS = 5  # of smoothing: each tells the weights of the next
+
+Found = TypeVar("Found")
+Search = Callable[[Problem, Mapping[str, float]], Estimate]
+
+
+class Settled(NamedTuple, Generic[Found]):
+    """The last fit, the problem with the standard deviations it was made with, and all before."""
+
+    problem: Problem
+    fits: tuple[Found, ...]
+    notes: tuple[str, ...] = ()
+    still: bool = True
+
+
+def first_weighted(problem: Problem) -> Problem:
+    """The problem with standard deviations of smoothed measurements where they follow the model."""
+    if not problem.sigma_follows_model:
+        return problem
+    return problem.weighted([_smoothed(e) for e in problem.experiments])
+
+
+def settled(
+    problem: Problem, start: Mapping[str, float], search: Search, again: Search | None = None
+) -> Estimate:
+    """What a search finds from `start`, its standard deviations being those of the model it found.
+
+    search  of a problem with standard deviations that are numbers, from a start
+    again   from what was found, once standard deviations have changed little; None: `search`
+
+    A problem whose standard deviations are numbers is searched once, and nothing is changed.
+    """
+    if not problem.sigma_follows_model:
+        return search(problem, start)
+
+    def fit(weighted: Problem, before: Estimate | None, moved: float) -> Estimate:
+        if before is None:
+            return search(weighted, start)
+        following = search if again is None or moved > FAR else again
+        return following(weighted, before.parameters)
+
+    systems = read_systems(problem)
+    found = settle(first_weighted(problem), problem, systems, fit, lambda e: e)
+    return _concluded(found)
+
+
+def settle(
+    weighted: Problem,
+    problem: Problem,
+    systems: tuple[System, ...],
+    fit: Callable[[Problem, Found | None, float], Found],
+    estimate: Callable[[Found], Estimate],
+    *,
+    integrator: Integrator = Automatic(),
+) -> Settled[Found]:
+    """Fit until the standard deviations stand still.
+
+    weighted  the problem with the first ones
+    fit       (problem with standard deviations held, the fit before, their largest relative change
+              since then) -> fit
+    estimate  fit -> the estimate at which they are taken anew
+    """
+    fits = [fit(weighted, None, np.inf)]
+    if not problem.sigma_follows_model:
+        return Settled(weighted, tuple(fits))
+    weights = _Weights(weighted, problem, systems, integrator)
+    last = np.inf
+    while True:
+        now = estimate(fits[-1])
+        if not now.status.usable or now.status is Status.INTERRUPTED:
+            return Settled(weighted, tuple(fits))
+        told = weights.at(now.parameters)
+        if told is None:
+            return Settled(weighted, tuple(fits), (_lost(len(fits)),), still=False)
+        moved = _change(weighted, told)
+        if moved <= STILL:
+            return Settled(weighted, tuple(fits), weights.limits(now.parameters))
+        if len(fits) == MOST:
+            return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
+        weighted = problem.weighted(told if moved < last else _between(weighted, told))
+        last = moved
+        fits.append(fit(weighted, fits[-1], moved))
+
+
+class _Weights:
+    """Standard deviations as a function of the unknowns."""
+
+    def __init__(
+        self,
+        weighted: Problem,
+        problem: Problem,
+        systems: tuple[System, ...],
+        integrator: Integrator,
+    ) -> None:
+        self.problem = problem
+        self._residuals = Residuals(weighted, systems, integrator)
+
+    def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
+        """For each experiment (m,); None where the model cannot be integrated."""
+        predicted = self._predicted(parameters)
+        if predicted is None:
+            return None
+        pairs = zip(self.problem.experiments, predicted, strict=True)
+        return [e.sigma_at(h) for e, h in pairs]
+
+    def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
+        """Where predictions were nearly 0, unlike measurements, and the least size counted."""
+        found: list[str] = []
+        for e, h in zip(self.problem.experiments, self._predicted(parameters) or (), strict=True):
+            m = e.measurements
+            for name, model in e.error_models.items():
+                mine = m.column == m.names.index(name)
+                small = np.abs(h[mine]) < model.least(m.value[mine])
+                count = int(np.sum(small & (h[mine] != m.value[mine])))
+                if count:
+                    found.append(
+                        f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
+                        f"{name} in experiment {e.name}, where {model.share:g} of it is no "
+                        "standard deviation; a tenth of the smallest measurement counted instead. "
+                        f"Give a floor: igpe.Proportional({model.share:g}, floor=...)."
+                    )
+        return tuple(found)
+
+    def _predicted(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
+        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
+        found = []
+        for run in self._residuals.runs:
+            trajectory = run.simulation.run(x[run.index])
+            m = run.measurements
+            predicted = trajectory.measured[m.row, m.column]
+            if not (trajectory.status.usable and np.isfinite(predicted).all()):
+                return None
+            found.append(predicted)
+        return found
+
+
+def _smoothed(experiment: Experiment) -> FloatArray:
+    """(m,) standard deviations of smoothed measurements.
+
+    A smoothed value counts with its standard error, sqrt(f^2 + error^2): where the curve crosses 0
+    by chance, nothing is known exactly.
+    """
+    m, predicted = experiment.measurements, np.zeros(len(experiment.measurements.value))
+    sigma = m.sigma
+    for _ in range(ROUNDS):
+        for name in experiment.error_models:
+            mine = m.column == m.names.index(name)
+            if not mine.any():
+                continue
+            times = m.times[m.row[mine]]
+            curve = GcvSpline().smooth(times, m.value[mine], sigma=sigma[mine])
+            size = np.hypot(curve.value(times), curve.value_error(times))
+            level = np.sqrt(np.mean(m.value[mine] ** 2))
+            predicted[mine] = np.where(np.isfinite(size), size, level)
+        sigma = experiment.sigma_at(predicted)
+    return sigma
+
+
+def _change(problem: Problem, sigma: Sequence[FloatArray]) -> float:
+    """The largest relative change of a standard deviation."""
+    pairs = zip(problem.experiments, sigma, strict=True)
+    return max(
+        float(np.max(np.abs(np.log(s / e.measurements.sigma)), initial=0.0)) for e, s in pairs
+    )
+
+
+def _between(problem: Problem, sigma: Sequence[FloatArray]) -> list[FloatArray]:
+    """Half way, in logarithms: for what swings instead of standing still."""
+    pairs = zip(problem.experiments, sigma, strict=True)
+    return [np.sqrt(s * e.measurements.sigma) for e, s in pairs]
+
+
+def _concluded(found: Settled[Estimate]) -> Estimate:
+    """The last fit, as what the first search made of it."""
+    first, last, count = found.fits[0], found.fits[-1], len(found.fits)
+    several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED
+    status = Status.BEST_OF_SEVERAL if several else last.status
+    return replace(
+        last,
+        status=status if found.still else Status.ITERATION_LIMIT,
+        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
+        seconds=sum(e.seconds for e in found.fits),
+        trail=first.trail,
+        notes=(*last.notes, *found.notes),
+        iterations=sum(e.iterations for e in found.fits),
+        elsewhere=first.elsewhere,
+    )
+
+
+def _lost(count: int) -> str:
+    whose = "smoothed measurements" if count == 1 else "the fit before"
+    return (
+        "The model could not be integrated at the estimate, so standard deviations are not those "
+        f"of its predictions but of {whose}."
+    )
+
+
+def _restless(moved: float) -> str:
+    return (
+        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the model "
+        "hardly explains the measurements, or a larger floor is needed."
+    )
