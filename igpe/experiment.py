@@ -57,7 +57,8 @@ class Measurements:
     names   (n_columns,), what was measured
     row     (n,), index into times;  column  (n,), index into names
     value   (n,), unit of the column
-    sigma   (n,), standard deviation in the same unit; 1 where unknown
+    sigma   (n,), standard deviation in the same unit; 1 where unknown, of the whole column where it
+            follows the model
     """
 
     times: FloatArray

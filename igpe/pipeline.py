@@ -1,6 +1,7 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -65,8 +66,7 @@ def estimate(
         begun = [Way(a, c, c) for a, c in zip(algebraic, complete, strict=True)]
 
         def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
-            ways = begun if before is None else before.ways
-            return _fitted(weighted, systems, ways, settings)
+            return _fitted(weighted, systems, begun, before, settings)
 
         found = settle(
             problem,
@@ -119,12 +119,26 @@ class Fitted(NamedTuple):
 
 
 def _fitted(
-    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
+    problem: Problem,
+    systems: tuple[System, ...],
+    begun: Sequence[Way],
+    before: Fitted | None,
+    settings: Settings,
 ) -> Fitted:
-    ways = _corrected(problem, systems, begun, settings)
+    """From what was `before`, with other standard deviations, or at first from what has `begun`."""
+    try:
+        ways = _corrected(problem, systems, begun if before is None else before.ways, settings)
+    except KeyboardInterrupt:
+        if before is None:
+            raise
+        ways = [_interrupted(way) for way in before.ways]
     best = polish(problem, systems, ways[0].corrected, settings.integrator)
     ways[0] = ways[0]._replace(corrected=best.estimate)
     return Fitted(ways, best)
+
+
+def _interrupted(way: Way) -> Way:
+    return way._replace(corrected=replace(way.corrected, status=Status.INTERRUPTED))
 
 
 def _corrected(

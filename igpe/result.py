@@ -75,7 +75,8 @@ class Result:
     confidence    of the intervals
     certificates  what step 3 proved;  candidates: all ways that were tried, best first
     structure     the report of step 2, as text
-    points        experiment, name, time, measured, fitted, residual, sigma, unit
+    points        experiment, name, time, measured, fitted, residual, sigma (with which it was
+                  fitted, whatever it follows), unit
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         sentences worth reading

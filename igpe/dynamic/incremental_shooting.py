@@ -95,8 +95,8 @@ class IncrementalShooting:
 
         The trail of the estimate holds the horizons, each an `igpe.estimates.Horizon`.
         """
-        last = SingleShooting(self.integrator, self.search)
-        return settled(problem, start, lambda p, s: self.prepare(p).estimate(s), last.estimate)
+        again = SingleShooting(self.integrator)
+        return settled(problem, start, lambda p, s: self.prepare(p).estimate(s), again.estimate)
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.

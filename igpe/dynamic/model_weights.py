@@ -31,7 +31,12 @@ from igpe.status import Status
 STILL = 1e-6  # relative change of every standard deviation that is none
 FAR = 0.5  # relative change after which the whole search is worth repeating
 MOST = 30  # fits
+SHARES = (0.1, 2.0)  # of a change that was told: the shortest and longest step
+TINY = np.finfo(float).tiny
 ROUNDS = 5  # of smoothing: each tells the weights of the next
+
+LOST = "The model could not be integrated at the estimate: standard deviations "
+STOPPED = "The fit was interrupted: standard deviations "
 
 Found = TypeVar("Found")
 Search = Callable[[Problem, Mapping[str, float]], Estimate]
@@ -97,21 +102,22 @@ def settle(
     if not problem.sigma_follows_model:
         return Settled(weighted, tuple(fits))
     weights = _Weights(weighted, problem, systems, integrator)
-    last = np.inf
+    relaxed = _Relaxed(problem)
     while True:
         now = estimate(fits[-1])
-        if not now.status.usable or now.status is Status.INTERRUPTED:
+        if now.status is Status.INTERRUPTED:
+            return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),))
+        if not now.status.usable:
             return Settled(weighted, tuple(fits))
         told = weights.at(now.parameters)
         if told is None:
-            return Settled(weighted, tuple(fits), (_lost(len(fits)),), still=False)
-        moved = _change(weighted, told)
+            return Settled(weighted, tuple(fits), (LOST + _whose(len(fits)),))
+        moved = relaxed.change(weighted, told)
         if moved <= STILL:
             return Settled(weighted, tuple(fits), weights.limits(now.parameters))
         if len(fits) == MOST:
             return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
-        weighted = problem.weighted(told if moved < last else _between(weighted, told))
-        last = moved
+        weighted = relaxed.step()
         fits.append(fit(weighted, fits[-1], moved))
 
 
@@ -189,18 +195,32 @@ def _smoothed(experiment: Experiment) -> FloatArray:
     return sigma
 
 
-def _change(problem: Problem, sigma: Sequence[FloatArray]) -> float:
-    """The largest relative change of a standard deviation."""
-    pairs = zip(problem.experiments, sigma, strict=True)
-    return max(
-        float(np.max(np.abs(np.log(s / e.measurements.sigma)), initial=0.0)) for e, s in pairs
-    )
+class _Relaxed:
+    """Steps to where standard deviations stand still, in logarithms, longer or shorter than told.
 
+    As long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings
+    is damped.
+    """
 
-def _between(problem: Problem, sigma: Sequence[FloatArray]) -> list[FloatArray]:
-    """Half way, in logarithms: for what swings instead of standing still."""
-    pairs = zip(problem.experiments, sigma, strict=True)
-    return [np.sqrt(s * e.measurements.sigma) for e, s in pairs]
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.share = problem, 1.0
+        self.move: FloatArray | None = None
+
+    def change(self, weighted: Problem, told: Sequence[FloatArray]) -> float:
+        """The largest relative change that was told."""
+        self.now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
+        before, self.move = self.move, np.log(np.concatenate(told)) - self.now
+        if before is not None:
+            turn = self.move - before
+            promised = -self.share * float(before @ turn) / max(float(turn @ turn), TINY)
+            self.share = float(np.clip(promised, *SHARES))
+        return float(np.max(np.abs(self.move), initial=0.0))
+
+    def step(self) -> Problem:
+        """The problem with the next standard deviations."""
+        sigma = np.exp(self.now + self.share * np.asarray(self.move))
+        ends = np.cumsum([len(e.measurements.value) for e in self.problem.experiments])
+        return self.problem.weighted(np.split(sigma, ends[:-1]))
 
 
 def _concluded(found: Settled[Estimate]) -> Estimate:
@@ -220,12 +240,9 @@ def _concluded(found: Settled[Estimate]) -> Estimate:
     )
 
 
-def _lost(count: int) -> str:
+def _whose(count: int) -> str:
     whose = "smoothed measurements" if count == 1 else "the fit before"
-    return (
-        "The model could not be integrated at the estimate, so standard deviations are not those "
-        f"of its predictions but of {whose}."
-    )
+    return f"are not those of the model's predictions at the estimate but of {whose}."
 
 
 def _restless(moved: float) -> str:

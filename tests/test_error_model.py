@@ -1,0 +1,142 @@
+"""Proportional errors as they are given: numbers, units, tables, copies and refusals."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.error_model import Proportional
+
+TIMES = [0.0, 1.0, 2.0, 3.0]
+
+
+def table(**columns):
+    columns = columns or {"A": [4.0, 2.0, 1.0, 0.5], "B": [0.0, 2.0, np.nan, 3.5]}
+    return pd.DataFrame({"time": TIMES, **columns})
+
+
+def run(data=None, **conditions):
+    data = table() if data is None else data
+    return igpe.Experiment(data, **{"sigma": Proportional(0.05), **conditions})
+
+
+def in_moles(times):
+    """A vanishes, in mol/L; T is measured in K."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, units=pyo.units.mol / pyo.units.L)
+    m.T = pyo.Var(m.t, units=pyo.units.K)
+    m.dA, m.dT = dae.DerivativeVar(m.A), dae.DerivativeVar(m.T)
+    m.k = pyo.Var(bounds=(0, 5))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    m.heat = pyo.Constraint(m.t, rule=lambda m, t: m.dT[t] == -m.k)
+    return m
+
+
+def pose(data, **conditions):
+    start = {"A": 4.0, "T": 300.0}
+    return igpe.Problem(
+        in_moles, parameters=["k"], experiments=igpe.Experiment(data, start=start, **conditions)
+    )
+
+
+def test_the_deviation_is_the_root_of_the_sum_of_both_squares():
+    h = np.array([-2.0, 0.0, 10.0])
+    expected = np.sqrt(0.3**2 + (0.05 * h) ** 2)
+    assert Proportional(0.05, floor=0.3).deviation(h) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(igpe.DataError, match=r"share .* between 0 and 1"):
+        Proportional(share)
+
+
+@pytest.mark.parametrize("floor", [-0.1, np.nan, np.inf, "0.1", None])
+def test_a_floor_that_is_none_is_refused(floor):
+    with pytest.raises(igpe.DataError, match=r"floor .* 0 or more"):
+        Proportional(0.1, floor)
+
+
+def test_columns_may_have_models_and_numbers():
+    e = run(sigma={"A": Proportional(0.05, floor=0.01), "B": 0.1})
+    assert dict(e.error_models) == {"A": Proportional(0.05, floor=0.01)}
+    h = np.full(len(e.measurements.value), 2.0)
+    of_a = e.measurements.column == 0
+    assert e.sigma_at(h)[of_a] == pytest.approx(np.hypot(0.01, 0.1))
+    assert (e.sigma_at(h)[~of_a] == 0.1).all()
+    assert e.sigma_known
+
+
+def test_until_the_model_is_known_a_column_has_one_level_and_no_measurement_its_own():
+    _, values, sigma = run().measurements.of("B")
+    assert sigma == pytest.approx(0.05 * np.sqrt(np.mean(values**2)))
+    assert len(set(sigma)) == 1
+
+
+def test_a_prediction_of_nothing_counts_as_a_tenth_of_the_smallest_measurement():
+    e = run()
+    sigma = e.sigma_at(np.zeros(len(e.measurements.value)))
+    assert sigma[e.measurements.column == 0] == pytest.approx(0.05 * 0.1 * 0.5)
+    assert sigma[e.measurements.column == 1] == pytest.approx(0.05 * 0.1 * 2.0)
+    floored = run(sigma=Proportional(0.05, floor=0.2))
+    assert floored.sigma_at(np.zeros(len(e.measurements.value))) == pytest.approx(0.2)
+
+
+def test_a_column_of_zeros_needs_a_floor():
+    zeros = table(A=[0.0, 0.0, np.nan, 0.0])
+    with pytest.raises(igpe.DataError, match=r"All measurements of 'A' are 0.* give a floor"):
+        run(zeros)
+    assert run(zeros, sigma=Proportional(0.05, floor=0.1)).measurements.sigma == pytest.approx(0.1)
+
+
+def test_a_floor_is_in_the_columns_unit():
+    data = table(A=[4000.0, 2000.0, 1000.0, 500.0])
+    problem = pose(data, units={"A": "mmol/L"}, sigma=Proportional(0.05, floor=30.0))
+    (e,) = problem.experiments
+    assert e.error_models["A"].floor == pytest.approx(0.03)
+    assert e.error_models["A"].share == 0.05
+    assert e.sigma_at(np.full(4, 2.0)) == pytest.approx(np.hypot(0.03, 0.1))
+
+
+def test_a_share_of_degrees_celsius_is_refused():
+    data = table(T=[27.0, 26.0, 25.0, 24.0])
+    with pytest.raises(igpe.DataError, match="'T' is proportional to its value in 'degC'"):
+        pose(data, units={"T": "degC"}, sigma=Proportional(0.05))
+
+
+def test_other_data_have_the_same_error_model():
+    again = run().with_data(table(A=[8.0, 4.0, 2.0, 1.0]))
+    assert dict(again.error_models) == {"A": Proportional(0.05)}
+
+
+def test_read_experiments_gives_each_its_error_model():
+    both = pd.concat([table().assign(experiment=n) for n in ("one", "two")])
+    runs = igpe.read_experiments(both, sigma={"one": Proportional(0.05), "two": {"A": 0.1, "B": 1}})
+    assert set(runs[0].error_models) == {"A", "B"}
+    assert not runs[1].error_models
+
+
+def test_copies_keep_error_models_and_what_is_held():
+    assert pickle.loads(pickle.dumps(run())).error_models == run().error_models
+    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05)).fixing({})
+    assert problem.sigma_follows_model
+    assert pickle.loads(pickle.dumps(problem)).sigma_follows_model
+    held = problem.weighted([np.array([0.1, 0.2, 0.3, 0.4])])
+    again = pickle.loads(pickle.dumps(held))
+    for one in (held, again):
+        assert not one.sigma_follows_model
+        assert one.experiments[0].measurements.sigma == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert problem.sigma_follows_model
+    assert held.with_data(table(A=[4.0, 2.0, 1.0, 0.5])).sigma_follows_model
+
+
+@pytest.mark.parametrize("sigma", [[], [[0.1]], [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]]])
+def test_what_is_held_is_a_positive_number_for_each_measurement(sigma):
+    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05))
+    with pytest.raises(igpe.ProblemError, match=r"positive numbers .* as long as \[4\]"):
+        problem.weighted(sigma)
