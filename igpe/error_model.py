@@ -29,6 +29,9 @@ class Proportional:
     this share and wrong for others. Weights from the measurements themselves would favour those
     that are too small by chance.
 
+    Without a floor estimates do not depend on the share: if it is unknown give a guess, of which
+    sqrt(result.reduced_chi_squared) times as much is what the measurements tell.
+
     share   coefficient of variation, e.g. 0.05 for 5 %
     floor   standard deviation at h = 0, in the unit of the column; without one, |h| counts as no
             less than a tenth of the column's smallest measurement that is not 0, and a note tells

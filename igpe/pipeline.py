@@ -11,8 +11,9 @@ from igpe.algebraic.step import estimate_algebraic
 from igpe.dynamic.base import constrained_unknowns, require_plain
 from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
-from igpe.dynamic.model_weights import first_weighted, settle
+from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
+from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.problem import Problem

@@ -95,8 +95,8 @@ def _number(sigma: Any) -> float:
         return float(sigma)
     except (TypeError, ValueError):
         raise DataError(
-            f"sigma is {sigma!r}; give a number for all columns, or for each its own: "
-            "sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
+            f"sigma is {sigma!r}; give a number or igpe.Proportional(0.05) for all columns, or for "
+            "each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
         ) from None
 
 

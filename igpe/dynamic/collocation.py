@@ -15,7 +15,7 @@ from igpe.dynamic.base import Profile, require_numbers, require_plain
 from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
-from igpe.dynamic.model_weights import settled
+from igpe.dynamic.settling import settled
 from igpe.dynamic.transcription import Transcription, transcribe
 from igpe.estimates import Estimate
 from igpe.problem import Problem
@@ -54,7 +54,7 @@ class Collocation:
                      mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
                      error estimate is a tenth of it is not refined at all
     max_refinements  meshes after the first
-    time_limit       s, for each call; None for no limit
+    time_limit       s, for each call, or each fit where weights follow the model; None: no limit
     seed             of the starts from which a solver that is not Ipopt is given its first point
     """
 

@@ -24,12 +24,12 @@ from igpe.dynamic import handover
 from igpe.dynamic.base import Profile, require_numbers, require_plain
 from igpe.dynamic.budget import Budget
 from igpe.dynamic.horizons import Reach, reaches, require_increasing
-from igpe.dynamic.model_weights import settled
 from igpe.dynamic.recovery import Recovery
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
+from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.dynamic.stage import Counted, Solved, Stage
 from igpe.dynamic.updated_bounds import MOST, UpdatedBounds, held

@@ -1,54 +1,19 @@
-"""Standard deviations that follow the model, around any search: generalised least squares.
+"""Standard deviations that follow the model: as smoothed measurements tell them, and at unknowns."""
 
-    fit with standard deviations held, take them anew at what was fitted, fit again, ...
-
-until they stand still (Carroll & Ruppert, Transformation and Weighting in Regression (1988),
-chapter 2). The first are those of smoothed measurements, whose scatter does not decide which of
-them counts; where a smoother finds nothing, of a whole column. It stands still where
-
-    sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0,
-
-whatever search found it. The weights count as constants in derivatives and covariance.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
 
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import System, read_systems
-from igpe.estimates import Estimate
 from igpe.experiment import Experiment
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.base import Integrator
 from igpe.problem import Problem
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.status import Status
 
-STILL = 1e-6  # relative change of every standard deviation that is none
-FAR = 0.5  # relative change after which the whole search is worth repeating
-MOST = 30  # fits
-SHARES = (0.1, 2.0)  # of a change that was told: the shortest and longest step
-TINY = np.finfo(float).tiny
 ROUNDS = 5  # of smoothing: each tells the weights of the next
-
-LOST = "The model could not be integrated at the estimate: standard deviations "
-STOPPED = "The fit was interrupted: standard deviations "
-
-Found = TypeVar("Found")
-Search = Callable[[Problem, Mapping[str, float]], Estimate]
-
-
-class Settled(NamedTuple, Generic[Found]):
-    """The last fit, the problem with the standard deviations it was made with, and all before."""
-
-    problem: Problem
-    fits: tuple[Found, ...]
-    notes: tuple[str, ...] = ()
-    still: bool = True
 
 
 def first_weighted(problem: Problem) -> Problem:
@@ -58,71 +23,21 @@ def first_weighted(problem: Problem) -> Problem:
     return problem.weighted([_smoothed(e) for e in problem.experiments])
 
 
-def settled(
-    problem: Problem, start: Mapping[str, float], search: Search, again: Search | None = None
-) -> Estimate:
-    """What a search finds from `start`, its standard deviations being those of the model it found.
+def weighted_at(problem: Problem, parameters: Mapping[str, float]) -> Problem | None:
+    """The problem with the standard deviations of the model at a value of each free unknown.
 
-    search  of a problem with standard deviations that are numbers, from a start
-    again   from what was found, once standard deviations have changed little; None: `search`
-
-    A problem whose standard deviations are numbers is searched once, and nothing is changed.
+    None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
-    if not problem.sigma_follows_model:
-        return search(problem, start)
-
-    def fit(weighted: Problem, before: Estimate | None, moved: float) -> Estimate:
-        if before is None:
-            return search(weighted, start)
-        following = search if again is None or moved > FAR else again
-        return following(weighted, before.parameters)
-
-    systems = read_systems(problem)
-    found = settle(first_weighted(problem), problem, systems, fit, lambda e: e)
-    return _concluded(found)
+    weights = Weights(problem, problem, read_systems(problem), Automatic())
+    told = weights.at(parameters)
+    return None if told is None else problem.weighted(told)
 
 
-def settle(
-    weighted: Problem,
-    problem: Problem,
-    systems: tuple[System, ...],
-    fit: Callable[[Problem, Found | None, float], Found],
-    estimate: Callable[[Found], Estimate],
-    *,
-    integrator: Integrator = Automatic(),
-) -> Settled[Found]:
-    """Fit until the standard deviations stand still.
+class Weights:
+    """Standard deviations of a problem as a function of its unknowns.
 
-    weighted  the problem with the first ones
-    fit       (problem with standard deviations held, the fit before, their largest relative change
-              since then) -> fit
-    estimate  fit -> the estimate at which they are taken anew
+    weighted  the same problem with standard deviations that are numbers, for the integration
     """
-    fits = [fit(weighted, None, np.inf)]
-    if not problem.sigma_follows_model:
-        return Settled(weighted, tuple(fits))
-    weights = _Weights(weighted, problem, systems, integrator)
-    relaxed = _Relaxed(problem)
-    while True:
-        now = estimate(fits[-1])
-        if now.status is Status.INTERRUPTED:
-            return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),))
-        if not now.status.usable:
-            return Settled(weighted, tuple(fits))
-        told = weights.at(now.parameters)
-        if told is None:
-            return Settled(weighted, tuple(fits), (LOST + _whose(len(fits)),))
-        moved = relaxed.change(weighted, told)
-        if moved <= STILL:
-            return Settled(weighted, tuple(fits), weights.limits(now.parameters))
-        if len(fits) == MOST:
-            return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
-        weighted = relaxed.step()
-        fits.append(fit(weighted, fits[-1], moved))
-
-
-class _Weights:
-    """Standard deviations as a function of the unknowns."""
 
     def __init__(
         self,
@@ -193,60 +108,3 @@ def _smoothed(experiment: Experiment) -> FloatArray:
             predicted[mine] = np.where(np.isfinite(size), size, level)
         sigma = experiment.sigma_at(predicted)
     return sigma
-
-
-class _Relaxed:
-    """Steps to where standard deviations stand still, in logarithms, longer or shorter than told.
-
-    As long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings
-    is damped.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.share = problem, 1.0
-        self.move: FloatArray | None = None
-
-    def change(self, weighted: Problem, told: Sequence[FloatArray]) -> float:
-        """The largest relative change that was told."""
-        self.now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
-        before, self.move = self.move, np.log(np.concatenate(told)) - self.now
-        if before is not None:
-            turn = self.move - before
-            promised = -self.share * float(before @ turn) / max(float(turn @ turn), TINY)
-            self.share = float(np.clip(promised, *SHARES))
-        return float(np.max(np.abs(self.move), initial=0.0))
-
-    def step(self) -> Problem:
-        """The problem with the next standard deviations."""
-        sigma = np.exp(self.now + self.share * np.asarray(self.move))
-        ends = np.cumsum([len(e.measurements.value) for e in self.problem.experiments])
-        return self.problem.weighted(np.split(sigma, ends[:-1]))
-
-
-def _concluded(found: Settled[Estimate]) -> Estimate:
-    """The last fit, as what the first search made of it."""
-    first, last, count = found.fits[0], found.fits[-1], len(found.fits)
-    several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED
-    status = Status.BEST_OF_SEVERAL if several else last.status
-    return replace(
-        last,
-        status=status if found.still else Status.ITERATION_LIMIT,
-        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
-        seconds=sum(e.seconds for e in found.fits),
-        trail=first.trail,
-        notes=(*last.notes, *found.notes),
-        iterations=sum(e.iterations for e in found.fits),
-        elsewhere=first.elsewhere,
-    )
-
-
-def _whose(count: int) -> str:
-    whose = "smoothed measurements" if count == 1 else "the fit before"
-    return f"are not those of the model's predictions at the estimate but of {whose}."
-
-
-def _restless(moved: float) -> str:
-    return (
-        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the model "
-        "hardly explains the measurements, or a larger floor is needed."
-    )

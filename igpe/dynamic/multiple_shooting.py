@@ -15,13 +15,13 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, constraints, require_numbers
-from igpe.dynamic.model_weights import settled
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_losses import objective
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
 from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
+from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import Unsupported
 from igpe.estimates import Estimate

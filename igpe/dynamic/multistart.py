@@ -12,7 +12,7 @@ import numpy as np
 
 from igpe.arguments import is_count, require
 from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
-from igpe.dynamic.model_weights import settled
+from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon

@@ -8,10 +8,10 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_numbers, require_plain
-from igpe.dynamic.model_weights import settled
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
+from igpe.dynamic.settling import settled
 from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate

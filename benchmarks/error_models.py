@@ -1,0 +1,139 @@
+"""Errors proportional to the true value: are estimates right on average, and intervals honest?
+
+    python benchmarks/error_models.py [coverage] [bias] [fits] [--seeds N] [--json FILE]
+
+coverage  how often 95 % intervals of `igpe.estimate` hold the true value
+bias      mean and root mean square error of estimates with weights of the model, beside weights of
+          the measurements themselves and beside the true weights, which nobody knows
+fits      how often a problem is fitted until its weights stand still
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from figures import Row, at_least, at_most, command
+
+import igpe
+from igpe.error_model import Proportional
+from igpe.settings import Settings
+
+QUICK = Settings(ladder=(igpe.GcvSpline(),), routes=igpe.Routes(proven=igpe.Local()))
+SEEDS = 200
+
+
+class Case(NamedTuple):
+    """A model with known parameters, and its measurements without error."""
+
+    model: Callable[..., Any]
+    truth: Mapping[str, float]
+    start: Mapping[str, Any]
+    exact: pd.DataFrame
+    bounds: tuple[float, float]
+
+    def data(self, error: Proportional, seed: int) -> pd.DataFrame:
+        """Measurements with normal errors."""
+        data, random = self.exact.copy(), np.random.default_rng(seed)
+        for name in data.columns.drop("time"):
+            h = data[name].to_numpy()
+            data[name] = h + error.deviation(h) * random.standard_normal(len(h))
+        return data
+
+    def problem(self, data: pd.DataFrame, sigma: Any) -> igpe.Problem:
+        """The truth is to be estimated."""
+        run = igpe.Experiment(data, start=self.start, start_time=0.0, sigma=sigma)
+        names = [n for n in self.truth if not n.endswith("(t0)")]
+        return igpe.Problem(
+            self.model, parameters=dict.fromkeys(names, self.bounds), experiments=run
+        )
+
+
+def chain() -> Case:
+    """A -> B -> C with an unknown start of A."""
+    from consecutive import model  # noqa: PLC0415 - the command line makes it known
+
+    times = np.linspace(0.1, 3.0, 20)
+    k1, k2, a = 2.0, 0.7, 1.5
+    first, second = np.exp(-k1 * times), np.exp(-k2 * times)
+    exact = pd.DataFrame({
+        "time": times, "x1": a * first, "x2": a * k1 / (k2 - k1) * (first - second),
+    })  # fmt: skip
+    start = {"x1": igpe.Unknown(0.1, 10.0, guess=0.1), "x2": 0.0}
+    return Case(model, {"p1": k1, "p2": k2, "x1(t0)": a}, start, exact, (0.0, 10.0))
+
+
+def predators() -> Case:
+    """Lotka and Volterra's equations as in the paper on incremental shooting."""
+    from lotka_volterra_iss import START, TRUTH, model, simulated  # noqa: PLC0415
+
+    values = simulated(seed=0, noise=0.0)[["time", "y1", "y2"]]
+    return Case(model, TRUTH, START, values, (0.0, 10.0))
+
+
+def coverage(given: argparse.Namespace) -> Iterator[Row]:
+    """Shares of 95 % intervals that hold the truth."""
+    for name, case, error in (
+        ("A -> B -> C, 10 %", chain(), Proportional(0.1)),
+        ("A -> B -> C, 20 % and floor", chain(), Proportional(0.2, floor=0.02)),
+        ("Lotka and Volterra, 10 %", predators(), Proportional(0.1)),
+    ):
+        inside, squares = [], []
+        for seed in range(given.seeds):
+            result = igpe.estimate(case.problem(case.data(error, seed), error), QUICK)
+            inside += [p.lower <= case.truth[p.name] <= p.upper for p in result.estimates]
+            squares.append(result.reduced_chi_squared)
+        share = 100 * float(np.mean(inside))
+        yield at_least(name, "95 % intervals that hold the truth", share, "%", 93)
+        yield at_most(name, "95 % intervals that hold the truth", share, "%", 98)
+        yield at_most(name, "reduced chi squared, mean", float(np.mean(squares)))
+
+
+def bias(given: argparse.Namespace) -> Iterator[Row]:
+    """Of the start of A, from the same measurements with different weights."""
+    case, error = chain(), Proportional(0.2)
+    truth = case.truth["x1(t0)"]
+    names = case.exact.columns.drop("time")
+    known = {n: error.deviation(case.exact[n].to_numpy()) for n in names}
+    ways: dict[str, Callable[[pd.DataFrame], Any]] = {
+        "weights of the model": lambda data: error,
+        "weights of the measurements": lambda data: {n: 0.2 * data[n].abs() for n in names},
+        "true weights": lambda data: known,
+    }
+    spread = {}
+    for name, sigma in ways.items():
+        found = []
+        for seed in range(given.seeds):
+            data = case.data(error, seed)
+            estimate = igpe.SingleShooting().estimate(case.problem(data, sigma(data)), case.truth)
+            found.append(estimate.parameters["x1(t0)"] / truth - 1)
+        off = 100 * float(np.mean(found))
+        chance = 100 * float(np.std(found)) / np.sqrt(len(found))
+        ours = name == "weights of the model"
+        yield at_most(name, "bias of x1(t0), absolute", abs(off), "%", 3 * chance if ours else None)
+        yield at_most(name, "its standard error", chance, "%")
+        spread[name] = float(np.sqrt(np.mean(np.square(found))))
+    ratio = spread["weights of the model"] / spread["true weights"]
+    yield at_most("weights of the model", "RMS error / that of true weights", ratio, "-", 1.1)
+
+
+def fits(given: argparse.Namespace) -> Iterator[Row]:
+    """Numbers of fits, largest of the seeds."""
+    case = chain()
+    for share in (0.05, 0.1, 0.2, 0.3):
+        error, counts = Proportional(share), []
+        for seed in range(given.seeds // 10):
+            problem = case.problem(case.data(error, seed), error)
+            method = igpe.SingleShooting().estimate(problem, case.truth).method
+            counts.append(int(method.rsplit(" ", maxsplit=2)[1]))
+        yield at_most(f"A -> B -> C, {100 * share:g} %", "fits, most", max(counts), "-", 10)
+
+
+if __name__ == "__main__":
+    command(
+        __doc__,
+        "Error models",
+        {"coverage": coverage, "bias": bias, "fits": fits},
+        lambda parser: parser.add_argument("--seeds", type=int, default=SEEDS),
+    )
