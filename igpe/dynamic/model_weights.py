@@ -1,4 +1,4 @@
-"""Standard deviations that follow the model: as smoothed measurements tell them, and at unknowns."""
+"""Standard deviations that follow the model: first of smoothed measurements, then at unknowns."""
 
 from collections.abc import Mapping
 
