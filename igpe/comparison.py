@@ -102,6 +102,8 @@ def compare(
 ) -> Comparison:
     """Run every method from every start.
 
+    Where standard deviations follow the model, each objective is with those of its own fit.
+
     methods   name -> estimator, or estimators, which are named after their classes
     starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
               Sobol sequence

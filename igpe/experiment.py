@@ -150,7 +150,7 @@ class Experiment:
         """The same run with standard deviations (n,) that are numbers, in measurements' order."""
         held = copy(self)
         held.measurements = replace(self.measurements, sigma=sigma)
-        held.error_models = MappingProxyType({})
+        held.error_models, held.sigma_known = MappingProxyType({}), True
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:

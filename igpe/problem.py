@@ -162,7 +162,7 @@ class Problem:
     def weighted(self, sigma: Sequence[FloatArray]) -> "Problem":
         """The same problem with standard deviations held at numbers, whatever they followed.
 
-        sigma   for each experiment (n,), in the order of its `measurements.value`
+        sigma   for each experiment (n,), in the order and unit of its `measurements.value`
         raises  ProblemError unless there is a positive number for each measurement
         """
         held = held_sigma(self, sigma)

@@ -110,15 +110,18 @@ def check_weights(problem: "Problem") -> None:
         )
 
 
-def held_sigma(problem: "Problem", sigma: Sequence[Any]) -> tuple[FloatArray, ...]:
+def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
     """Standard deviations as arrays: a positive number for each measurement."""
     sizes = [len(e.measurements.value) for e in problem.experiments]
-    held = tuple(np.array(s, dtype=float) for s in sigma)
+    try:
+        held = tuple(np.array(s, dtype=float) for s in sigma)
+    except (TypeError, ValueError):
+        held = ()
     fits = [s.shape for s in held] == [(n,) for n in sizes]
     if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
         raise ProblemError(
-            f"Standard deviations to be held have the shapes {[s.shape for s in held]}; give an "
-            f"array of positive numbers for each experiment, as long as {sizes}."
+            f"Standard deviations to be held are {shown(sigma)}; give an array of positive numbers "
+            f"for each experiment, as long as {sizes}."
         )
     return held
 

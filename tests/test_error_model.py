@@ -135,7 +135,16 @@ def test_copies_keep_error_models_and_what_is_held():
     assert held.with_data(table(A=[4.0, 2.0, 1.0, 0.5])).sigma_follows_model
 
 
-@pytest.mark.parametrize("sigma", [[], [[0.1]], [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]]])
+def test_what_was_unknown_is_known_once_it_is_held():
+    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]))
+    assert not problem.sigma_known
+    assert problem.weighted([[0.1, 0.2, 0.3, 0.4]]).sigma_known
+
+
+@pytest.mark.parametrize(
+    "sigma",
+    [[], [[0.1]], [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]], 0.1, [["a", "b", "c", "d"]]],
+)
 def test_what_is_held_is_a_positive_number_for_each_measurement(sigma):
     problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05))
     with pytest.raises(igpe.ProblemError, match=r"positive numbers .* as long as \[4\]"):
