@@ -60,7 +60,8 @@ class Normal:
 class PiecewiseConstant:
     """An unknown function of time, constant between breaks.
 
-    breaks        (n,), increasing times at which it may jump
+    breaks        (n,), increasing times at which it may jump; those not inside an experiment's time
+                  have no effect there
     lower, upper  bounds of its values
     penalty       weight of the squared jumps in the objective; 0 leaves them free
     raises        ProblemError if breaks do not increase, bounds are crossed or the penalty negative
@@ -85,3 +86,7 @@ class PiecewiseConstant:
                 f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] and "
                 f"penalty {shown(self.penalty)}; give lower < upper and a penalty of 0 or more."
             )
+
+    def begins(self, first: float, last: float) -> tuple[float, ...]:
+        """When each piece begins that an experiment from `first` to `last` sees."""
+        return (first, *(b for b in self.breaks if first < b < last))

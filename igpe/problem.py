@@ -44,7 +44,9 @@ class Problem:
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
 
-    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value.
+    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
+    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value that a time-varying one has from that time to
+    its next break, which is each experiment's own.
     Extra constraints of the model (without time, or inequalities over time) belong to the problem;
     methods that cannot keep them say so.
     """
@@ -173,9 +175,20 @@ class Problem:
         """The unknown that an estimated start value is."""
         return self._own(f"{state}(t0)", experiment)
 
+    def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
+        """The unknowns that a time-varying one is in one experiment -> when each begins."""
+        first, last = experiment.start_time, float(experiment.times[-1])
+        begins = self.time_varying[name].begins(first, last)
+        return {self._own(f"{name}({_brief(b)})", experiment): b for b in begins}
+
+    @property
+    def varying(self) -> dict[str, str]:
+        """Unknown -> the time-varying one that it is a piece of."""
+        return {u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)}
+
     def unit(self, name: str) -> str:
         """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
-        base = name.split("@", maxsplit=1)[0].removesuffix("(t0)")
+        base = self.varying.get(name, name.split("@", maxsplit=1)[0].removesuffix("(t0)"))
         for instance in self.instances:
             if base in instance.scalars:
                 return unit_name(instance.scalars[base])
@@ -199,6 +212,8 @@ class Problem:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
                     found[self.start_unknown(state, e)] = (start.lower, start.upper)
+        for unknown, name in self.varying.items():
+            found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
         lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
         return Box(tuple(found), lower, upper)
 
@@ -211,6 +226,10 @@ class Problem:
 
 def _made_again(given: Mapping[str, Any], fixed: Mapping[str, float]) -> Problem:
     return Problem(**given).fixing(fixed)
+
+
+def _brief(time: float) -> str:
+    return repr(float(time)).removesuffix(".0")
 
 
 def _expand(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:
