@@ -24,6 +24,7 @@ FREE = 1e30  # no limit
 SOFT = 8  # daqp's word for a row that may be violated if it must
 MET = 1e-9  # a limit violated by less is kept
 TOLERANCE = 1e-5  # a violation below it is daqp's rounding, not a row that gave way
+STILL = 1e-12  # of what moves a row: what is left is rounding
 LOST = 1e-3  # what a held direction counts as, of the largest, where a constraint may need it
 
 
@@ -82,12 +83,14 @@ class _Equal(NamedTuple):
 
     rows     (n_e,) which;  through (n, n_e);  along (n, n - rank)
     effect   (m, n_e) J through
+    still    (k,) rows that nothing moves once the equations are met
     """
 
     rows: IntArray
     through: FloatArray
     along: FloatArray
     effect: FloatArray
+    still: BoolArray
 
 
 def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
@@ -108,11 +111,15 @@ def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
 def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArray) -> _Equal:
     if len(equations) == 0:
         nothing = np.zeros((len(size), 0))
-        return _Equal(equations, nothing, np.diag(size), np.zeros((len(at.residual), 0)))
+        still = ~rows.matrix.any(axis=1)
+        return _Equal(equations, nothing, np.diag(size), np.zeros((len(at.residual), 0)), still)
     u, singular, vt = np.linalg.svd(rows.matrix[equations] * size)
     rank = int(np.sum(singular > RANK * max(float(singular[0]), np.finfo(float).tiny)))
     through = size[:, None] * (vt[:rank].T / singular[:rank]) @ u[:, :rank].T
-    return _Equal(equations, through, size[:, None] * vt[rank:].T, at.jacobian @ through)
+    along = size[:, None] * vt[rank:].T
+    left = np.linalg.norm(rows.matrix @ along, axis=1)
+    still = left <= STILL * np.linalg.norm(rows.matrix * size, axis=1)
+    return _Equal(equations, through, along, at.jacobian @ through, still)
 
 
 def _solved(at: Linearised, equal: _Equal, rows: Rows, *, give_up: bool = True) -> Inverse | None:
@@ -133,6 +140,7 @@ def _solved(at: Linearised, equal: _Equal, rows: Rows, *, give_up: bool = True) 
     free = -left.T @ (at.residual + equal.effect @ wanted)
     others = np.setdiff1d(np.arange(len(rows.low)), equal.rows)
     turned, offset = rows.matrix[others] @ basis, (rows.offset + rows.matrix @ fixed)[others]
+    turned[equal.still[others]] = 0.0
     part = Rows(turned, offset, rows.low[others], rows.high[others], rows.hard[others])
     value = turned @ free + offset
     if ((value >= part.low - MET) & (value <= part.high + MET)).all():
@@ -161,10 +169,11 @@ class _Active(NamedTuple):
 
 def _active(free: FloatArray, rows: Rows) -> _Active:
     """The rows that hold the point of the polyhedron next to `free`."""
-    moving = np.flatnonzero(rows.matrix.any(axis=1))
+    moves = rows.matrix.any(axis=1)
+    inside = (rows.offset >= rows.low - MET) & (rows.offset <= rows.high + MET)
+    moving, kept = np.flatnonzero(moves), bool((inside | moves | ~rows.hard).all())
     if len(moving) == 0:
-        kept = (rows.offset >= rows.low - MET) & (rows.offset <= rows.high + MET)
-        return _Active(moving.astype(np.intp), np.zeros(0), bool(kept[rows.hard].all()))
+        return _Active(moving.astype(np.intp), np.zeros(0), kept)
     upper = np.minimum(rows.high - rows.offset, FREE)[moving]
     lower = np.maximum(rows.low - rows.offset, -FREE)[moving]
     square, matrix = np.eye(len(free)), np.ascontiguousarray(rows.matrix[moving])
@@ -178,7 +187,7 @@ def _active(free: FloatArray, rows: Rows) -> _Active:
     value = rows.matrix[active] @ found + rows.offset[active]
     inside = np.clip(value, rows.low[active], rows.high[active])
     keep = rows.hard[active] | (np.abs(inside - value) <= TOLERANCE)
-    return _Active(active.astype(np.intp), np.where(keep, inside, value), flag > 0)
+    return _Active(active.astype(np.intp), np.where(keep, inside, value), kept and flag > 0)
 
 
 def _on(matrix: FloatArray, right: FloatArray, point: FloatArray) -> FloatArray:
