@@ -184,7 +184,9 @@ class Problem:
     @property
     def varying(self) -> dict[str, str]:
         """Unknown -> the time-varying one that it is a piece of."""
-        return {u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)}
+        return {
+            u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
+        }
 
     def unit(self, name: str) -> str:
         """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""

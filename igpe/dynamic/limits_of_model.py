@@ -70,9 +70,7 @@ class ModelLimits:
         value, by_reading, by_q = self.function(shots.measured[row, column], q)
         weight, (c, e) = np.array(by_reading.nonzeros()), self._entries
         by_unknown = np.array(by_q)
-        np.add.at(
-            by_unknown, c, weight[:, None] * shots.measured_by_unknown[row[e], column[e]]
-        )
+        np.add.at(by_unknown, c, weight[:, None] * shots.measured_by_unknown[row[e], column[e]])
         by_node = weight[:, None] * shots.measured_by_start[row[e], column[e]]
         values = np.array(value).ravel()
         return Limits(values, self.low, self.high, by_unknown, c, places.owner[e], by_node)

@@ -13,9 +13,9 @@ from igpe.dynamic.multiple_shooting import MultipleShooting
 from igpe.dynamic.restarts import Restarts
 from igpe.errors import ModelError, Unsupported
 from igpe.experiment import Experiment, Unknown
+from igpe.inputs import steps
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.intervals import OneByOne
-from igpe.inputs import steps
 from igpe.least_squares.chains import Point
 from igpe.loss import L1
 from igpe.problem import Problem
