@@ -172,7 +172,7 @@ class Chains:
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(s.measurements.value) for s in self.shootings) + self._unmeasured.count
+        return sum(len(s.measurements.value) for s in self.shootings) + self._unmeasured.size
 
     def __call__(self, point: Point) -> Chained | None:
         """Residuals, gaps and derivatives, or None if an interval broke down."""

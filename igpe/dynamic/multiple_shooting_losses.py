@@ -32,13 +32,13 @@ def prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
 
 
 def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
-    """What the problem asks to be minimised; residuals count as their squares, unmeasured ones first."""
+    """What the problem asks to be minimised; those of no measurement come first."""
     if at is None:
         return float("inf")
     if not isinstance(problem.loss, L1):
         return at.cost * spread**2
     loss = losses_of(problem, spread)[-1]
-    free = unmeasured(problem).count
+    free = unmeasured(problem).size
     rho, delta = at.residual[free:] ** 2, loss.delta
     size = np.where(rho <= delta**2, np.sqrt(rho), (rho + delta**2) / (2 * delta))
     priors = at.residual[:free] * spread / prior_factor(problem, loss, spread)

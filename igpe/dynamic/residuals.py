@@ -123,7 +123,7 @@ class Residuals:
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.count
+        return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.size
 
     def until(self, ends: Sequence[float]) -> "Residuals":
         """Those of the measurements up to a time in each experiment, and the unmeasured ones."""
@@ -148,7 +148,7 @@ class Residuals:
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(piece)
-        if self._unmeasured.count:
+        if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
         return pieces[0] if len(pieces) == 1 else _stacked(pieces)
 

@@ -30,7 +30,7 @@ class Unmeasured(NamedTuple):
         return Linearised((self.matrix @ x - self.known) * weight, self.matrix * weight[:, None])
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """k, how many there are."""
         return len(self.known)
 

@@ -117,13 +117,13 @@ class GeneralisedGaussNewton:
 
 
 def _finished(evaluate: Evaluate, told: Outcome, step: Proposal, space: Space) -> Outcome:
-    """The outcome with what its last step tells; constraints are kept as well as they can be."""
-    if told.at is None or not told.at.limits:
+    """The outcome with what its last step tells, which is taken if constraints are kept better."""
+    if not step.at.limits:
         return told._replace(held=step.inverse.held)
     there = space.clip(told.point.moved(step.move))
     at = evaluate(there)
     told = told._replace(evaluations=told.evaluations + 1)
-    if at is not None and _off(at, step.size) < _off(told.at, step.size):
+    if at is not None and _off(at, step.size) < _off(step.at, step.size):
         told = told._replace(point=there, at=at)
         step = proposal(at, there, space)
     return told._replace(held=step.inverse.held, active=active_limits(step))

@@ -118,7 +118,7 @@ def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArra
     through = size[:, None] * (vt[:rank].T / singular[:rank]) @ u[:, :rank].T
     along = size[:, None] * vt[rank:].T
     left = np.linalg.norm(rows.matrix @ along, axis=1)
-    still = left <= STILL * np.linalg.norm(rows.matrix * size, axis=1)
+    still = np.asarray(left <= STILL * np.linalg.norm(rows.matrix * size, axis=1))
     return _Equal(equations, through, along, at.jacobian @ through, still)
 
 

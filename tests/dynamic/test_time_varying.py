@@ -158,7 +158,7 @@ def test_pieces_may_be_held_have_priors_and_be_simulated():
     held = problem.fixing({"feed(0)": 1.0})
     start = {n: 1.0 for n in held.box.names}
     rows = unmeasured(held)(np.array([9.0, 0.4, 1.6]))
-    assert rows.residual == pytest.approx([10.0, np.sqrt(10) * (0.4 - 1.0), np.sqrt(10) * 1.2])
+    assert rows.residual == pytest.approx([100.0, np.sqrt(10) * (0.4 - 1.0), np.sqrt(10) * 1.2])
     found = [m.estimate(held, start) for m in METHODS]
     for one in found[1:]:
         assert dict(one.parameters) == pytest.approx(dict(found[0].parameters), rel=1e-4)
