@@ -111,7 +111,7 @@ def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
 def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArray) -> _Equal:
     if len(equations) == 0:
         nothing = np.zeros((len(size), 0))
-        still = ~rows.matrix.any(axis=1)
+        still = np.asarray(~rows.matrix.any(axis=1))
         return _Equal(equations, nothing, np.diag(size), np.zeros((len(at.residual), 0)), still)
     u, singular, vt = np.linalg.svd(rows.matrix[equations] * size)
     rank = int(np.sum(singular > RANK * max(float(singular[0]), np.finfo(float).tiny)))
