@@ -241,7 +241,7 @@ def test_a_constraint_can_determine_what_measurements_do_not():
         m.dB = dae.DerivativeVar(m.B)
         m.of_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k * m.A[t] - m.b * m.B[t])
         m.end = pyo.Constraint(expr=m.B[m.t.last()] == 0.4)
-        m.more = pyo.Constraint(expr=m.B[m.t.first()] == 1.3)
+        m.more = pyo.Constraint(expr=m.B[m.t.first()] == 0.65 * m.A[m.t.first()])
         return m
 
     run = Experiment(noisy(), start={"A": 2.0, "B": Unknown(0, 4)}, sigma=0.05)
