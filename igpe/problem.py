@@ -47,8 +47,8 @@ class Problem:
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value that a time-varying one has from that time to
     its next break, which is each experiment's own.
-    Extra constraints of the model (without time, or inequalities over time) belong to the problem;
-    methods that cannot keep them say so.
+    Extra constraints of the model (without time, or inequalities over time) belong to the problem:
+    Collocation and MultipleShooting keep them, other methods refuse them.
     """
 
     def __init__(

@@ -40,12 +40,14 @@ class ModelLimits:
     """The constraints of one experiment.
 
     names      (c,) of the model's constraints, with their time where they have one
+    of         " of run2" where there are several experiments, else nothing
     readings   what they hold;  watched: the names among them, in the order of further outputs
     low, high  (c,)
     function   (readings, q) -> values, their derivative by readings (sparse), by q (dense)
     """
 
     names: tuple[str, ...]
+    of: str
     readings: tuple[Reading, ...]
     watched: tuple[str, ...]
     low: FloatArray
@@ -119,7 +121,8 @@ def model_limits(problem: Problem, k: int, ivp: InitialValueProblem) -> ModelLim
     function = ca.Function("limits", [v, ivp.q], [ca.densify(c), ca.jacobian(c, v), by_q])
     watched = tuple(dict.fromkeys(r.name for r in readings))
     low, high = np.array(rows.low), np.array(rows.high)
-    return ModelLimits(tuple(rows.names), readings, watched, low, high, function)
+    of = f" of {problem.experiments[k].name}" if len(problem.experiments) > 1 else ""
+    return ModelLimits(tuple(rows.names), of, readings, watched, low, high, function)
 
 
 def _constraints(problem: Problem, k: int) -> Iterator[tuple[str, Any]]:

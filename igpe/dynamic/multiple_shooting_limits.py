@@ -16,7 +16,7 @@ def told(status: Status, outcome: Outcome, chains: Chains) -> Iterator[str]:
     if outcome.at is None or not outcome.at.limits:
         return
     found = [
-        (name, chain.limits, i)
+        (name + shooting.limits.of, chain.limits, i)
         for shooting, chain in zip(chains.shootings, outcome.at.chains, strict=True)
         if shooting.limits is not None and chain.limits is not None
         for i, name in enumerate(shooting.limits.names)
