@@ -9,6 +9,8 @@ import numpy as np
 from igpe.arguments import is_finite, is_number, shown
 from igpe.errors import ProblemError
 
+ROUNDING = 1e-9  # of an experiment's length: times so close are the same
+
 
 @dataclass(frozen=True)
 class LeastSquares:
@@ -89,4 +91,5 @@ class PiecewiseConstant:
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
         """When each piece begins that an experiment from `first` to `last` sees."""
-        return (first, *(b for b in self.breaks if first < b < last))
+        rounding = ROUNDING * (last - first)
+        return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from igpe.arguments import is_finite, require_mapping, shown
+from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment, Unknown
 from igpe.labelled import read_labelled
-from igpe.loss import LeastSquares, Loss, Normal, PiecewiseConstant
+from igpe.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
 from igpe.problem_checks import (
     check_arguments,
@@ -176,10 +177,18 @@ class Problem:
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """The unknowns that a time-varying one is in one experiment -> when each begins."""
+        """The unknowns that a time-varying one is in one experiment -> when each begins.
+
+        A break that is a measured time but for rounding is that time.
+        """
         first, last = experiment.start_time, float(experiment.times[-1])
         begins = self.time_varying[name].begins(first, last)
-        return {self._own(f"{name}({_brief(b)})", experiment): b for b in begins}
+        return {
+            self._own(f"{name}({_brief(b)})", experiment): _snapped(
+                b, experiment.times, last - first
+            )
+            for b in begins
+        }
 
     @property
     def varying(self) -> dict[str, str]:
@@ -228,6 +237,11 @@ class Problem:
 
 def _made_again(given: Mapping[str, Any], fixed: Mapping[str, float]) -> Problem:
     return Problem(**given).fixing(fixed)
+
+
+def _snapped(time: float, times: FloatArray, span: float) -> float:
+    nearest = float(times[np.argmin(np.abs(times - time))])
+    return nearest if abs(nearest - time) <= ROUNDING * span else time
 
 
 def _brief(time: float) -> str:

@@ -21,6 +21,7 @@ from igpe.dynamic.mesh import Mesh, Radau
 from igpe.dynamic.transcription_of_run import Scalars, set_conditions
 from igpe.errors import Unsupported
 from igpe.experiment import Experiment
+from igpe.loss import ROUNDING
 from igpe.model import Instance, build, read
 from igpe.problem import Problem
 
@@ -144,8 +145,11 @@ def _jumps(problem: Problem, scalars: Scalars) -> list[Any]:
 
 def _require_breaks(problem: Problem, run: Run) -> None:
     """Refuse a mesh of the model's own that does not know when an unknown may jump."""
+    edges = run.mesh.edges
+    near = ROUNDING * (edges[-1] - edges[0])
     for name in problem.time_varying:
-        lost = sorted(set(problem.pieces(name, run.experiment).values()) - set(run.mesh.edges))
+        begins = problem.pieces(name, run.experiment).values()
+        lost = [b for b in begins if np.min(np.abs(edges - b)) > near]
         if lost:
             raise Unsupported(
                 f"Collocation takes the model's own times, and the breaks {lost} of '{name}' are "

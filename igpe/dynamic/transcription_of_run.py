@@ -11,6 +11,7 @@ from pyomo.core.expr.visitor import identify_variables, replace_expressions
 
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import evaluate
+from igpe.loss import ROUNDING
 from igpe.model import Instance
 from igpe.problem import Problem
 from igpe.starts import model_starts
@@ -95,7 +96,9 @@ def _pieces(
         variables = list(getattr(instance.model, home).values())
         for unknown, variable in zip(pieces, variables, strict=True):
             scalars.take(unknown, variable)
-        begins = np.array(list(pieces.values()))
+        begins = np.array(list(pieces.values())) + ROUNDING * (
+            experiment.times[-1] - instance.first
+        )
         for t, data in instance.series[name].items():
             place = max(int(np.searchsorted(begins, t, side="left")) - 1, 0)
             replaced[id(data)] = variables[place]

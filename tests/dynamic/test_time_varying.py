@@ -127,6 +127,24 @@ def test_breaks_may_lie_anywhere_between_nodes(intervals):
     assert dict(found.parameters) == pytest.approx(dict(known.parameters), rel=1e-5)
 
 
+def test_breaks_that_are_measured_times_but_for_rounding():
+    t = np.linspace(0.0, 8.0, 161)
+    breaks = (1.2, 2.4, 5.6)
+    assert not set(breaks) <= set(t)
+    feed = (1.0, 0.2, 2.0, 0.5)
+    run = Experiment(
+        pd.DataFrame({"time": t, "A": course(t, 1.0, feed, tuple(t[[24, 48, 112]]))}),
+        start={"A": 1.0},
+    )
+    varying = {"feed": PiecewiseConstant((1e-12, *breaks, 8.0 - 1e-12), 0, 5)}
+    problem = Problem(fed, parameters=["k"], experiments=run, time_varying=varying)
+    assert problem.pieces("feed", run)["feed(1.2)"] == t[24]
+    truth = dict(zip(problem.box.names, (K, *feed), strict=True))
+    for method in METHODS:
+        found = method.estimate(problem, dict.fromkeys(problem.box.names, 1.0))
+        assert dict(found.parameters) == pytest.approx(truth, rel=1e-6)
+
+
 def test_each_experiment_has_its_own():
     t = TIMES[TIMES <= 4]
     runs = [
