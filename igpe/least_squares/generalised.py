@@ -19,6 +19,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained, Point, condensed
+from igpe.least_squares.descent import descend
 from igpe.least_squares.proposal import (
     Proposal,
     Space,
@@ -106,7 +107,21 @@ class GeneralisedGaussNewton:
                 held = step.inverse.held
                 return Outcome(point, at, Status.STALLED, iteration, evaluations, held)
             point, at, curvature = damped.point, damped.at, damped.curvature
-        return Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
+        told = Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
+        return self._descended(evaluate, told, at, space) if at.limits else told
+
+    def _descended(self, evaluate: Evaluate, told: Outcome, at: Chained, space: Space) -> Outcome:
+        """From where whole steps did not end: large residuals that constraints keep so."""
+        found = descend(evaluate, (told.point, at), space, self._rests, self.max_iterations)
+        told = told._replace(
+            point=found.point,
+            at=found.at,
+            iterations=told.iterations + found.iterations,
+            evaluations=told.evaluations + found.evaluations,
+        )
+        if not found.rests:
+            return told
+        return _finished(evaluate, told._replace(status=Status.CONVERGED), found.step, space)
 
     def _rests(self, at: Chained, step: Proposal) -> bool:
         """Whether neither the point nor its worth would change noticeably."""

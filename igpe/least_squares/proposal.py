@@ -126,6 +126,12 @@ def missed_length(at: Chained, size: Point) -> float:
     return max((float(np.max(m, initial=0.0)) for m in told), default=0.0)
 
 
+def missed_sum(at: Chained, size: Point) -> float:
+    """Sum of all gaps and of all that constraints are missed by, relative to their sizes."""
+    gaps = sum(float(np.sum(np.abs(c.gap / s))) for c, s in zip(at.chains, size.nodes, strict=True))
+    return gaps + sum(float(np.sum(m.missed / scale)) for m, scale in _scaled(at, size))
+
+
 def _gone(step: Proposal, trial: Chained, share: float) -> FloatArray:
     """(a,) how far active rows have come: bounds a share of their way, constraints as they say."""
     pairs = zip(_scaled(step.at, step.size), trial.limits, strict=True)

@@ -168,6 +168,24 @@ def test_active_constraints_give_the_optimum_of_collocation(name):
     assert dict(found.parameters) == pytest.approx(dict(known.parameters), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda m: pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 1.2),
+        lambda m: pyo.Constraint(expr=m.A[m.t.first()] == 2 * m.A[m.t.last()]),
+        lambda m: pyo.Constraint(expr=m.A[m.t.last()] ** 2 + m.k**2 == 0.3),
+    ],
+    ids=["path", "start and end", "sum of squares"],
+)
+def test_constraints_that_contradict_the_data(limit):
+    """Residuals stay so large that whole Gauss-Newton steps circle around the optimum."""
+    problem = posed(limit=limit)
+    found, known = (m.estimate(problem, START) for m in (ONCE, Collocation()))
+    assert found.status is Status.CONVERGED
+    assert found.objective == pytest.approx(known.objective, rel=1e-5)
+    assert dict(found.parameters) == pytest.approx(dict(known.parameters), rel=1e-4)
+
+
 @pytest.mark.parametrize("intervals", [1, 3, 30])
 def test_where_the_nodes_stand_does_not_matter(intervals):
     problem = posed(limit=CONSTRAINTS["path"], end=CONSTRAINTS["unknowns limited"])

@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained
+from igpe.least_squares.descent import descend
 from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.least_squares.inner import Rows, inverse
 from igpe.least_squares.limits import Limits
@@ -169,6 +170,35 @@ def test_the_level_falls_as_in_a_linear_problem_for_a_small_share():
         there = simplified(step, ricker(point.moved(step.move, share)), share)
         off = there.minus(step.move, 1 - share).length(step.size)
         assert off < 30 * share**2 * step.length**2  # a constraint forgotten leaves share * length
+
+
+def test_where_whole_steps_circle_shorter_ones_descend():
+    ricker = Closed(10.0, 1.2, noise=0.03)
+    few = GeneralisedGaussNewton(max_iterations=60)
+    space, start = ricker.space(), ricker.start((3.0, 1.5, 0.2))
+    found = few.fit(ricker, start, space)
+    assert found.status is Status.CONVERGED
+    assert found.iterations > 60
+    known = ricker.known(found.point.unknowns)
+    assert found.at.cost == pytest.approx(known.fun, rel=1e-6)
+    begin = space.clip(start)
+    ended = descend(ricker, (begin, ricker(begin)), space, few._rests, 200)
+    assert ended.rests
+    assert ended.at.cost == pytest.approx(found.at.cost, rel=1e-9)
+
+
+def test_a_descent_without_a_way_says_so():
+    ricker = Closed(10.0, noise=0.03)
+    start = ricker.start((3.0, 1.5, 0.2))
+
+    def only_here(point):
+        return ricker(point) if np.array_equal(point.unknowns, start.unknowns) else None
+
+    space = ricker.space()
+    ended = descend(only_here, (start, ricker(start)), space, lambda *_: False, 5)
+    assert not ended.rests
+    assert ended.iterations == 0
+    assert ended.point is start
 
 
 def free_rows(matrix, low, high):
