@@ -167,13 +167,13 @@ class _Symbols(Mapping[int, Any]):
         self.experiment, self.start = problem.experiments[k], ivp.t0
         self._problem, self._q = problem, dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
         instance = problem.instances[k]
-        self._readable = {**_series(instance, ivp)}
+        self._readable = _series(instance, ivp)
         self._others = self._scalars(instance) | self._over_time(instance)
 
     def check(self, name: str, constraint: Any) -> None:
         """Refuse what no equation determines, and times before the start."""
-        variables = list(identify_variables(constraint.expr, include_fixed=False))
-        lost = sorted({v.name for v in variables if id(v) not in self})
+        variables = list(identify_variables(constraint.expr, include_fixed=True))
+        lost = sorted({v.name for v in variables if id(v) not in self and not v.fixed})
         if lost:
             raise Unsupported(
                 f"The constraint '{name}' holds {lost}, which no equation over time determines and "

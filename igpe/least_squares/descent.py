@@ -50,7 +50,7 @@ def descend(
     for iteration in range(most):
         if rests(at, step):
             return Descent(point, at, step, True, iteration, evaluations)
-        off, change = missed_sum(at, step.size), promised(step) - at.cost
+        off, change = missed_sum(at, step), promised(step) - at.cost
         weight = max(weight, change / ((1 - LEAST) * off) if off > 0 else 0.0)
         merit, decrease = at.cost + weight * off, weight * off - change
         share = 1.0
@@ -58,7 +58,7 @@ def descend(
             there = space.clip(point.moved(step.move, share))
             trial = evaluate(there)
             evaluations += 1
-            worth = np.inf if trial is None else trial.cost + weight * missed_sum(trial, step.size)
+            worth = np.inf if trial is None else trial.cost + weight * missed_sum(trial, step)
             if trial is not None and merit - worth >= ENOUGH * share * decrease:
                 break
             parabola = 0.5 * share * decrease / (decrease + max((worth - merit) / share, 0.0))

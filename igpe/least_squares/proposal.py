@@ -126,10 +126,12 @@ def missed_length(at: Chained, size: Point) -> float:
     return max((float(np.max(m, initial=0.0)) for m in told), default=0.0)
 
 
-def missed_sum(at: Chained, size: Point) -> float:
-    """Sum of all gaps and of all that constraints are missed by, relative to their sizes."""
-    gaps = sum(float(np.sum(np.abs(c.gap / s))) for c, s in zip(at.chains, size.nodes, strict=True))
-    return gaps + sum(float(np.sum(m.missed / scale)) for m, scale in _scaled(at, size))
+def missed_sum(at: Chained, step: Proposal) -> float:
+    """Sum of all gaps and of all that constraints are missed by, in the sizes of a proposal."""
+    pairs = zip(at.chains, step.size.nodes, strict=True)
+    gaps = sum(float(np.sum(np.abs(c.gap / s))) for c, s in pairs)
+    limits = zip(at.limits, _scaled(step.at, step.size), strict=True)
+    return gaps + sum(float(np.sum(there.missed / scale)) for there, (_, scale) in limits)
 
 
 def _gone(step: Proposal, trial: Chained, share: float) -> FloatArray:

@@ -11,7 +11,7 @@ from zoo import ZOO
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multiple_shooting import MultipleShooting
 from igpe.dynamic.restarts import Restarts
-from igpe.errors import ModelError, Unsupported
+from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import steps
 from igpe.integrators.automatic import Automatic
@@ -394,6 +394,12 @@ def early(times):
     return m
 
 
+def fixed_early(times):
+    m = early(times)
+    m.A[-1.0].fix(1.0)
+    return m
+
+
 def foreign(times):
     m = decaying()(times)
     m.c = pyo.Var()
@@ -406,7 +412,8 @@ def foreign(times):
     [
         (stray, Unsupported, r"'end' holds \['z\[3.0\]'\].*Name them"),
         (foreign, Unsupported, r"'end' holds \['c'\].*fix them"),
-        (early, (Unsupported, ModelError), r"'before' holds \['A\[-1.0\]'\] before the experiment"),
+        (early, Unsupported, r"'before' holds \['A\[-1.0\]'\] before the experiment"),
+        (fixed_early, Unsupported, r"'before' holds \['A\[-1.0\]'\] before the experiment"),
     ],
 )
 def test_what_a_constraint_may_not_hold_is_refused(builder, error, says):
