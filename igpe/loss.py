@@ -9,6 +9,8 @@ import numpy as np
 from igpe.arguments import is_finite, is_number, shown
 from igpe.errors import ProblemError
 
+ROUNDING = 1e-9  # of an experiment's length: times so close are the same
+
 
 @dataclass(frozen=True)
 class LeastSquares:
@@ -60,7 +62,8 @@ class Normal:
 class PiecewiseConstant:
     """An unknown function of time, constant between breaks.
 
-    breaks        (n,), increasing times at which it may jump
+    breaks        (n,), increasing times at which it may jump; those not inside an experiment's time
+                  have no effect there
     lower, upper  bounds of its values
     penalty       weight of the squared jumps in the objective; 0 leaves them free
     raises        ProblemError if breaks do not increase, bounds are crossed or the penalty negative
@@ -85,3 +88,8 @@ class PiecewiseConstant:
                 f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] and "
                 f"penalty {shown(self.penalty)}; give lower < upper and a penalty of 0 or more."
             )
+
+    def begins(self, first: float, last: float) -> tuple[float, ...]:
+        """When each piece begins that an experiment from `first` to `last` sees."""
+        rounding = ROUNDING * (last - first)
+        return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))

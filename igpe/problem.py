@@ -12,7 +12,7 @@ from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.experiment import Experiment, Unknown
 from igpe.labelled import read_labelled
-from igpe.loss import LeastSquares, Loss, Normal, PiecewiseConstant
+from igpe.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
 from igpe.problem_checks import (
     check_arguments,
@@ -46,9 +46,11 @@ class Problem:
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
 
-    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value.
-    Extra constraints of the model (without time, or inequalities over time) belong to the problem;
-    methods that cannot keep them say so.
+    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
+    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value that a time-varying one has from that time to
+    its next break, which is each experiment's own.
+    Extra constraints of the model (without time, or inequalities over time) belong to the problem:
+    Collocation and MultipleShooting keep them, other methods refuse them.
     """
 
     def __init__(
@@ -196,9 +198,30 @@ class Problem:
         """The unknown that an estimated start value is."""
         return self._own(f"{state}(t0)", experiment)
 
+    def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
+        """The unknowns that a time-varying one is in one experiment -> when each begins.
+
+        A break that is a measured time but for rounding is that time.
+        """
+        first, last = experiment.start_time, float(experiment.times[-1])
+        begins = self.time_varying[name].begins(first, last)
+        return {
+            self._own(f"{name}({_brief(b)})", experiment): _snapped(
+                b, experiment.times, last - first
+            )
+            for b in begins
+        }
+
+    @property
+    def varying(self) -> dict[str, str]:
+        """Unknown -> the time-varying one that it is a piece of."""
+        return {
+            u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
+        }
+
     def unit(self, name: str) -> str:
         """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
-        base = name.split("@", maxsplit=1)[0].removesuffix("(t0)")
+        base = self.varying.get(name, name.split("@", maxsplit=1)[0].removesuffix("(t0)"))
         for instance in self.instances:
             if base in instance.scalars:
                 return unit_name(instance.scalars[base])
@@ -222,6 +245,8 @@ class Problem:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
                     found[self.start_unknown(state, e)] = (start.lower, start.upper)
+        for unknown, name in self.varying.items():
+            found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
         lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
         return Box(tuple(found), lower, upper)
 
@@ -237,6 +262,15 @@ def _made_again(
 ) -> Problem:
     whole = Problem(**given).fixing(fixed)
     return whole if weights is None else whole.weighted(weights)
+
+
+def _snapped(time: float, times: FloatArray, span: float) -> float:
+    nearest = float(times[np.argmin(np.abs(times - time))])
+    return nearest if abs(nearest - time) <= ROUNDING * span else time
+
+
+def _brief(time: float) -> str:
+    return repr(float(time)).removesuffix(".0")
 
 
 def _expand(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:

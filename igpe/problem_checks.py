@@ -267,7 +267,8 @@ def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) 
             )
     for name, series in instance.series.items():
         data = next(iter(series.values()))
-        given = name in experiment.inputs or data.is_variable_type()
+        named = name in experiment.inputs or name in problem.time_varying
+        given = named or data.is_variable_type()
         if not given and value(data, exception=False) is None:
             raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")
 

@@ -16,7 +16,7 @@ from igpe.dynamic.base import constraints
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.polish import Polished
 from igpe.dynamic.residuals import simulate
-from igpe.dynamic.tangent import active_jacobian, parameter_constraints
+from igpe.dynamic.tangent import Tangent, tangent
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
@@ -72,7 +72,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     problem, best = steps.problem, steps.ways[0]
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
-    errors = _errors(problem, x, at, settings.confidence)
+    free = tangent(problem, x)
+    errors = _errors(problem, x, at, settings.confidence, free)
     points, curves = _tables(steps, values, settings)
     parameters = _parameters(steps, x, errors)
     candidates = tuple(_candidate(way) for way in steps.ways)
@@ -94,12 +95,12 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         seconds=steps.seconds,
         versions=_versions(),
         seed=settings.seed,
-        notes=(*alike(parameters, candidates, errors.variance), *_notes(steps)),
+        notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
     )
 
 
 def _errors(
-    problem: Problem, x: FloatArray, at: Linearised | None, confidence: float
+    problem: Problem, x: FloatArray, at: Linearised | None, confidence: float, free: Tangent
 ) -> Uncertainty:
     held = problem.box.at_bound(x)
     if at is None:  # nothing can be said where the model cannot be integrated
@@ -108,7 +109,7 @@ def _errors(
     return uncertainty(
         x, at.residual, at.jacobian,
         held=held, sigma_known=problem.sigma_known, confidence=confidence,
-        active=active_jacobian(problem, x),
+        active=free.rows,
     )  # fmt: skip
 
 
@@ -260,15 +261,14 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
     return pd.concat(pieces, ignore_index=True)
 
 
-def _notes(steps: Steps) -> tuple[str, ...]:
+def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     """What was held, what the last step says, and what smoothing says if candidates disagree."""
     held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
     costs = [way.corrected.objective for way in steps.ways]
     smoothing = (
         () if np.allclose(costs, costs[0], rtol=1e-3) else steps.ladder[0].notes(steps.problem)
     )
-    told = {c.name for _, c in parameter_constraints(steps.problem)}
-    kept = [name for name in constraints(steps.problem) if name not in told]
+    kept = [name for name in constraints(steps.problem) if name not in known]
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),

@@ -88,26 +88,29 @@ def is_plain(problem: Problem) -> bool:
     )
 
 
-def require_plain(problem: Problem, method: str, *, constraints_too: bool) -> None:
+def require_plain(
+    problem: Problem, method: str, *, constraints_too: bool, varying_too: bool = True
+) -> None:
     """Refuse what a least-squares method on constant unknowns cannot do.
 
     constraints_too  whether boundary conditions and path constraints are refused as well
+    varying_too      whether unknowns that vary with time are
     raises           Unsupported, naming the method, the feature and the way out
     """
-    if problem.time_varying:
+    if varying_too and problem.time_varying:
         raise Unsupported(
             f"{method} estimates constant unknowns only; {sorted(problem.time_varying)} vary with "
-            "time."
+            "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
         )
     if not isinstance(problem.loss, LeastSquares):
         raise Unsupported(
             f"{method} minimises least squares only; the problem asks for "
-            f"{type(problem.loss).__name__}. Leave out loss=."
+            f"{type(problem.loss).__name__}. Leave out loss=, or use igpe.MultipleShooting."
         )
     if constraints_too and constraints(problem):
         raise Unsupported(
-            f"{method} cannot keep the constraints {constraints(problem)}; use Collocation, or "
-            "deactivate them in the model."
+            f"{method} cannot keep the constraints {constraints(problem)}; use "
+            "igpe.MultipleShooting or igpe.Collocation, or deactivate them in the model."
         )
 
 

@@ -93,9 +93,10 @@ class Collocation:
         there is nothing.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
-        raises       Unsupported if the loss is not least squares or unknowns vary with time
+        raises       Unsupported if the loss is not least squares, or unknowns vary with time at
+                     breaks that a model with times of its own does not have
         """
-        require_plain(problem, "Collocation", constraints_too=False)
+        require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_numbers(problem, "Collocation.estimate_each")
         if not starts:
             return []

@@ -54,7 +54,7 @@ def first_meshes(
     meshes = []
     for k, experiment in enumerate(problem.experiments):
         guesses = [_known(profiles[k], n) for n in problem.instance.states] if profiles else []
-        stops = _stops(experiment)
+        stops = _stops(problem, experiment)
         usable = [g for g in guesses if g(stops) is not None]
         meshes.append(first_mesh(stops, usable, radau, tolerance))
     return meshes
@@ -146,9 +146,11 @@ def _known(profile: Profile, name: str) -> Any:
     return partial(profile, name)
 
 
-def _stops(experiment: Experiment) -> FloatArray:
+def _stops(problem: Problem, experiment: Experiment) -> FloatArray:
     first, last = experiment.start_time, float(experiment.times[-1])
     breaks = [t for u in experiment.inputs.values() if isinstance(u, Table) for t in u.times]
+    for name in problem.time_varying:
+        breaks += problem.pieces(name, experiment).values()
     inside = [float(t) for t in breaks if first < t < last]
     stops = np.unique([first, *experiment.times, *inside])
     # A problem of one time still has a course: give it an element.

@@ -87,7 +87,7 @@ class GlobalCollocation:
         raises       Unsupported if the loss is not least squares or unknowns vary with time,
                      ProblemError if an unknown has no finite bounds
         """
-        require_plain(problem, "Collocation", constraints_too=False)
+        require_plain(problem, "Collocation by a global solver", constraints_too=False)
         require_bounds(problem, "A global search")
         began = time.perf_counter()
         program = transcribe(problem, first_meshes(problem, (), Radau(self.points), TOLERANCE))

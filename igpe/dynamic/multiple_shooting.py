@@ -14,17 +14,18 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, constraints, require_numbers
+from igpe.dynamic.base import Profile, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_losses import objective
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
 from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
 from igpe.dynamic.settling import settled
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import Unsupported
+from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
+from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import IntervalIntegrator
 from igpe.least_squares.base import Fit
@@ -45,6 +46,12 @@ class MultipleShooting:
 
     Bears bad starts of parameters: what matters is that states begin near their measurements.
     Estimated start values of measured states begin there too, whatever `start` says.
+
+    Constraints of the model are kept by exact matching, not yet by the continuation before it:
+    equations and inequalities between unknowns and states at any of its times, start and end
+    together as well (a periodic course). Inequalities over time are kept at its times, that is at
+    the start, at all measured times, where the nodes are, and at times of the model's own; not
+    between them.
 
     integrator  of all intervals with their derivatives, for exact matching
     rough       the same for the continuation, where less will do
@@ -82,9 +89,8 @@ class MultipleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
 
-        raises Unsupported for constraints and time-varying unknowns
+        raises Unsupported for constraints on what no equation determines
         """
-        _require_supported(problem)
         require_numbers(problem, "MultipleShooting.prepare")
         chains = Chains(problem, shootings(problem, self.integrator, self.intervals))
         known = tuple(
@@ -128,7 +134,8 @@ class PreparedMultiple:
         began = time.perf_counter()
         box, problem = self.problem.box, self.problem
         if len(box) == 0:
-            return SingleShooting().estimate(problem, start)
+            residuals = Residuals(problem, read_systems(problem), Automatic())
+            return untouched(residuals, "multiple shooting")
         restarts = self.method.restarts
         judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
         gate = restarts.explained(len(self.chains)) if judged else np.inf
@@ -139,7 +146,7 @@ class PreparedMultiple:
         return replace(
             found,
             objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
-            notes=tuple(remarks(attempts[0].fit, box, gate)),
+            notes=(*found.notes, *remarks(attempts[0].fit, box, gate)),
             seconds=time.perf_counter() - began,
         )
 
@@ -172,23 +179,11 @@ class PreparedMultiple:
         method = self.method
         count = method.finer * method.intervals
         here = [len(s.nodes) for s in self.chains.shootings]
-        there = [len(node_times(e, count)) for e in self.problem.experiments]
+        pairs = zip(self.problem.experiments, self.chains.shootings, strict=True)
+        there = [len(node_times(e, count, s.measurements.times)) for e, s in pairs]
         if here == there:
             return None
         return replace(method, intervals=count, finer=1).prepare(self.problem, self.profiles)
-
-
-def _require_supported(problem: Problem) -> None:
-    if problem.time_varying:
-        raise Unsupported(
-            f"MultipleShooting estimates constant unknowns only; {sorted(problem.time_varying)} "
-            "vary with time. Give the model parameters for its values between the breaks."
-        )
-    if constraints(problem):
-        raise Unsupported(
-            f"MultipleShooting cannot keep the constraints {constraints(problem)}; use "
-            "Collocation, or deactivate them in the model. Bounds of states it does keep."
-        )
 
 
 def _explained(found: Attempt, gate: float) -> bool:

@@ -14,13 +14,15 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.dynamic.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamic.remarks import spread_of
+from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.system import read_systems
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
-from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chain, Chained, Point
+from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
 from igpe.problem import Problem
 
@@ -31,8 +33,10 @@ ALIKE = 3.0  # ratio of standard deviations in a column that need no levelling
 class Shooting:
     """One experiment made ready.
 
-    nodes      (K + 1,) times;  index (n_q,) places its unknowns among the problem's
-    spread     what a standard deviation of the measurements is in their `sigma`
+    measurements  their times are all that the intervals report, those of constraints too
+    nodes         (K + 1,) times;  index (n_q,) places its unknowns among the problem's
+    spread        what a standard deviation of the measurements is in their `sigma`
+    limits        the model's constraints; None if there are none
     """
 
     measurements: Measurements
@@ -41,6 +45,7 @@ class Shooting:
     intervals: Intervals
     index: IntArray
     spread: float
+    limits: ModelLimits | None = None
 
     def levelled(self) -> "Shooting | None":
         """With one standard deviation in each column; None if they hardly differ.
@@ -85,8 +90,15 @@ class Shooting:
             gap=gap,
             step=np.concatenate([np.zeros_like(shots.by_start[:1]), shots.by_start[:-1]]),
             drift=self._wide(np.concatenate([by_q[None], shots.by_unknown[:-1]]), n),
+            limits=self._limits(shots, q, n),
         )
         return found if found.is_finite else None
+
+    def _limits(self, shots: Shots, q: FloatArray, size: int) -> Limits | None:
+        if self.limits is None:
+            return None
+        found = self.limits.at(shots, q, self._places)
+        return found._replace(by_unknown=self._wide(found.by_unknown, size))
 
     def _wide(self, by_own: FloatArray, size: int) -> FloatArray:
         """Derivatives by the experiment's unknowns, as ones by all of the problem's."""
@@ -95,6 +107,11 @@ class Shooting:
         found = np.zeros((*by_own.shape[:-1], size))
         found[..., self.index] = by_own
         return found
+
+    @cached_property
+    def _places(self) -> Places:
+        assert self.limits is not None, "only asked for with constraints"
+        return self.limits.placed(self.ivp, self.nodes, self.measurements.times)
 
     @cached_property
     def _order(self) -> IntArray:
@@ -118,17 +135,16 @@ class Shooting:
 
 
 class Chains:
-    """All experiments: what `igpe.least_squares` asks of a point."""
+    """All experiments: what `igpe.least_squares` asks of a point.
+
+    over_time  names of the inequalities over time
+    """
 
     def __init__(self, problem: Problem, shootings: Sequence[Shooting]) -> None:
         self.shootings = tuple(shootings)
         self._loss, self._factor = PLAIN, 1.0
-        names, spread = problem.box.names, shootings[0].spread
-        self._priors = [
-            (names.index(n), p.mean, p.deviation * spread)
-            for n, p in problem.priors.items()
-            if n in names
-        ]
+        self.over_time = problem.inequalities
+        self._spread, self._unmeasured = shootings[0].spread, unmeasured(problem)
 
     def integrated(self, integrator: IntervalIntegrator) -> "Chains":
         """The same by another integrator."""
@@ -140,7 +156,7 @@ class Chains:
         return other
 
     def counted(self, loss: Robust, factor: float) -> "Chains":
-        """The same with another loss, and residuals of priors multiplied by a factor."""
+        """The same with another loss, and unmeasured residuals multiplied by a factor."""
         other = copy(self)
         other._loss, other._factor = loss, factor
         return other
@@ -156,7 +172,7 @@ class Chains:
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(s.measurements.value) for s in self.shootings) + len(self._priors)
+        return sum(len(s.measurements.value) for s in self.shootings) + self._unmeasured.size
 
     def __call__(self, point: Point) -> Chained | None:
         """Residuals, gaps and derivatives, or None if an interval broke down."""
@@ -166,15 +182,8 @@ class Chains:
             if chain is None:
                 return None
             found.append(chain)
-        return Chained(tuple(found), self._free(point.unknowns), self._loss)
-
-    def _free(self, x: FloatArray) -> Linearised:
-        jacobian = np.zeros((len(self._priors), len(x)))
-        residual = np.zeros(len(self._priors))
-        for row, (column, mean, deviation) in enumerate(self._priors):
-            residual[row] = (x[column] - mean) / deviation
-            jacobian[row, column] = 1 / deviation
-        return Linearised(self._factor * residual, self._factor * jacobian)
+        free = self._unmeasured(point.unknowns, self._factor / self._spread)
+        return Chained(tuple(found), free, self._loss)
 
 
 def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> list[Shooting]:
@@ -183,26 +192,40 @@ def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> l
     for k, system in enumerate(read_systems(problem)):
         experiment = problem.experiments[k]
         ivp = initial_value_problem(problem, experiment, system)
-        nodes = node_times(experiment, count)
+        limits = model_limits(problem, k, ivp)
+        measurements = experiment.measurements
+        if limits is not None:
+            ivp, measurements = limits.watching(ivp), _also_at(measurements, limits.times)
+        nodes = node_times(experiment, count, measurements.times)
         found.append(
             Shooting(
-                measurements=experiment.measurements,
+                measurements=measurements,
                 ivp=ivp,
                 nodes=nodes,
-                intervals=integrator.prepare_intervals(ivp, nodes, experiment.times),
+                intervals=integrator.prepare_intervals(ivp, nodes, measurements.times),
                 index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
                 spread=spread_of(problem),
+                limits=limits,
             )
         )
     return found
 
 
-def node_times(experiment: Experiment, intervals: int) -> FloatArray:
+def _also_at(m: Measurements, more: FloatArray) -> Measurements:
+    """With further times, at which nothing was measured."""
+    times = np.union1d(m.times, more)
+    return replace(m, times=times, row=np.searchsorted(times, m.times)[m.row].astype(np.intp))
+
+
+def node_times(
+    experiment: Experiment, intervals: int, more: FloatArray | tuple[float, ...] = ()
+) -> FloatArray:
     """(K + 1,) at most so many intervals of about the same length, between measured times.
 
-    Where there are as many intervals as times allow, each ends at the next.
+    Where there are as many intervals as times allow, each ends at the next; `more` are times at
+    which something else is asked for.
     """
-    times = np.union1d(experiment.start_time, experiment.times)
+    times = np.union1d(experiment.start_time, np.union1d(experiment.times, more))
     if intervals >= len(times) - 1:
         return times
     wanted = np.linspace(times[0], times[-1], intervals + 1)

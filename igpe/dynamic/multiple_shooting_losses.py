@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from igpe.dynamic.unmeasured import unmeasured
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.robust import PLAIN, Robust
 from igpe.loss import L1, Huber
@@ -23,7 +24,7 @@ def losses_of(problem: Problem, spread: float) -> tuple[Robust, ...]:
 
 
 def prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
-    """What residuals of priors are multiplied by, to weigh beside the others as they should.
+    """What unmeasured residuals are multiplied by, to weigh beside the others as they should.
 
     Where absolute values are asked for, those are 1 / (2 delta spread) of what `loss` makes.
     """
@@ -31,13 +32,13 @@ def prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
 
 
 def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
-    """What the problem asks to be minimised; residuals count as their squares, priors first."""
+    """What the problem asks to be minimised; those of no measurement come first."""
     if at is None:
         return float("inf")
     if not isinstance(problem.loss, L1):
         return at.cost * spread**2
     loss = losses_of(problem, spread)[-1]
-    free = len([n for n in problem.priors if n in problem.box.names])
+    free = unmeasured(problem).size
     rho, delta = at.residual[free:] ** 2, loss.delta
     size = np.where(rho <= delta**2, np.sqrt(rho), (rho + delta**2) / (2 * delta))
     priors = at.residual[:free] * spread / prior_factor(problem, loss, spread)

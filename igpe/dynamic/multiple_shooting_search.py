@@ -7,6 +7,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic.multiple_shooting_chains import Chains
+from igpe.dynamic.multiple_shooting_limits import told
 from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
 from igpe.dynamic.multiple_shooting_nodes import Given
 from igpe.dynamic.restarts import Attempt
@@ -14,7 +15,7 @@ from igpe.estimates import Horizon
 from igpe.least_squares.base import Fit
 from igpe.least_squares.chains import Chained, Point
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
-from igpe.least_squares.proposal import Space, gap_length
+from igpe.least_squares.proposal import Space, gap_length, missed_length
 from igpe.least_squares.robust import Robust
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
@@ -24,6 +25,7 @@ FLOOR, SHARE = 1e-2, 1e-3  # size of an unknown near zero: this, or that share o
 MATCHED = "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
+MISSED = 1e-6  # a constraint, relative to its scale, that is not kept
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Stages:
             outcome = search.fit(chains, point, space)
             trail.append(_told(name, outcome, space.box))
             point = outcome.point
-        return Attempt(_fit_of(outcome, space), tuple(trail))
+        fit = _fit_of(outcome, space)
+        return Attempt(fit, tuple(trail), tuple(told(fit.status, outcome, self.chains)))
 
 
 def stages_of(
@@ -100,17 +103,35 @@ def _floor(box: Box) -> FloatArray:
 
 
 def _fit_of(outcome: Outcome, space: Space) -> Fit:
-    """The outcome by the unknowns alone; nodes that do not meet are no answer."""
+    """The outcome by the unknowns alone.
+
+    Nodes that do not meet are no answer, nor are constraints that are not kept.
+    """
     point, status = outcome.point, outcome.status
     if outcome.at is not None and not _meets(outcome, space):
         status = Status.FAILED
-    return Fit(point.unknowns, outcome.condensed, status, outcome.evaluations, outcome.iterations)
+    elif outcome.at is not None and not _keeps(outcome, space):
+        status = Status.INFEASIBLE
+    return Fit(
+        point.unknowns,
+        outcome.condensed,
+        status,
+        outcome.evaluations,
+        outcome.iterations,
+        active=outcome.active,
+    )
 
 
 def _meets(outcome: Outcome, space: Space) -> bool:
     """Whether nodes do."""
     at = outcome.at
     return at is not None and gap_length(at, space.scale(outcome.point)) <= OPEN
+
+
+def _keeps(outcome: Outcome, space: Space) -> bool:
+    """Whether constraints are kept."""
+    at = outcome.at
+    return at is not None and missed_length(at, space.scale(outcome.point)) <= MISSED
 
 
 def _told(method: str, outcome: Outcome, box: Box) -> Horizon:

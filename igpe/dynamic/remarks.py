@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.directions import undetermined
@@ -56,8 +57,17 @@ def remarks(fit: Fit, box: Box, gate: float, switched: Sequence[str] = ()) -> It
             f"that the switch moves with them, so the estimate of {moved} may be no optimum. "
             "Compare several starts, or give the model a smooth transition."
         )
-    lost = undetermined(fit.at.jacobian, fit.x, box.names)
+    lost = undetermined(_with_active(fit.at.jacobian, fit), fit.x, box.names)
     yield from (d.sentence for d in lost if not set(d.names) & set(switched))
+
+
+def _with_active(jacobian: FloatArray, fit: Fit) -> FloatArray:
+    """With active constraints as rows of the same size: what they hold is determined."""
+    if fit.active is None or len(fit.active) == 0:
+        return jacobian
+    effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))
+    whole = effect.max(initial=0.0)
+    return np.vstack([jacobian, fit.active * (whole / np.where(own > 0, own, 1.0))[:, None]])
 
 
 def in_deviations(fit: Fit, spread: float) -> Fit:

@@ -1,7 +1,7 @@
 """The residuals of a problem by integration, with exact sensitivities.
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
-(q - mean) / deviation for every prior (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)).
+those of `igpe.dynamic.unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.switches import switching
 from igpe.equations.system import System
@@ -111,7 +112,7 @@ class Residuals:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
-        self._priors = [(n, p) for n, p in problem.priors.items() if n in self.names]
+        self._unmeasured = unmeasured(problem)
         self.broken: Broken | None = None
 
     @cached_property
@@ -122,10 +123,10 @@ class Residuals:
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(run.measurements.value) for run in self.runs) + len(self._priors)
+        return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.size
 
     def until(self, ends: Sequence[float]) -> "Residuals":
-        """Those of the measurements up to a time in each experiment, and of the priors."""
+        """Those of the measurements up to a time in each experiment, and the unmeasured ones."""
         fewer = copy(self)
         runs = (run.until(end) for run, end in zip(self.runs, ends, strict=True))
         fewer.runs = tuple(run for run in runs if run is not None)
@@ -147,8 +148,8 @@ class Residuals:
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(piece)
-        if self._priors:
-            pieces.append(self._prior(x))
+        if self._unmeasured.size:
+            pieces.append(self._unmeasured(x))
         return pieces[0] if len(pieces) == 1 else _stacked(pieces)
 
     def ended(self, fit: Fit) -> Fit:
@@ -159,15 +160,6 @@ class Residuals:
         """Why a search ended, if it is for an integration that broke down."""
         broke = fit.status in {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
         return [self.broken.sentence] if broke and self.broken else []
-
-    def _prior(self, x: FloatArray) -> Linearised:
-        jacobian = np.zeros((len(self._priors), len(x)))
-        residual = np.zeros(len(self._priors))
-        for row, (name, prior) in enumerate(self._priors):
-            column = self.names.index(name)
-            residual[row] = (x[column] - prior.mean) / prior.deviation
-            jacobian[row, column] = 1 / prior.deviation
-        return Linearised(residual, jacobian)
 
 
 def untouched(residuals: Residuals, method: str) -> Estimate:

@@ -61,9 +61,9 @@ class SingleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.
 
-        raises Unsupported for robust losses, constraints and time-varying unknowns
+        raises Unsupported for robust losses and constraints
         """
-        require_plain(problem, "SingleShooting", constraints_too=True)
+        require_plain(problem, "SingleShooting", constraints_too=True, varying_too=False)
         require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, read_systems(problem), self.integrator)
         return PreparedShooting(problem, residuals, self.search, self.restarts)

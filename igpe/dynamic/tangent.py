@@ -1,58 +1,62 @@
-"""Directions that active constraints on parameters leave free, for the statistics.
+"""Directions that active constraints leave free, for the statistics.
 
-Only constraints that hold nothing but parameters are differentiated; those with states stay out,
-and the result says so.
+Constraints without time, on parameters and on states, are differentiated on the integrated course.
+Those over time stay out, as do those on what the equations do not determine: the result says so.
 """
 
-from typing import Any
+from typing import NamedTuple
 
-import casadi as ca
 import numpy as np
-from pyomo.core.expr.visitor import identify_variables
 
-from igpe.arrays import FloatArray
-from igpe.equations.stack import stack
-from igpe.equations.translate import Translator
-from igpe.experiment import Experiment
+from igpe.arrays import BoolArray, FloatArray
+from igpe.dynamic.multiple_shooting_chains import shootings
+from igpe.errors import ModelError, Unsupported
+from igpe.integrators.automatic_intervals import AutomaticIntervals
+from igpe.least_squares.base import Linearised
+from igpe.least_squares.chains import Chained, condensed
+from igpe.least_squares.limits import Limits
 from igpe.problem import Problem
 
-ACTIVE = 1e-6  # distance from its bound, relative to the bound's size, of an active inequality
+ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
+INTEGRATOR = AutomaticIntervals(rtol=1e-8, atol=1e-10)
 
 
-def parameter_constraints(problem: Problem) -> list[tuple[Experiment, Any]]:
-    """Constraints that hold only parameters, each with the experiment it comes from."""
-    found = []
-    for experiment, starts in zip(problem.experiments, problem.starts, strict=True):
-        for constraint in starts.others.values():
-            names = {v.name for v in identify_variables(constraint.expr)}
-            if names <= set(problem.parameters):
-                found.append((experiment, constraint))
-    return found
+class Tangent(NamedTuple):
+    """What active constraints forbid.
+
+    rows  (k, n) their derivative by the free unknowns;  known: constraints that were looked at
+    """
+
+    rows: FloatArray
+    known: frozenset[str]
 
 
-def active_jacobian(problem: Problem, x: FloatArray) -> FloatArray:
-    """(n_active, n) derivative of the active parameter constraints by the free unknowns, at x."""
-    box = problem.box
-    values = {**problem.fixed, **box.mapping(x)}
-    rows = []
-    for experiment, constraint in parameter_constraints(problem):
-        own = list({v.name: v for v in identify_variables(constraint.expr)}.values())
-        p = stack(ca.SX.sym(v.name) for v in own)
-        lower, body, upper = constraint.to_bounded_expression()
-        translate = Translator({id(v): p[i] for i, v in enumerate(own)}, ca.SX.sym("t"))
-        expression = ca.SX(translate(body))
-        both = ca.Function("both", [p], [expression, ca.jacobian(expression, p)])
-        unknowns = [problem.unknown_of(v.name, experiment) for v in own]
-        value, slope = both([values[n] for n in unknowns])
-        if not _is_active(float(value), [translate(b) for b in (lower, upper) if b is not None]):
+def tangent(problem: Problem, x: FloatArray) -> Tangent:
+    """The active constraints without time, at the free unknowns x (n,)."""
+    nothing = Tangent(np.zeros((0, len(x))), frozenset())
+    names = frozenset(n for starts in problem.starts for n in starts.others)
+    if not names:
+        return nothing
+    try:
+        experiments = shootings(problem, INTEGRATOR, 1)
+    except (Unsupported, ModelError):
+        return nothing
+    rows = [nothing.rows]
+    for shooting in experiments:
+        chain = shooting.chain(x, shooting.start(x)[None])
+        if chain is None:
+            return nothing
+        if shooting.limits is None or chain.limits is None:
             continue
-        row = np.zeros(len(box))
-        for name, s in zip(unknowns, np.asarray(slope).ravel(), strict=True):
-            if name in box.names:
-                row[box.names.index(name)] += s
-        rows.append(row)
-    return np.array(rows).reshape(len(rows), len(box))
+        free = Linearised(np.zeros(0), nothing.rows)
+        along = chain.limits.along(condensed(Chained((chain,), free)).moves[0])[:, :-1]
+        wanted = np.array([n in names for n in shooting.limits.names])
+        rows.append(along[wanted & _are_active(chain.limits, along, x)])
+    return Tangent(np.vstack(rows), names)
 
 
-def _is_active(value: float, bounds: list[Any]) -> bool:
-    return any(abs(value - float(b)) <= ACTIVE * max(abs(float(b)), 1.0) for b in bounds)
+def _are_active(limits: Limits, along: FloatArray, x: FloatArray) -> BoolArray:
+    """(c,) equations, and inequalities on their bound."""
+    near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
+    made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
+    return np.asarray(limits.equations | (near <= ACTIVE * made_of))

@@ -9,6 +9,7 @@ that insists on times of its own, as parmest's do, is discretised by pyomo.dae, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from pyomo.core.expr.numeric_expr import LinearExpression
 
 from igpe.dynamic.mesh import Mesh, Radau
 from igpe.dynamic.transcription_of_run import Scalars, set_conditions
+from igpe.errors import Unsupported
 from igpe.experiment import Experiment
+from igpe.loss import ROUNDING
 from igpe.model import Instance, build, read
 from igpe.problem import Problem
 
@@ -79,6 +82,7 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
     runs, cost = [], []
     for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
         run, instance = _run(problem, experiment, mesh)
+        _require_breaks(problem, run)
         for objective in instance.model.component_data_objects(pyo.Objective, active=True):
             objective.deactivate()
         cost += set_conditions(problem, experiment, instance, scalars)
@@ -94,6 +98,7 @@ def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
         for n, prior in problem.priors.items()
         if n in problem.box.names
     ]
+    cost += _jumps(problem, scalars)
     whole.sum_of_squares = pyo.Objective(expr=sum(cost))
     return Transcription(problem, whole, tuple(runs), scalars.unknowns)
 
@@ -117,12 +122,39 @@ def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Ins
             {
                 n: s
                 for n, s in instance.series.items()
-                if n not in experiment.inputs and s[instance.first].is_variable_type()
+                if n not in {*experiment.inputs, *problem.time_varying}
+                and s[instance.first].is_variable_type()
             },
             instance.time,
         ),
     )
     return run, instance
+
+
+def _jumps(problem: Problem, scalars: Scalars) -> list[Any]:
+    """Penalties of the jumps of what varies with time, but for those between what is held."""
+    found = []
+    for name, course in problem.time_varying.items():
+        for experiment in problem.experiments if course.penalty else ():
+            for pair in pairwise(problem.pieces(name, experiment)):
+                if any(unknown in problem.box.names for unknown in pair):
+                    before, after = (scalars.unknowns[unknown][0] for unknown in pair)
+                    found.append(course.penalty * (after - before) ** 2)
+    return found
+
+
+def _require_breaks(problem: Problem, run: Run) -> None:
+    """Refuse a mesh of the model's own that does not know when an unknown may jump."""
+    edges = run.mesh.edges
+    near = ROUNDING * (edges[-1] - edges[0])
+    for name in problem.time_varying:
+        begins = problem.pieces(name, run.experiment).values()
+        lost = [b for b in begins if np.min(np.abs(edges - b)) > near]
+        if lost:
+            raise Unsupported(
+                f"Collocation takes the model's own times, and the breaks {lost} of '{name}' are "
+                "none of them. Put them into the model's time, or use igpe.MultipleShooting."
+            )
 
 
 def _as_it_is(instance: Instance, radau: Radau) -> tuple[Instance, Mesh]:

@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.visitor import identify_variables, replace_expressions
 
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import evaluate
+from igpe.loss import ROUNDING
 from igpe.model import Instance
 from igpe.problem import Problem
 from igpe.starts import model_starts
@@ -53,6 +55,7 @@ def set_conditions(
 ) -> list[Any]:
     """Turn the instance into the experiment; returns its weighted squared residuals."""
     replaced = _parameters(problem, experiment, instance, scalars)
+    replaced |= _pieces(problem, experiment, instance, scalars)
     _inputs(experiment, instance)
     _starts(problem, experiment, instance, scalars)
     residuals = _residuals(experiment, instance, replaced)
@@ -75,6 +78,30 @@ def _parameters(
             replaced[id(component)] = component = getattr(instance.model, home)
         scalars.take(problem.unknown_of(name, experiment), component)
         instance.scalars[name] = component  # type: ignore[index]
+    return replaced
+
+
+def _pieces(
+    problem: Problem, experiment: Experiment, instance: Instance, scalars: Scalars
+) -> dict[int, Any]:
+    """Id of what varies with time, at each time -> the variable of its piece there.
+
+    An element owns its right end: at a break the piece before it.
+    """
+    replaced: dict[int, Any] = {}
+    for name in problem.time_varying:
+        pieces = problem.pieces(name, experiment)
+        home = unique_component_name(instance.model, "pieces")
+        instance.model.add_component(home, pyo.Var(range(len(pieces))))
+        variables = list(getattr(instance.model, home).values())
+        for unknown, variable in zip(pieces, variables, strict=True):
+            scalars.take(unknown, variable)
+        begins = np.array(list(pieces.values())) + ROUNDING * (
+            experiment.times[-1] - instance.first
+        )
+        for t, data in instance.series[name].items():
+            place = max(int(np.searchsorted(begins, t, side="left")) - 1, 0)
+            replaced[id(data)] = variables[place]
     return replaced
 
 

@@ -17,7 +17,8 @@ from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator, with_safe_powers
-from igpe.errors import DataError, Unsupported
+from igpe.equations.varying import varying
+from igpe.errors import DataError
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table, TimeExpression, evaluate
 from igpe.model import Instance
@@ -36,7 +37,7 @@ class InitialValueProblem:
     states, implicit  names of x and y (algebraic variables that are solved numerically)
     unknowns  names of q: the problem's free unknowns that matter here, in their order
     t0        start time
-    t, x, y, u, q   symbols; u holds only inputs given by tables
+    t, x, y, u, q   symbols; u holds only inputs given by tables, and switches of what varies
     f, g, start     see above
     measured  h, in the order of the experiment's measured names
     algebraic names -> expressions of the model's algebraic variables
@@ -86,20 +87,13 @@ class InitialValueProblem:
 def initial_value_problem(
     problem: Problem, experiment: Experiment, system: System
 ) -> InitialValueProblem:
-    """The experiment's initial value problem; the problem's fixed unknowns become numbers.
-
-    raises Unsupported if the problem has time-varying unknowns
-    """
-    if problem.time_varying:
-        raise Unsupported(
-            f"{sorted(problem.time_varying)} vary with time; this method estimates constant "
-            "unknowns only."
-        )
+    """The experiment's initial value problem; the problem's fixed unknowns become numbers."""
     symbols = system.symbols
     free = _Free(problem)
     p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
     start = [_start(n, problem, experiment, system, free) for n in symbols.states]
     u, tables = _inputs(symbols, experiment)
+    w = varying(problem, experiment, free)
     solved = solve_all(system.residual, system.unknowns)
     y = stack(system.unknowns[j] for j in solved.implicit)
     parameters = stack(p)
@@ -107,7 +101,7 @@ def initial_value_problem(
 
     def inserted(expressions: Any) -> Any:
         old = [symbols.p, symbols.s, symbols.u]
-        new = [parameters, initial, u]
+        new = [parameters, initial, stack([u, *w.values])]
         return with_safe_powers(ca.substitute([ca.SX(expressions)], old, new)[0])
 
     measured = stack(system.measured[n] for n in experiment.measured)
@@ -122,14 +116,14 @@ def initial_value_problem(
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack(symbols.u[i] for i, table in enumerate(tables) if table),
+        u=stack([*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]),
         q=stack(free.found.values()),
         f=inserted(stack(solved.expressions[: len(symbols.states)])),
         g=inserted(solved.remaining),
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=tuple(t for t in tables if t),
+        tables=(*(t for t in tables if t), *w.tables),
         scale=scale,
         largest=largest,
         unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),

@@ -40,6 +40,7 @@ class Fit(NamedTuple):
     steps        accepted ones
     promised     decrease of the cost that the linear model still promised at the end; large where
                  the residuals are too inexact to keep the promise
+    active       (k, n) derivative of constraints that are active there; None if there are none
     """
 
     x: FloatArray
@@ -48,6 +49,7 @@ class Fit(NamedTuple):
     iterations: int
     steps: int = 0
     promised: float = 0.0
+    active: FloatArray | None = None
 
     @property
     def cost(self) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
 from igpe.least_squares.base import Linearised
+from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
 
 
@@ -52,6 +53,7 @@ class Chain(NamedTuple):
     gap         (K, n_x): start(q) - s_0, then end of the interval before - s_k
     step        (K, n_x, n_x) d of that end / d node before; zero at 0
     drift       (K, n_x, n) d of that end / d q
+    limits      constraints beyond bounds; None if there are none
     """
 
     residual: FloatArray
@@ -61,11 +63,14 @@ class Chain(NamedTuple):
     gap: FloatArray
     step: FloatArray
     drift: FloatArray
+    limits: Limits | None = None
 
     @property
     def is_finite(self) -> bool:
         """Whether all its numbers are."""
-        return all(bool(np.isfinite(part).all()) for part in self)
+        limits = self.limits
+        told = () if limits is None else (limits.value, limits.by_unknown, limits.by_node)
+        return all(bool(np.isfinite(part).all()) for part in (*self[:-1], *told))
 
 
 class Chained(NamedTuple):
@@ -107,6 +112,11 @@ class Chained(NamedTuple):
         if self.loss.is_plain:
             return self
         return self._replace(chains=tuple(_weighted(c, self.loss) for c in self.chains))
+
+    @property
+    def limits(self) -> tuple[Limits, ...]:
+        """The constraints of each chain that has some."""
+        return tuple(c.limits for c in self.chains if c.limits is not None)
 
     @property
     def is_finite(self) -> bool:

@@ -1,6 +1,7 @@
 """Generalised Gauss-Newton on chains of nodes, damped by natural level functions.
 
-    min |r(q, s)|^2   s.t.   all nodes meet,   q in a box,   nodes in boxes of their own
+    min |r(q, s)|^2   s.t.   all nodes meet,   q in a box,   nodes in boxes of their own,
+                             equations and inequalities between q and s (`limits`)
 
 Each step solves the linearised problem (`chains`, `inner`). How much of it is taken is decided by
 the natural level function |G(x) r(x + share d)|: G is the generalised inverse that gave the step,
@@ -15,9 +16,20 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from igpe.arrays import FloatArray
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained, Point, condensed
-from igpe.least_squares.proposal import Proposal, Space, gap_length, promised, proposal, simplified
+from igpe.least_squares.descent import descend
+from igpe.least_squares.proposal import (
+    Proposal,
+    Space,
+    active_limits,
+    gap_length,
+    missed_length,
+    promised,
+    proposal,
+    simplified,
+)
 from igpe.status import Status
 
 LEAST, FULL = 0.01, 0.5  # tau_min and tau: smallest share, and beyond which a step is full
@@ -27,6 +39,7 @@ BROKEN = 0.3  # of a share that could not be evaluated: the next
 SMALLEST = 1e-6  # share below which the search has no way to go
 SMALL = 0.02  # scaled length of steps that are taken in full
 MEET = 1e-6  # scaled length of gaps that no longer matter
+KEPT = 1e-9  # the same of gaps and missed constraints where there are constraints
 
 Evaluate: TypeAlias = Callable[[Point], Chained | None]
 """Chains at a point, or None where they cannot be computed (an integration that broke down)."""
@@ -40,6 +53,7 @@ class Outcome(NamedTuple):
     status      CONVERGED, ITERATION_LIMIT, STALLED or INTEGRATION_BROKE (at the start)
     iterations  steps taken;  evaluations: of the chains
     held        directions of the unknowns that the last step held, as nothing determines them
+    active      (a, n) derivative of the constraints that are active there, if there are any
     """
 
     point: Point
@@ -48,6 +62,7 @@ class Outcome(NamedTuple):
     iterations: int
     evaluations: int
     held: int = 0
+    active: FloatArray | None = None
 
     @property
     def condensed(self) -> Linearised | None:
@@ -82,8 +97,8 @@ class GeneralisedGaussNewton:
         for iteration in range(self.max_iterations):
             step = proposal(at, point, space)
             if self._rests(at, step):
-                held = step.inverse.held
-                return Outcome(point, at, Status.CONVERGED, iteration, evaluations, held)
+                told = Outcome(point, at, Status.CONVERGED, iteration, evaluations)
+                return _finished(evaluate, told, step, space)
             if np.isfinite(curvature):
                 predicted = _share(PREDICT / max(curvature * step.length, 1e-300))
             damped = _damped(evaluate, point, space, step, predicted)
@@ -92,14 +107,45 @@ class GeneralisedGaussNewton:
                 held = step.inverse.held
                 return Outcome(point, at, Status.STALLED, iteration, evaluations, held)
             point, at, curvature = damped.point, damped.at, damped.curvature
-        return Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
+        told = Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
+        return self._descended(evaluate, told, at, space) if at.limits else told
+
+    def _descended(self, evaluate: Evaluate, told: Outcome, at: Chained, space: Space) -> Outcome:
+        """From where whole steps did not end: large residuals that constraints keep so."""
+        found = descend(evaluate, (told.point, at), space, self._rests, self.max_iterations)
+        told = told._replace(
+            point=found.point,
+            at=found.at,
+            iterations=told.iterations + found.iterations,
+            evaluations=told.evaluations + found.evaluations,
+        )
+        if not found.rests:
+            return told
+        return _finished(evaluate, told._replace(status=Status.CONVERGED), found.step, space)
 
     def _rests(self, at: Chained, step: Proposal) -> bool:
         """Whether neither the point nor its worth would change noticeably."""
         if step.length <= self.tolerance:
             return True
-        change = abs(at.cost - promised(step))
-        return change <= self.decrease * at.cost and gap_length(at, step.size) <= MEET
+        change, meet = abs(at.cost - promised(step)), KEPT if at.limits else MEET
+        return change <= self.decrease * at.cost and _off(at, step.size) <= meet
+
+
+def _finished(evaluate: Evaluate, told: Outcome, step: Proposal, space: Space) -> Outcome:
+    """The outcome with what its last step tells, which is taken if constraints are kept better."""
+    if not step.at.limits:
+        return told._replace(held=step.inverse.held)
+    there = space.clip(told.point.moved(step.move))
+    at = evaluate(there)
+    told = told._replace(evaluations=told.evaluations + 1)
+    if at is not None and _off(at, step.size) < _off(step.at, step.size):
+        told = told._replace(point=there, at=at)
+        step = proposal(at, there, space)
+    return told._replace(held=step.inverse.held, active=active_limits(step))
+
+
+def _off(at: Chained, size: Point) -> float:
+    return max(gap_length(at, size), missed_length(at, size))
 
 
 class _Damped(NamedTuple):

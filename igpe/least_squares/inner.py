@@ -2,11 +2,12 @@
 
     min |r + J d|   s.t.   low <= C d + c <= high
 
-Columns are scaled, J W = Q U S V', and directions whose singular value is below a fraction of the
-largest are held (Peifer & Timmer 2007, section 4, with an infinite Delta). In w = S V' W^-1 d the
-problem is to project one point on a polyhedron, which an active-set method (daqp) does. What it
-finds active is then solved for exactly, so that the same generalised inverse serves the natural
-level function (their eq. 15): there, active rows must go the rest of their way, and no other.
+Equations among the rows (low = high) are eliminated first, d = P e + Z y. Columns of what is left
+are scaled, J Z = Q U S V', and directions whose singular value is below a fraction of the largest
+are held (Peifer & Timmer 2007, section 4, with an infinite Delta). In w = S V' y the problem is to
+project one point on a polyhedron, which an active-set method (daqp) does. What it finds active is
+then solved for exactly, so that the same generalised inverse serves the natural level function
+(their eq. 15): there, active rows must go the rest of their way, and no other.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ FREE = 1e30  # no limit
 SOFT = 8  # daqp's word for a row that may be violated if it must
 MET = 1e-9  # a limit violated by less is kept
 TOLERANCE = 1e-5  # a violation below it is daqp's rounding, not a row that gave way
+STILL = 1e-12  # of what moves a row: what is left is rounding
+LOST = 1e-3  # what a held direction counts as, of the largest, where a constraint may need it
 
 
 class Rows(NamedTuple):
@@ -30,6 +33,7 @@ class Rows(NamedTuple):
 
     matrix     (k, n);  offset, low, high  (k,)
     hard       (k,) rows that must be kept; d = 0 must satisfy them
+    limits     so many rows at the end are constraints, equations where low = high
     """
 
     matrix: FloatArray
@@ -37,6 +41,13 @@ class Rows(NamedTuple):
     low: FloatArray
     high: FloatArray
     hard: BoolArray
+    limits: int = 0
+
+    @property
+    def equations(self) -> IntArray:
+        """Which rows are."""
+        first = len(self.low) - self.limits
+        return first + np.flatnonzero(self.low[first:] == self.high[first:])
 
 
 @dataclass(frozen=True)
@@ -44,61 +55,139 @@ class Inverse:
     """The generalised inverse at one point, with the rows that were found active.
 
     change   (n,) the step there
-    active   (a,) which rows;  reached (a,) C d + c of them
-    held     how many directions of the unknowns were held
+    active   (a,) which rows, equations first;  reached (a,) C d + c of them
+    held     how many directions of the unknowns were held;  rows: how many rows there are
     """
 
     change: FloatArray
     active: IntArray
     reached: FloatArray
     held: int
-    _basis: FloatArray  # (n, r) d = basis w
-    _left: FloatArray  # (m, r) w = -left' r
-    _rows: FloatArray  # (a, n)
+    rows: int
+    _equal: "_Equal"
+    _basis: FloatArray  # (n, r) d = through e + basis w
+    _left: FloatArray  # (m, r) w = -left' (r + J through e)
+    _rows: FloatArray  # (a - equations, n)
 
-    def again(self, residual: FloatArray, offset: FloatArray, rest: float) -> FloatArray:
-        """(n,) the step for other residuals (m,) and offsets (a,) of the active rows.
+    def again(self, residual: FloatArray, targets: FloatArray) -> FloatArray:
+        """(n,) the step for other residuals (m,) that takes C d of the active rows to (a,)."""
+        n = self._equal.through.shape[1]
+        fixed = self._equal.through @ targets[:n]
+        free = -self._left.T @ (residual + self._equal.effect @ targets[:n])
+        right = targets[n:] - self._rows @ fixed
+        return np.asarray(fixed + self._basis @ _on(self._rows @ self._basis, right, free))
 
-        rest  the share of their way that active rows still have to go
-        """
-        free = -self._left.T @ residual
-        return self._basis @ _on(self._rows @ self._basis, rest * self.reached - offset, free)
+
+class _Equal(NamedTuple):
+    """Equations E d = e eliminated: d = through e + along y.
+
+    rows     (n_e,) which;  through (n, n_e);  along (n, n - rank)
+    effect   (m, n_e) J through
+    still    (k,) rows that nothing moves once the equations are met
+    """
+
+    rows: IntArray
+    through: FloatArray
+    along: FloatArray
+    effect: FloatArray
+    still: BoolArray
 
 
 def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
-    """Solve the problem at a point; size (n,) scales the unknowns."""
-    orthogonal, triangle = np.linalg.qr(at.jacobian * size)
+    """Solve the problem at a point; size (n,) scales the unknowns.
+
+    Rows that are not hard give way if no step keeps them all: inequalities first, then equations.
+    """
+    equations = rows.equations
+    if len(equations):
+        found = _solved(at, _eliminated(at, size, rows, equations), rows)
+        if found is not None:
+            return found
+    found = _solved(at, _eliminated(at, size, rows, equations[:0]), rows, give_up=False)
+    assert found is not None, "only asked for where it may give up"
+    return found
+
+
+def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArray) -> _Equal:
+    if len(equations) == 0:
+        nothing = np.zeros((len(size), 0))
+        still = np.asarray(~rows.matrix.any(axis=1))
+        return _Equal(equations, nothing, np.diag(size), np.zeros((len(at.residual), 0)), still)
+    u, singular, vt = np.linalg.svd(rows.matrix[equations] * size)
+    rank = int(np.sum(singular > RANK * max(float(singular[0]), np.finfo(float).tiny)))
+    through = size[:, None] * (vt[:rank].T / singular[:rank]) @ u[:, :rank].T
+    along = size[:, None] * vt[rank:].T
+    left = np.linalg.norm(rows.matrix @ along, axis=1)
+    still = np.asarray(left <= STILL * np.linalg.norm(rows.matrix * size, axis=1))
+    return _Equal(equations, through, along, at.jacobian @ through, still)
+
+
+def _solved(at: Linearised, equal: _Equal, rows: Rows, *, give_up: bool = True) -> Inverse | None:
+    """The problem with these equations eliminated; None if hard rows then cannot be kept."""
+    orthogonal, triangle = np.linalg.qr(at.jacobian @ equal.along)
     u, singular, vt = np.linalg.svd(triangle, full_matrices=False)
-    known = singular > RANK * max(float(singular[0]), np.finfo(float).tiny)
-    basis = size[:, None] * (vt[known].T / singular[known])
+    largest = float(np.max(singular, initial=np.finfo(float).tiny))
+    known = singular > RANK * largest
+    held = equal.along.shape[1] - int(np.sum(known))
     left = orthogonal @ u[:, known]
-    free = -left.T @ at.residual
-    turned = rows.matrix @ basis
-    value = turned @ free + rows.offset
-    if ((value >= rows.low - MET) & (value <= rows.high + MET)).all():
+    basis = equal.along @ (vt[known].T / singular[known])
+    if held and rows.limits:  # a constraint may need what no residual determines
+        rest = np.linalg.svd(triangle)[2][int(np.sum(known)) :]
+        basis = np.column_stack([basis, equal.along @ (rest.T / (LOST * largest))])
+        left = np.column_stack([left, np.zeros((len(left), len(rest)))])
+    wanted = rows.low[equal.rows] - rows.offset[equal.rows]
+    fixed = equal.through @ wanted
+    free = -left.T @ (at.residual + equal.effect @ wanted)
+    others = np.setdiff1d(np.arange(len(rows.low)), equal.rows)
+    turned, offset = rows.matrix[others] @ basis, (rows.offset + rows.matrix @ fixed)[others]
+    turned[equal.still[others]] = 0.0
+    part = Rows(turned, offset, rows.low[others], rows.high[others], rows.hard[others])
+    value = turned @ free + offset
+    if ((value >= part.low - MET) & (value <= part.high + MET)).all():
         active, reached = np.zeros(0, dtype=np.intp), np.zeros(0)
     else:
-        active, reached = _active(free, turned, rows)
-    best = _on(turned[active], reached - rows.offset[active], free)
-    held = len(size) - len(singular[known])
-    return Inverse(basis @ best, active, reached, held, basis, left, rows.matrix[active])
+        found = _active(free, part)
+        if give_up and not found.kept:
+            return None
+        active, reached = found.rows, found.reached
+    best = _on(turned[active], reached - offset[active], free)
+    return Inverse(
+        fixed + basis @ best,
+        np.concatenate([equal.rows, others[active]]).astype(np.intp),
+        np.concatenate([rows.low[equal.rows], reached]),
+        held, len(rows.low), equal, basis, left, rows.matrix[others[active]],
+    )  # fmt: skip
 
 
-def _active(free: FloatArray, turned: FloatArray, rows: Rows) -> tuple[IntArray, FloatArray]:
-    """The rows that hold the point of the polyhedron next to `free`, and where they are held."""
-    upper = np.minimum(rows.high - rows.offset, FREE)
-    lower = np.maximum(rows.low - rows.offset, -FREE)
-    square, matrix = np.eye(len(free)), np.ascontiguousarray(turned)
+class _Active(NamedTuple):
+    """The rows that hold a point (a,), where they are held, and whether hard rows are kept."""
+
+    rows: IntArray
+    reached: FloatArray
+    kept: bool
+
+
+def _active(free: FloatArray, rows: Rows) -> _Active:
+    """The rows that hold the point of the polyhedron next to `free`."""
+    moves = rows.matrix.any(axis=1)
+    inside = (rows.offset >= rows.low - MET) & (rows.offset <= rows.high + MET)
+    moving, kept = np.flatnonzero(moves), bool((inside | moves | ~rows.hard).all())
+    if len(moving) == 0:
+        return _Active(moving.astype(np.intp), np.zeros(0), kept)
+    upper = np.minimum(rows.high - rows.offset, FREE)[moving]
+    lower = np.maximum(rows.low - rows.offset, -FREE)[moving]
+    square, matrix = np.eye(len(free)), np.ascontiguousarray(rows.matrix[moving])
     for soft in (0, SOFT):  # rows give way only if no point keeps them all
-        sense = np.where(rows.hard, 0, soft).astype(np.int32)
+        sense = np.where(rows.hard[moving], 0, soft).astype(np.int32)
         found, _, flag, told = daqp.solve(square, -free, matrix, upper, lower, sense)
         if flag > 0:
             break
-    active = np.flatnonzero(told["lam"])
-    value = turned[active] @ found + rows.offset[active]
+    which = np.flatnonzero(told["lam"])
+    active = moving[which]
+    value = rows.matrix[active] @ found + rows.offset[active]
     inside = np.clip(value, rows.low[active], rows.high[active])
     keep = rows.hard[active] | (np.abs(inside - value) <= TOLERANCE)
-    return active.astype(np.intp), np.where(keep, inside, value)
+    return _Active(active.astype(np.intp), np.where(keep, inside, value), kept and flag > 0)
 
 
 def _on(matrix: FloatArray, right: FloatArray, point: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.least_squares.chains import Chained, Condensed, Point, condensed, shifted
 from igpe.least_squares.inner import Inverse, Rows, inverse
+from igpe.least_squares.limits import Limits
 from igpe.least_squares.reweighting import settled
 
 ROUNDING = 1e-11  # of an unknown's size: as far from a bound as on it
@@ -56,6 +57,7 @@ class Proposal(NamedTuple):
     inverse  the generalised inverse that gave the step
     move     the step of unknowns and nodes;  size: how large each number is;  length: scaled
     bounded  see `Space`
+    scale    (c,) of all constraints;  limits (c, n) their rows in dq, relative to it
     """
 
     at: Chained
@@ -71,10 +73,21 @@ class Proposal(NamedTuple):
 def proposal(at: Chained, point: Point, space: Space) -> Proposal:
     """The minimiser of the linearised problem inside all bounds."""
     whole, size = condensed(at), space.scale(point)
-    rows = _rows(whole, point, size, space)
+    rows = _rows(whole, at, point, size, space)
     found, root = settled(at, whole.at, lambda linear: inverse(linear, size.unknowns, rows))
     move = whole.move(found.change)
     return Proposal(at, whole, root, found, move, size, move.length(size), space.bounded)
+
+
+def active_limits(step: Proposal) -> FloatArray:
+    """(a, n) derivative of the active constraints by the unknowns, relative to their scale."""
+    pairs = zip(step.at.chains, step.whole.moves, strict=True)
+    along = [c.limits.along(m)[:, :-1] for c, m in pairs if c.limits is not None]
+    scaled = _scaled(step.at, step.size)
+    parts = [a / scale[:, None] for a, (_, scale) in zip(along, scaled, strict=True)]
+    rows = np.vstack([np.zeros((0, len(step.move.unknowns))), *parts])
+    active = step.inverse.active - (step.inverse.rows - len(rows))
+    return np.asarray(rows[active[active >= 0]])
 
 
 def promised(step: Proposal) -> float:
@@ -94,8 +107,9 @@ def simplified(step: Proposal, trial: Chained, share: float) -> Point:
         hanging = np.matmul(old.by_node[:, None, :], shift[old.owner][:, :, None])[:, 0, 0]
         shifts.append(shift)
         residuals.append(new.residual + hanging)
-    offset = _offsets(shifts, step.size, step.bounded)[step.inverse.active]
-    change = step.inverse.again(step.root * np.concatenate(residuals), offset, 1 - share)
+    offset = _offsets(step.at, shifts, step.size, step.bounded)[step.inverse.active]
+    targets = step.inverse.reached - _gone(step, trial, share) - offset
+    change = step.inverse.again(step.root * np.concatenate(residuals), targets)
     nodes = (m[:, :, :-1] @ change + s for m, s in zip(step.whole.moves, shifts, strict=True))
     return Point(change, tuple(nodes))
 
@@ -106,10 +120,43 @@ def gap_length(at: Chained, size: Point) -> float:
     return max((float(np.max(np.abs(c.gap / s), initial=0.0)) for c, s in pairs), default=0.0)
 
 
-def _rows(whole: Condensed, point: Point, size: Point, space: Space) -> Rows:
-    """The bounds of the unknowns, then those of all nodes but the starts, chain by chain.
+def missed_length(at: Chained, size: Point) -> float:
+    """By how much constraints are missed at most, relative to their scale."""
+    told = (m.missed / scale for m, scale in _scaled(at, size))
+    return max((float(np.max(m, initial=0.0)) for m in told), default=0.0)
 
-    Nodes may leave their bounds if they must: with gaps, no step may exist that keeps them inside.
+
+def missed_sum(at: Chained, step: Proposal) -> float:
+    """Sum of all gaps and of all that constraints are missed by, in the sizes of a proposal."""
+    pairs = zip(at.chains, step.size.nodes, strict=True)
+    gaps = sum(float(np.sum(np.abs(c.gap / s))) for c, s in pairs)
+    limits = zip(at.limits, _scaled(step.at, step.size), strict=True)
+    return gaps + sum(float(np.sum(there.missed / scale)) for there, (_, scale) in limits)
+
+
+def _gone(step: Proposal, trial: Chained, share: float) -> FloatArray:
+    """(a,) how far active rows have come: bounds a share of their way, constraints as they say."""
+    pairs = zip(_scaled(step.at, step.size), trial.limits, strict=True)
+    parts = [(there.value - here.value) / scale for (here, scale), there in pairs]
+    came, gone = np.concatenate([np.zeros(0), *parts]), share * step.inverse.reached
+    first = step.inverse.rows - len(came)
+    is_limit = step.inverse.active >= first
+    gone[is_limit] = came[step.inverse.active[is_limit] - first]
+    return gone
+
+
+def _scaled(at: Chained, size: Point) -> list[tuple[Limits, FloatArray]]:
+    """The constraints of each chain that has some, with their scales."""
+    pairs = zip(at.chains, size.nodes, strict=True)
+    found = ((c.limits, s) for c, s in pairs if c.limits is not None)
+    return [(limits, limits.scale(size.unknowns, s)) for limits, s in found]
+
+
+def _rows(whole: Condensed, at: Chained, point: Point, size: Point, space: Space) -> Rows:
+    """The bounds of the unknowns, those of all nodes but the starts chain by chain, constraints.
+
+    Nodes may leave their bounds, and constraints be missed, if they must: with gaps, no step may
+    exist that keeps them.
     """
     box, n = space.box, len(space.box)
     matrix = [np.diag(1 / size.unknowns)]
@@ -121,14 +168,26 @@ def _rows(whole: Condensed, point: Point, size: Point, space: Space) -> Rows:
         matrix.append((whole.moves[k][1:, keep, :-1] / scale[:, None]).reshape(-1, n))
         low.append(((space.lower[k][keep] - nodes) / scale).ravel())
         high.append(((space.upper[k][keep] - nodes) / scale).ravel())
+    constrained = [m for c, m in zip(at.chains, whole.moves, strict=True) if c.limits is not None]
+    count = 0
+    for (limits, scale), move in zip(_scaled(at, size), constrained, strict=True):
+        matrix.append(limits.along(move)[:, :-1] / scale[:, None])
+        low.append((limits.low - limits.value) / scale)
+        high.append((limits.high - limits.value) / scale)
+        count += len(scale)
     rows = np.vstack(matrix)
     hard = np.arange(len(rows)) < n
-    offset = _offsets(shifts, size, space.bounded)
-    return Rows(rows, offset, np.concatenate(low), np.concatenate(high), hard)
+    offset = _offsets(at, shifts, size, space.bounded)
+    return Rows(rows, offset, np.concatenate(low), np.concatenate(high), hard, count)
 
 
-def _offsets(shifts: list[FloatArray], size: Point, bounded: tuple[BoolArray, ...]) -> FloatArray:
+def _offsets(
+    at: Chained, shifts: list[FloatArray], size: Point, bounded: tuple[BoolArray, ...]
+) -> FloatArray:
     """What rows move by without any change of the unknowns."""
     parts = zip(shifts, size.nodes, bounded, strict=True)
     nodes = [(s[1:, keep] / scale[keep]).ravel() for s, scale, keep in parts]
-    return np.concatenate([np.zeros(len(size.unknowns)), *nodes])
+    constrained = [s for c, s in zip(at.chains, shifts, strict=True) if c.limits is not None]
+    pairs = zip(_scaled(at, size), constrained, strict=True)
+    limits = [limits.shifted(s) / scale for (limits, scale), s in pairs]
+    return np.concatenate([np.zeros(len(size.unknowns)), *nodes, *limits])

@@ -76,6 +76,8 @@ def analyse(
     raises     ModelError as `read_system` does
     """
     read = read_systems(problem) if systems is None else systems
+    # what varies with time is no datum, and no unknown that structure could judge
+    problem = problem.fixing(dict.fromkeys(problem.varying, 0.0))
     posed = [pose(problem, i, system) for i, system in enumerate(read)]
     reduced = tuple(reduce(one) for one in posed)
     found = [suitable(one) for one in reduced]

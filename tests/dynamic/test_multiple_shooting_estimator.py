@@ -15,14 +15,13 @@ from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Restarts
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
-from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.intervals import OneByOne, interval_of
 from igpe.integrators.sundials import Sundials
 from igpe.least_squares.chains import Point, condensed
 from igpe.least_squares.soft_links import SoftLinks
-from igpe.loss import Normal, PiecewiseConstant
+from igpe.loss import Normal
 from igpe.problem import Problem
 from igpe.statistics.covariance import uncertainty
 from igpe.status import Status
@@ -198,34 +197,6 @@ def test_a_model_that_cannot_be_integrated_is_a_status():
     few = OneByOne(Sundials(max_steps=1))
     method = MultipleShooting(few, restarts=Restarts(count=1))
     assert method.estimate(case.problem(), case.near).status is Status.INTEGRATION_BROKE
-
-
-def held_above(times):
-    """The decay, with a constraint over time."""
-    m = CASE["decay"].builder(times)
-    m.above = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 0.1)
-    return m
-
-
-@pytest.mark.parametrize(
-    ("builder", "settings", "says"),
-    [
-        (held_above, {}, r"cannot keep the constraints \['above'\]"),
-        (
-            CASE["stirred_tank"].builder,
-            {"time_varying": {"feed": PiecewiseConstant((1.0,), 0, 4)}},
-            r"constant unknowns only; \['feed'\]",
-        ),
-    ],
-)
-def test_what_it_cannot_do_is_refused(builder, settings, says):
-    data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.6, 0.4]})
-    inputs = {"flow": 1.0} if settings else {}
-    run = Experiment(data, start={"A": 1.0}, inputs=inputs)
-    names = ["k", "volume"] if settings else ["k"]
-    problem = Problem(builder, parameters=names, experiments=run, **settings)
-    with pytest.raises(Unsupported, match=f"MultipleShooting.*{says}"):
-        MultipleShooting().prepare(problem)
 
 
 def test_nothing_to_estimate():

@@ -12,7 +12,7 @@ from igpe.equations.system import read_systems
 from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.integrators.sundials import Sundials
-from igpe.loss import L1, Normal, PiecewiseConstant
+from igpe.loss import L1, Normal
 from igpe.problem import Problem
 from igpe.status import Status
 
@@ -125,12 +125,15 @@ def test_what_it_cannot_do_is_refused():
     problem = decays(loss=L1())
     with pytest.raises(Unsupported, match="least squares only"):
         SingleShooting().estimate(problem, {})
-    case = CASE["stirred_tank"]
-    run = Experiment(case.data(), start=case.start, start_time=0.0, inputs={"feed": 2.0})
-    varying = {"flow": PiecewiseConstant((4.0,), 0, 2)}
-    names = list(case.truth)
-    problem = Problem(case.builder, parameters=names, experiments=run, time_varying=varying)
-    with pytest.raises(Unsupported, match="flow"):
+
+    def tied(times):
+        m = CASE["decay"].builder(times)
+        m.end = pyo.Constraint(expr=m.A[m.t.last()] >= 0.1)
+        return m
+
+    run = Experiment(CASE["decay"].data(), start={"A": 2.0}, start_time=0.0)
+    problem = Problem(tied, parameters=["k"], experiments=run)
+    with pytest.raises(Unsupported, match=r"constraints \['end'\]; use igpe.MultipleShooting"):
         SingleShooting().estimate(problem, {})
 
 

@@ -52,7 +52,7 @@ def test_active_rows_go_the_rest_of_their_way_and_no_other():
     at, rows = problem(1)
     found = inverse(at, np.ones(4), rows)
     assert len(found.active) > 0
-    again = found.again(7 * at.residual, np.zeros(len(found.active)), 0.25)
+    again = found.again(7 * at.residual, 0.25 * found.reached)
     assert rows.matrix[found.active] @ again == pytest.approx(0.25 * found.reached)
 
 
