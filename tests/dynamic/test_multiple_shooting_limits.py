@@ -17,6 +17,7 @@ from igpe.inputs import steps
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.intervals import OneByOne
 from igpe.least_squares.chains import Point
+from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.loss import L1
 from igpe.problem import Problem
 from igpe.statistics.covariance import uncertainty
@@ -234,6 +235,14 @@ def test_constraints_that_cannot_be_kept_are_a_status_with_a_sentence(changes):
     missed = [n for n in found.notes if "keep all constraints" in n]
     assert missed
     assert any(f"'{name}" in missed[0] for name in changes)
+
+
+def test_a_search_that_ends_too_early_says_what_is_missed():
+    once = GeneralisedGaussNewton(max_iterations=1)
+    method = MultipleShooting(links=(), search=once, restarts=Restarts(count=0), finer=1)
+    found = method.estimate(posed(limit=CONSTRAINTS["end and unknown"]), START)
+    assert found.status is Status.FAILED
+    assert not any("Active" in note for note in found.notes)
 
 
 def test_constraints_of_every_experiment_are_kept():
