@@ -177,8 +177,8 @@ class _Symbols(Mapping[int, Any]):
         if lost:
             raise Unsupported(
                 f"The constraint '{name}' holds {lost}, which no equation over time determines and "
-                "which are no parameters. Name them in parameters=[...], fix them, or deactivate "
-                "the constraint."
+                "which are no parameters. Name them in parameters=[...], fix them, or use "
+                "igpe.Collocation."
             )
         early = [v.name for v in variables if self._time(v) < self.start]
         if early:

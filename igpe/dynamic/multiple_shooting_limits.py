@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from igpe.dynamic.multiple_shooting_chains import Chains
-from igpe.least_squares.generalised import Outcome
+from igpe.least_squares.chains import Chained
 from igpe.least_squares.limits import Limits
 from igpe.status import Status
 
@@ -11,29 +11,30 @@ CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is act
 SHOWN = 5  # names in a sentence, at most
 
 
-def told(status: Status, outcome: Outcome, chains: Chains) -> Iterator[str]:
-    """Sentences on constraints that were not kept, are active, or are kept at some times only."""
-    if outcome.at is None or not outcome.at.limits:
-        return
+def told(at: Chained, chains: Chains, status: Status, *, kept: bool) -> Iterator[str]:
+    """Sentences on constraints that were missed, are active, or are kept at some times only.
+
+    at    where a search ended, and how;  kept: whether constraints are
+    """
     found = [
         (name + shooting.limits.of, chain.limits, i)
-        for shooting, chain in zip(chains.shootings, outcome.at.chains, strict=True)
+        for shooting, chain in zip(chains.shootings, at.chains, strict=True)
         if shooting.limits is not None and chain.limits is not None
         for i, name in enumerate(shooting.limits.names)
     ]
-    if status is Status.INFEASIBLE:
+    if not kept:
         name, limits, i = max(found, key=lambda one: one[1].missed[one[2]])
         yield (
             f"No parameters were found that keep all constraints: '{name}' is missed by "
             f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
         )
-        return
-    active = [name for name, limits, i in found if _is_active(limits, i)]
-    if active:
-        yield f"Active constraints: {_listed(active)}."
-    over_time = sorted(chains.over_time)
-    if over_time:
-        yield f"{_listed(over_time)} kept at the start and at all measured times, not between them."
+    elif found and status.usable:
+        active = [name for name, limits, i in found if _is_active(limits, i)]
+        if active:
+            yield f"Active constraints: {_listed(active)}."
+        if chains.over_time:
+            names = _listed(sorted(chains.over_time))
+            yield f"{names} kept at the start and at all measured times, not between them."
 
 
 def _is_active(limits: Limits, i: int) -> bool:

@@ -67,8 +67,9 @@ class Stages:
             outcome = search.fit(chains, point, space)
             trail.append(_told(name, outcome, space.box))
             point = outcome.point
-        fit = _fit_of(outcome, space)
-        return Attempt(fit, tuple(trail), tuple(told(fit.status, outcome, self.chains)))
+        fit, at = _fit_of(outcome, space), outcome.at
+        notes = () if at is None else told(at, self.chains, fit.status, kept=_keeps(outcome, space))
+        return Attempt(fit, tuple(trail), tuple(notes))
 
 
 def stages_of(
@@ -111,7 +112,8 @@ def _fit_of(outcome: Outcome, space: Space) -> Fit:
     if outcome.at is not None and not _meets(outcome, space):
         status = Status.FAILED
     elif outcome.at is not None and not _keeps(outcome, space):
-        status = Status.INFEASIBLE
+        is_limit = status is Status.ITERATION_LIMIT
+        status = Status.FAILED if is_limit else Status.INFEASIBLE
     return Fit(
         point.unknowns,
         outcome.condensed,

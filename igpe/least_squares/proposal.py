@@ -57,7 +57,6 @@ class Proposal(NamedTuple):
     inverse  the generalised inverse that gave the step
     move     the step of unknowns and nodes;  size: how large each number is;  length: scaled
     bounded  see `Space`
-    scale    (c,) of all constraints;  limits (c, n) their rows in dq, relative to it
     """
 
     at: Chained

@@ -17,6 +17,7 @@ from igpe.inputs import steps
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.intervals import OneByOne
 from igpe.least_squares.chains import Point
+from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.loss import L1
 from igpe.problem import Problem
 from igpe.statistics.covariance import uncertainty
@@ -230,9 +231,18 @@ def test_notes_say_what_is_active_and_where_paths_are_kept():
 def test_constraints_that_cannot_be_kept_are_a_status_with_a_sentence(changes):
     found = ONCE.estimate(posed(**changes), START)
     assert found.status is Status.INFEASIBLE
+    assert found.method == "multiple shooting"
     missed = [n for n in found.notes if "keep all constraints" in n]
     assert missed
     assert any(f"'{name}" in missed[0] for name in changes)
+
+
+def test_a_search_that_ends_too_early_says_what_is_missed():
+    once = GeneralisedGaussNewton(max_iterations=1)
+    method = MultipleShooting(links=(), search=once, restarts=Restarts(count=0), finer=1)
+    found = method.estimate(posed(limit=CONSTRAINTS["end and unknown"]), START)
+    assert found.status is Status.FAILED
+    assert not any("Active" in note for note in found.notes)
 
 
 def test_constraints_of_every_experiment_are_kept():
@@ -328,6 +338,34 @@ def test_algebraic_variables_inputs_and_bounds_that_are_unknowns():
     first = float(run.times[1])
     a = 0.1 / k + (2.0 - 0.1 / k) * np.exp(-k * first)
     assert 2 * k * a - 0.1 == pytest.approx(1.5, abs=1e-7)
+
+
+def test_implicit_algebraic_variables():
+    def builder(times):
+        m = decaying()(times)
+        m.z = pyo.Var(m.t, initialize=1.0, bounds=(0, 5))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] + m.z[t] ** 3 == m.A[t])
+        m.end = pyo.Constraint(expr=m.z[m.t.last()] >= 0.45)
+        m.path = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] <= 0.97)
+        return m
+
+    run = Experiment(noisy(), start={"A": Unknown(0, 5)}, sigma=0.05)
+    problem = Problem(builder, parameters=["k", "u"], experiments=run)
+    found, known = (m.estimate(problem, START) for m in (ONCE, Collocation()))
+    assert found.status is Status.CONVERGED
+    assert found.objective == pytest.approx(known.objective, rel=1e-5)
+    assert any("Active constraints: end, path at 0" in note for note in found.notes)
+
+
+def test_sentences_name_the_experiment_where_there_are_several():
+    runs = [
+        Experiment(noisy(seed), name=name, start={"A": 2.0}, sigma=0.05)
+        for seed, name in enumerate(("one", "two"))
+    ]
+    builder = decaying(end=lambda m: pyo.Constraint(expr=m.A[m.t.last()] >= 0.6))
+    problem = Problem(builder, parameters=["k", "u"], experiments=runs)
+    found = ONCE.estimate(problem, {"k": 1.0, "u": 0.5})
+    assert "Active constraints: end of one, end of two." in found.notes
 
 
 def test_robust_losses_keep_constraints():
