@@ -96,7 +96,13 @@ class IncrementalShooting:
         The trail of the estimate holds the horizons, each an `igpe.estimates.Horizon`.
         """
         again = SingleShooting(self.integrator)
-        return settled(problem, start, lambda p, s: self.prepare(p).estimate(s), again.estimate)
+        return settled(
+            problem,
+            start,
+            lambda p, s: self.prepare(p).estimate(s),
+            again.estimate,
+            self.integrator,
+        )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.

@@ -23,12 +23,14 @@ def first_weighted(problem: Problem) -> Problem:
     return problem.weighted([_smoothed(e) for e in problem.experiments])
 
 
-def weighted_at(problem: Problem, parameters: Mapping[str, float]) -> Problem | None:
+def weighted_at(
+    problem: Problem, parameters: Mapping[str, float], integrator: Integrator = Automatic()
+) -> Problem | None:
     """The problem with the standard deviations of the model at a value of each free unknown.
 
     None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
-    weights = Weights(problem, problem, read_systems(problem), Automatic())
+    weights = Weights(problem, problem, read_systems(problem), integrator)
     told = weights.at(parameters)
     return None if told is None else problem.weighted(told)
 

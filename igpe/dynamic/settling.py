@@ -53,12 +53,17 @@ class Settled(NamedTuple, Generic[Found]):
 
 
 def settled(
-    problem: Problem, start: Mapping[str, float], search: Search, again: Search | None = None
+    problem: Problem,
+    start: Mapping[str, float],
+    search: Search,
+    again: Search,
+    integrator: Integrator = Automatic(),
 ) -> Estimate:
     """What a search finds from `start`, its standard deviations being those of the model it found.
 
-    search  of a problem with standard deviations that are numbers, from a start
-    again   from what was found, once standard deviations have changed little; None: `search`
+    search      of a problem with standard deviations that are numbers, from a start
+    again       from what was found, once standard deviations have changed little
+    integrator  with which predictions are computed
 
     A problem whose standard deviations are numbers is searched once, and nothing is changed.
     """
@@ -68,11 +73,13 @@ def settled(
     def fit(weighted: Problem, before: Estimate | None, moved: float) -> Estimate:
         if before is None:
             return search(weighted, start)
-        following = search if again is None or moved > FAR else again
+        following = search if moved > FAR else again
         return following(weighted, before.parameters)
 
     systems = read_systems(problem)
-    found = settle(first_weighted(problem), problem, systems, fit, lambda e: e)
+    found = settle(
+        first_weighted(problem), problem, systems, fit, lambda e: e, integrator=integrator
+    )
     return _concluded(found)
 
 

@@ -56,6 +56,7 @@ class SingleShooting:
             start,
             lambda p, s: self.prepare(p).estimate(s),
             lambda p, s: once.prepare(p).estimate(s),
+            self.integrator,
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":

@@ -336,7 +336,7 @@ def test_a_fit_that_swings_is_damped():
         level = weighted.experiments[0].measurements.sigma[-1] / (SHARE * np.exp(-4.0 * 0.8))
         return Estimate({"k": 0.8, "A(t0)": 4.0 / level}, 1.0, Status.CONVERGED, "contrary")
 
-    found = settled(problem, START, contrary)
+    found = settled(problem, START, contrary, contrary)
     assert found.status is Status.CONVERGED
     assert found.parameters["A(t0)"] == pytest.approx(2.0, rel=1e-5)
 
@@ -349,7 +349,7 @@ def test_a_fit_that_never_stands_still_is_told():
         del weighted, start
         return Estimate({"k": 0.8, "A(t0)": 2.0 + next(count)}, 1.0, Status.CONVERGED, "restless")
 
-    found = settled(problem, START, restless)
+    found = settled(problem, START, restless, restless)
     assert found.status is Status.ITERATION_LIMIT
     assert f"after {MOST} fits" in found.notes[-1]
     assert next(count) == MOST
@@ -370,7 +370,7 @@ def test_an_estimate_that_cannot_be_integrated_is_told():
     run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=igpe.Proportional(0.1))
     problem = igpe.Problem(runaway, parameters=["k"], experiments=run)
     broken = Estimate({"k": 3.0}, 1.0, Status.CONVERGED, "elsewhere")
-    found = settled(problem, {"k": 0.1}, lambda weighted, start: broken)
+    found = settled(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)
     assert found.status is Status.CONVERGED
     assert "could not be integrated at the estimate" in found.notes[-1]
     assert "smoothed measurements" in found.notes[-1]
