@@ -3,9 +3,10 @@
     min |r + J d|   s.t.   low <= C d + c <= high
 
 Columns are scaled, J W = Q U S V', and directions whose singular value is below a fraction of the
-largest are held (Peifer & Timmer 2007, section 4, with an infinite Delta). In w = S V' W^-1 d the
-problem is to project one point on a polyhedron, which an active-set method (daqp) does. What it
-finds active is then solved for exactly, so that the same generalised inverse serves the natural
+largest are held (Peifer & Timmer 2007, section 4, with an infinite Delta), unless limits are in the
+way: then they may be what leads round them. In w = S V' W^-1 d the problem is to project one point
+on a polyhedron, which an active-set method (daqp) does; held directions count with a small S. What
+it finds active is then solved for exactly, so that the same generalised inverse serves the natural
 level function (their eq. 15): there, active rows must go the rest of their way, and no other.
 """
 
@@ -19,6 +20,7 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.least_squares.base import Linearised
 
 RANK = 1e-10  # directions below this fraction of the largest are held
+ROUND = 1e-5  # of the largest singular value: as if held directions had it, where they give way
 FREE = 1e30  # no limit
 SOFT = 8  # daqp's word for a row that may be violated if it must
 MET = 1e-9  # a limit violated by less is kept
@@ -52,7 +54,7 @@ class Inverse:
     active: IntArray
     reached: FloatArray
     held: int
-    _basis: FloatArray  # (n, r) d = basis w
+    _basis: FloatArray  # (n, r) d = basis w; r = n if held directions may give way
     _left: FloatArray  # (m, r) w = -left' r
     _rows: FloatArray  # (a, n)
 
@@ -68,19 +70,23 @@ class Inverse:
 def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
     """Solve the problem at a point; size (n,) scales the unknowns."""
     orthogonal, triangle = np.linalg.qr(at.jacobian * size)
-    u, singular, vt = np.linalg.svd(triangle, full_matrices=False)
-    known = singular > RANK * max(float(singular[0]), np.finfo(float).tiny)
-    basis = size[:, None] * (vt[known].T / singular[known])
-    left = orthogonal @ u[:, known]
-    free = -left.T @ at.residual
-    turned = rows.matrix @ basis
-    value = turned @ free + rows.offset
+    u, singular, vt = np.linalg.svd(triangle)
+    largest = max(float(singular[0]), np.finfo(float).tiny)
+    rank = int((singular > RANK * largest).sum())
+    basis = size[:, None] * (vt[:rank].T / singular[:rank])
+    left = orthogonal @ u[:, :rank]
+    free, held = -left.T @ at.residual, len(size) - rank
+    value = rows.matrix @ (basis @ free) + rows.offset
     if ((value >= rows.low - MET) & (value <= rows.high + MET)).all():
-        active, reached = np.zeros(0, dtype=np.intp), np.zeros(0)
-    else:
-        active, reached = _active(free, turned, rows)
+        none = np.zeros(0, dtype=np.intp)
+        return Inverse(basis @ free, none, np.zeros(0), held, basis, left, rows.matrix[none])
+    if held:
+        basis = np.hstack([basis, size[:, None] * vt[rank:].T / (ROUND * largest)])
+        left = np.hstack([left, np.zeros((len(left), held))])
+        free = np.append(free, np.zeros(held))
+    turned = rows.matrix @ basis
+    active, reached = _active(free, turned, rows)
     best = _on(turned[active], reached - rows.offset[active], free)
-    held = len(size) - len(singular[known])
     return Inverse(basis @ best, active, reached, held, basis, left, rows.matrix[active])
 
 
