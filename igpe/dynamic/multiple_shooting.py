@@ -29,6 +29,7 @@ from igpe.integrators.intervals import IntervalIntegrator
 from igpe.least_squares.base import Fit
 from igpe.least_squares.chains import Point
 from igpe.least_squares.generalised import GeneralisedGaussNewton
+from igpe.least_squares.proposal import Space
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.loss import LeastSquares
 from igpe.problem import Problem
@@ -139,6 +140,10 @@ class PreparedMultiple:
         """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
         return begun(self.problem, self.stages.free.shootings, self.known, start)
 
+    def space(self, start: Point) -> Space:
+        """Where a search from `start` takes place."""
+        return space_of(self.problem, self.known, start, self.stages.free(start))
+
     def _attempt(self, x: FloatArray, gate: float) -> Attempt:
         found = self._best(x, gate)
         if not (_explained(found, gate) or gate == np.inf) and self._finer is not None:
@@ -150,7 +155,8 @@ class PreparedMultiple:
 
         Where errors are not known, up to the first two that agree.
         """
-        start, space = self.begin(x), space_of(self.problem, self.known)
+        start = self.begin(x)
+        space = self.space(start)
         found: list[Attempt] = []
         for links in self.method.links or (None,):
             found.append(self.stages.run(start, space, links))

@@ -11,16 +11,16 @@ from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
 from igpe.dynamic.multiple_shooting_nodes import Given
 from igpe.dynamic.restarts import Attempt
 from igpe.estimates import Horizon
-from igpe.least_squares.base import Fit
+from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.chains import Chained, Point
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
 from igpe.least_squares.proposal import Space, gap_length
 from igpe.least_squares.robust import Robust
+from igpe.least_squares.sizes import floors
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
 from igpe.status import Status
 
-FLOOR, SHARE = 1e-2, 1e-3  # size of an unknown near zero: this, or that share of its range
 MATCHED = "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
@@ -86,17 +86,27 @@ def stages_of(
     return Stages(counted(level or rough, losses[0]), tuple(exact), search)
 
 
-def space_of(problem: Problem, known: tuple[Given, ...]) -> Space:
-    """Bounds and sizes."""
+def space_of(problem: Problem, known: tuple[Given, ...], start: Point, at: Chained | None) -> Space:
+    """Bounds and sizes.
+
+    at  the chains at `start`; None if they cannot be computed there
+    """
     lower, upper = tuple(k.lower for k in known), tuple(k.upper for k in known)
-    return Space(
-        problem.box, lower, upper, Point(_floor(problem.box), tuple(k.size for k in known))
-    )
+    size = tuple(k.size for k in known)
+    linear = _held(at, size, len(problem.box))
+    least = floors(linear, start.unknowns, problem.box)
+    return Space(problem.box, lower, upper, Point(least, size))
 
 
-def _floor(box: Box) -> FloatArray:
-    width = box.upper - box.lower
-    return np.where(np.isfinite(width), np.minimum(FLOOR, SHARE * width), FLOOR)
+def _held(at: Chained | None, size: tuple[FloatArray, ...], n: int) -> Linearised:
+    """Residuals and relative gaps by the unknowns (n of them), nodes being held where they are."""
+    if at is None:
+        return Linearised(np.zeros(0), np.zeros((0, n)))
+    residuals, jacobians = [at.free.residual], [at.free.jacobian]
+    for chain, s in zip(at.chains, size, strict=True):
+        residuals += [chain.residual, (chain.gap / s).ravel()]
+        jacobians += [chain.by_unknown, (chain.drift / s[:, None]).reshape(-1, n)]
+    return Linearised(np.concatenate(residuals), np.vstack(jacobians))
 
 
 def _fit_of(outcome: Outcome, space: Space) -> Fit:
