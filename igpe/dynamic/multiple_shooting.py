@@ -16,12 +16,14 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, constraints
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
+from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
 from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
 from igpe.dynamic.single_shooting import SingleShooting
+from igpe.dynamic.wanted import require_start
 from igpe.errors import Unsupported
 from igpe.estimates import Estimate
 from igpe.integrators.automatic_intervals import AutomaticIntervals
@@ -56,6 +58,7 @@ class MultipleShooting:
                 two agree where errors are not known; () for exact matching from the beginning
     search      the search with exact matching
     restarts    further starts where a fit is bad
+    raises      ProblemError for fields that mean nothing
     """
 
     integrator: IntervalIntegrator = FINE
@@ -67,6 +70,9 @@ class MultipleShooting:
     search: GeneralisedGaussNewton = EXACT
     restarts: Restarts = FEW
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
@@ -76,9 +82,11 @@ class MultipleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
 
-        raises Unsupported for constraints and time-varying unknowns
+        raises Unsupported for constraints and time-varying unknowns, ProblemError for `unobserved`
+               states that the model does not have
         """
         _require_supported(problem)
+        check_unobserved(self.unobserved, problem)
         chains = Chains(problem, shootings(problem, self.integrator, self.intervals))
         known = tuple(
             given(problem, k, shooting, profiles[k] if profiles else None, self.unobserved)
@@ -114,6 +122,7 @@ class PreparedMultiple:
         They are in standard deviations, as known or guessed (`spread_of`).
         """
         box = self.problem.box
+        require_start(start, box, "MultipleShooting")
         return self._best(box.clip(box.vector(start)), np.inf).fit
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
@@ -122,6 +131,7 @@ class PreparedMultiple:
         box, problem = self.problem.box, self.problem
         if len(box) == 0:
             return SingleShooting().estimate(problem, start)
+        require_start(start, box, "MultipleShooting")
         restarts = self.method.restarts
         judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
         gate = restarts.explained(len(self.chains)) if judged else np.inf
@@ -132,7 +142,7 @@ class PreparedMultiple:
         return replace(
             found,
             objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
-            notes=tuple(remarks(attempts[0].fit, box, gate)),
+            notes=(*found.notes, *remarks(attempts[0].fit, box, gate, self.chains.switched)),
             seconds=time.perf_counter() - began,
         )
 

@@ -51,6 +51,7 @@ class Stages:
         """
         trail: list[Horizon] = []
         point, exact = start, self.exact
+        self.chains.broken = None
         if links is None:
             exact = exact[-1:]
         else:
@@ -65,7 +66,10 @@ class Stages:
             outcome = search.fit(chains, point, space)
             trail.append(_told(name, outcome, space.box))
             point = outcome.point
-        return Attempt(_fit_of(outcome, space), tuple(trail))
+        fit = _fit_of(outcome, space)
+        if outcome.at is None and self.chains.broken is not None:
+            fit = fit._replace(status=self.chains.broken.status)
+        return Attempt(fit, tuple(trail), self.chains.reasons(fit))
 
 
 def stages_of(

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from igpe.arguments import is_count, is_finite, require
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained, Point, condensed
 from igpe.least_squares.proposal import Proposal, Space, gap_length, promised, proposal, simplified
@@ -65,12 +66,24 @@ class GeneralisedGaussNewton:
     tolerance   scaled length of a step that no longer matters
     decrease    promised change of the cost that no longer matters, relative to it
     first       share of the first step, if it is not small; 1 after a search that came near
+    raises      ProblemError for fields that mean nothing
     """
 
     tolerance: float = 1e-7
     decrease: float = 1e-11
     first: float = 1.0
     max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        owner = "GeneralisedGaussNewton"
+        for field in ("tolerance", "decrease"):
+            value = getattr(self, field)
+            require(is_finite(value) and value >= 0, owner, field, value, "a number, 0 or more")
+        ok = is_finite(self.first) and 0 < self.first <= 1
+        require(ok, owner, "first", self.first, "a number above 0, at most 1")
+        steps = self.max_iterations
+        ok = is_count(steps) and steps >= 1
+        require(ok, owner, "max_iterations", steps, "a whole number, 1 or more")
 
     def fit(self, evaluate: Evaluate, start: Point, space: Space) -> Outcome:
         """Search from `start`, clipped into the space. Failure is the status of the Outcome."""

@@ -14,12 +14,9 @@ from igpe.problem import Problem
 from igpe.status import Status
 
 TIMES = np.linspace(0.0, 4.0, 17)
-COUPLED = np.array([  # A and B at these times with k1 = 1, k2 = 0.5, c = 0.2, from 2 and 0.5
-    [2.0, 1.558, 1.213, 0.945, 0.736, 0.573, 0.446, 0.348, 0.271]
-    + [0.211, 0.164, 0.128, 0.0996, 0.0775, 0.0604, 0.047, 0.0366],
-    [0.5, 0.912, 1.15, 1.258, 1.281, 1.254, 1.203, 1.142, 1.08]
-    + [1.022, 0.969, 0.922, 0.881, 0.845, 0.815, 0.788, 0.766],
-]).T
+A = "2 1.558 1.213 .945 .736 .573 .446 .348 .271 .211 .164 .128 .0996 .0775 .0604 .047 .0366"
+B = ".5 .912 1.15 1.258 1.281 1.254 1.203 1.142 1.08 1.022 .969 .922 .881 .845 .815 .788 .766"
+COUPLED = np.array([A.split(), B.split()], dtype=float).T  # k1 = 1, k2 = 0.5, c = 0.2, roughly
 ONCE = MultipleShooting(restarts=Restarts(count=0))
 
 
