@@ -17,15 +17,17 @@ from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, constraints
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
-from igpe.dynamic.multiple_shooting_losses import objective
+from igpe.dynamic.multiple_shooting_losses import objective, worth
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
 from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
-from igpe.dynamic.single_shooting import SingleShooting
 from igpe.dynamic.wanted import require_start
+from igpe.equations.system import read_systems
 from igpe.errors import Unsupported
 from igpe.estimates import Estimate
+from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import IntervalIntegrator
 from igpe.least_squares.base import Fit
@@ -130,7 +132,7 @@ class PreparedMultiple:
         began = time.perf_counter()
         box, problem = self.problem.box, self.problem
         if len(box) == 0:
-            return SingleShooting().estimate(problem, start)
+            return self._untouched()
         require_start(start, box, "MultipleShooting")
         restarts = self.method.restarts
         judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
@@ -145,6 +147,12 @@ class PreparedMultiple:
             notes=(*found.notes, *remarks(attempts[0].fit, box, gate, self.chains.switched)),
             seconds=time.perf_counter() - began,
         )
+
+    def _untouched(self) -> Estimate:
+        """The estimate of a problem that leaves nothing to estimate."""
+        residuals = Residuals(self.problem, read_systems(self.problem), Automatic())
+        found, at = untouched(residuals, "multiple shooting"), residuals(np.zeros(0))
+        return found if at is None else replace(found, objective=worth(self.problem, at.residual))
 
     def begin(self, start: FloatArray) -> Point:
         """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
