@@ -19,7 +19,7 @@ from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
-from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
+from igpe.dynamic.multiple_shooting_search import Stages, alone, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
@@ -37,8 +37,9 @@ from igpe.least_squares.proposal import Space
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.loss import LeastSquares
 from igpe.problem import Problem
+from igpe.status import Status
 
-FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals()
+FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals(max_steps=2_000)
 QUICK = SoftLinks(factor=100.0, enough=0.1)
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
 
@@ -150,8 +151,8 @@ class PreparedMultiple:
 
     def _untouched(self) -> Estimate:
         """The estimate of a problem that leaves nothing to estimate."""
-        residuals = Residuals(self.problem, read_systems(self.problem), Automatic())
-        found, at = untouched(residuals, "multiple shooting"), residuals(np.zeros(0))
+        found = untouched(self._residuals, "multiple shooting")
+        at = self._residuals(np.zeros(0))
         return found if at is None else replace(found, objective=worth(self.problem, at.residual))
 
     def begin(self, start: FloatArray) -> Point:
@@ -177,10 +178,22 @@ class PreparedMultiple:
         space = self.space(start)
         found: list[Attempt] = []
         for links in self.method.links or (None,):
-            found.append(self.stages.run(start, space, links))
+            found.append(self._ended(self.stages.run(start, space, links)))
             if _explained(found[-1], gate) or _agree(found[-2:], gate):
                 break
         return min(found, key=_rank)
+
+    def _ended(self, one: Attempt) -> Attempt:
+        """The attempt, brought to an end by single shooting if need be and if that can do it."""
+        endless = one.fit.status in {Status.ITERATION_LIMIT, Status.FAILED}
+        free = not any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
+        if not (endless and free and isinstance(self.problem.loss, LeastSquares)):
+            return one
+        return alone(one, self._residuals, self.problem.box, spread_of(self.problem))
+
+    @cached_property
+    def _residuals(self) -> Residuals:
+        return Residuals(self.problem, read_systems(self.problem), Automatic())
 
     @cached_property
     def _finer(self) -> "PreparedMultiple | None":

@@ -9,10 +9,13 @@ from igpe.box import Box
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
 from igpe.dynamic.multiple_shooting_nodes import Given
+from igpe.dynamic.remarks import in_deviations, limited
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Attempt
 from igpe.estimates import Horizon
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.chains import Chained, Point
+from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
 from igpe.least_squares.proposal import Space, gap_length
 from igpe.least_squares.robust import Robust
@@ -23,6 +26,7 @@ from igpe.status import Status
 
 MATCHED = "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
+SHORT = 50  # steps of a stage before the last, at most: those that converge need 30
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 
 
@@ -60,7 +64,8 @@ class Stages:
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
             trail.append(_told("nodes that need not meet yet", outcome, space.box))
             point = soft.point
-        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
+        steps = min(SHORT, self.search.max_iterations)
+        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2, max_iterations=steps)
         for name, chains in exact:
             search = self.search if chains is self.chains else coarse
             outcome = search.fit(chains, point, space)
@@ -88,6 +93,28 @@ def stages_of(
     if level is not None:
         exact.insert(0, (f"{MATCHED}, with level errors", counted(level, losses[0])))
     return Stages(counted(level or rough, losses[0]), tuple(exact), search)
+
+
+def alone(one: Attempt, residuals: Residuals, box: Box, spread: float) -> Attempt:
+    """An attempt whose exact matching came to no end, brought to one by single shooting.
+
+    Natural level functions need not fall: where the optimum is hardly determined, exact matching
+    may run in circles round it. It begins where the continuation ended; kept if it converges.
+    """
+    told = one.trail[0]
+    fit = in_deviations(GaussNewton().fit(residuals, box.vector(told.parameters), box), spread)
+    better = not one.fit.status.usable or fit.cost < one.fit.cost
+    if fit.status is not Status.CONVERGED or not better:
+        return one
+    end = Horizon(
+        box.mapping(fit.x),
+        fit.cost,
+        fit.status,
+        "single shooting",
+        iterations=fit.steps,
+        integrations=fit.iterations,
+    )
+    return Attempt(fit, (*one.trail, end), limited=limited(fit))
 
 
 def space_of(problem: Problem, known: tuple[Given, ...], start: Point, at: Chained | None) -> Space:

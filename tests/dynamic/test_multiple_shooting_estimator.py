@@ -382,3 +382,23 @@ def test_a_switch_that_an_unknown_moves_is_told():
         Problem(builder, parameters=["k"], experiments=run), {"k": 1.0}
     )
     assert [n for n in found.notes if "switches under a condition that depends on k" in n]
+
+
+def test_an_optimum_that_is_hardly_determined_is_reached_by_single_shooting():
+    """Two measurements of s (A + 2 B) that A -> B -> cannot fit: k1 and s are nearly one."""
+
+    def builder(times):
+        m = CASE["consecutive"].builder(times)
+        m.s = pyo.Var(bounds=(0.1, 10))
+        m.y = pyo.Expression(m.t, rule=lambda m, t: m.s * (m.A[t] + 2 * m.B[t]))
+        return m
+
+    data = pd.DataFrame({"time": [1.0, 2.0], "y": [4.0, 5.0]})
+    run = Experiment(data, start={"A": 2.0, "B": 0.0, "C": 0.0}, sigma=0.05, start_time=0)
+    problem = Problem(builder, parameters=["k1", "k2", "s"], experiments=run)
+    start = {"k1": 0.5, "k2": 2.0, "s": 1.0}
+    found = MultipleShooting().estimate(problem, start)
+    known = SingleShooting().estimate(problem, start)
+    assert found.status is Status.CONVERGED
+    assert found.trail[-1].method == "single shooting"
+    assert found.objective == pytest.approx(known.objective, rel=1e-6)
