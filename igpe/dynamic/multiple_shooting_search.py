@@ -19,7 +19,7 @@ from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
 from igpe.least_squares.proposal import Space, gap_length
 from igpe.least_squares.robust import Robust
-from igpe.least_squares.sizes import floors
+from igpe.least_squares.sizes import NEAR, floors
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
 from igpe.status import Status
@@ -63,7 +63,7 @@ class Stages:
             status = Status.INTEGRATION_BROKE if soft.at is None else Status.CONVERGED
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
             trail.append(_told("nodes that need not meet yet", outcome, space.box))
-            point = soft.point
+            point, space = soft.point, _grown(space, soft.point)
         steps = min(SHORT, self.search.max_iterations)
         coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2, max_iterations=steps)
         for name, chains in exact:
@@ -74,7 +74,14 @@ class Stages:
         fit = _fit_of(outcome, space)
         if outcome.at is None and self.chains.broken is not None:
             fit = fit._replace(status=self.chains.broken.status)
-        return Attempt(fit, tuple(trail), self.chains.reasons(fit))
+        return Attempt(fit, tuple(trail), (*self.chains.reasons(fit), *self._limits(outcome)))
+
+    def _limits(self, outcome: Outcome) -> list[str]:
+        """That states are kept from leaving their bounds."""
+        pairs = zip(self.chains.shootings, outcome.limited, strict=False)
+        names = [n for s, held in pairs for n in np.array(s.ivp.states)[held]]
+        states = ", ".join(dict.fromkeys(names))
+        return [f"The bounds of {states} are active; the nodes keep them."] if states else []
 
 
 def stages_of(
@@ -127,6 +134,12 @@ def space_of(problem: Problem, known: tuple[Given, ...], start: Point, at: Chain
     linear = _held(at, size, len(problem.box))
     least = floors(linear, start.unknowns, problem.box)
     return Space(problem.box, lower, upper, Point(least, size))
+
+
+def _grown(space: Space, point: Point) -> Space:
+    """With sizes of the unknowns that they have reached at a point."""
+    reached = np.maximum(space.size.unknowns, NEAR * np.abs(point.unknowns))
+    return space._replace(size=space.size._replace(unknowns=reached))
 
 
 def _held(at: Chained | None, size: tuple[FloatArray, ...], n: int) -> Linearised:

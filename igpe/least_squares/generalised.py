@@ -16,9 +16,18 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.arguments import is_count, is_finite, require
+from igpe.arrays import BoolArray
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained, Point, condensed
-from igpe.least_squares.proposal import Proposal, Space, gap_length, promised, proposal, simplified
+from igpe.least_squares.proposal import (
+    Proposal,
+    Space,
+    gap_length,
+    limited_by,
+    promised,
+    proposal,
+    simplified,
+)
 from igpe.status import Status
 
 LEAST, FULL = 0.01, 0.5  # tau_min and tau: smallest share, and beyond which a step is full
@@ -41,6 +50,7 @@ class Outcome(NamedTuple):
     status      CONVERGED, ITERATION_LIMIT, STALLED or INTEGRATION_BROKE (at the start)
     iterations  steps taken;  evaluations: of the chains
     held        directions of the unknowns that the last step held, as nothing determines them
+    limited     for each chain (n_x,) which numbers of its nodes the last step kept at a bound
     """
 
     point: Point
@@ -49,6 +59,7 @@ class Outcome(NamedTuple):
     iterations: int
     evaluations: int
     held: int = 0
+    limited: tuple[BoolArray, ...] = ()
 
     @property
     def condensed(self) -> Linearised | None:
@@ -95,15 +106,13 @@ class GeneralisedGaussNewton:
         for iteration in range(self.max_iterations):
             step = proposal(at, point, space)
             if self._rests(at, step):
-                held = step.inverse.held
-                return Outcome(point, at, Status.CONVERGED, iteration, evaluations, held)
+                return _ended(step, point, Status.CONVERGED, iteration, evaluations)
             if np.isfinite(curvature):
                 predicted = _share(PREDICT / max(curvature * step.length, 1e-300))
             damped = _damped(evaluate, point, space, step, predicted)
             evaluations += damped.evaluations
             if damped.at is None:
-                held = step.inverse.held
-                return Outcome(point, at, Status.STALLED, iteration, evaluations, held)
+                return _ended(step, point, Status.STALLED, iteration, evaluations)
             point, at, curvature = damped.point, damped.at, damped.curvature
         return Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
 
@@ -113,6 +122,14 @@ class GeneralisedGaussNewton:
             return True
         change = abs(at.cost - promised(step))
         return change <= self.decrease * at.cost and gap_length(at, step.size) <= MEET
+
+
+def _ended(
+    step: Proposal, point: Point, status: Status, iterations: int, evaluations: int
+) -> Outcome:
+    """At a point, with what is known of the step from there."""
+    held, limits = step.inverse.held, limited_by(step)
+    return Outcome(point, step.at, status, iterations, evaluations, held, limits)
 
 
 class _Damped(NamedTuple):

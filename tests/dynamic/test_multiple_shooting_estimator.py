@@ -353,6 +353,27 @@ def test_a_derivative_that_is_none_where_nothing_moves():
     assert dict(found.parameters) == pytest.approx({"k": 2.0, "q": 0.8}, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "active"), [((0.5, None), True), ((0.0, 2.0), False), ((None, 1.5), True)]
+)
+def test_active_bounds_of_states_are_told(bounds, active):
+    def builder(times):
+        m = CASE["decay"].builder(times)
+        for t in m.t:
+            m.A[t].bounds = bounds
+        return m
+
+    t = np.linspace(0.0, 3.0, 13)
+    run = Experiment(
+        pd.DataFrame({"time": t, "A": 2 * np.exp(-0.7 * t)}), start={"A": 2.0}, sigma=0.1
+    )
+    problem = Problem(builder, parameters=["k"], experiments=run)
+    found = MultipleShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 1.0})
+    told = [n for n in found.notes if n == "The bounds of A are active; the nodes keep them."]
+    assert bool(told) is active
+    assert (found.parameters["k"] == pytest.approx(0.7, rel=1e-5)) is not active
+
+
 def test_why_an_integration_broke_down_is_told():
     case = CASE["decay"]
     few = OneByOne(Sundials(max_steps=1))
