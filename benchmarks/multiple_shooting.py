@@ -37,7 +37,6 @@ import numpy as np
 from figures import Row, Section, at_least, at_most, command
 
 import igpe
-from igpe.dynamic.multiple_shooting_search import space_of
 from igpe.estimates import Horizon
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chain, Chained, condensed
@@ -291,7 +290,7 @@ def steps(_: float) -> Iterator[Row]:
         method = igpe.MultipleShooting(intervals=intervals)
         prepared = method.prepare(model.problem())
         point = prepared.begin(prepared.problem.box.vector(model.TRUTH))
-        space = space_of(prepared.problem, prepared.known)
+        space = prepared.space(point)
         for which, chains in (("rough", prepared.stages.free), ("exact", prepared.chains)):
             at = chains(point)
             step = proposal(at, point, space)

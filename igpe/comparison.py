@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from igpe.arguments import is_count, is_number, require
 from igpe.dynamic.base import Estimator, from_many_starts, require_bounds
+from igpe.dynamic.remarks import spread_of
+from igpe.dynamic.restarts import PERFECT
+from igpe.dynamic.wanted import require_start
 from igpe.errors import ProblemError
 from igpe.estimates import Estimate
 from igpe.problem import Problem
@@ -34,11 +38,13 @@ class Comparison:
              iterations, and the unknowns
     best     the best objective known
     complete False if it was interrupted
+    rounding difference of objectives that is none, where the fit is perfect
     """
 
     runs: pd.DataFrame
     best: float
     complete: bool = True
+    rounding: float = 0.0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -49,7 +55,9 @@ class Comparison:
         rows = {}
         for method, runs in self.runs.groupby("method", sort=False):
             objective = runs["objective"].to_numpy()
-            good = runs["arrived"] & (objective <= self.best + BEST * abs(self.best))
+            good = runs["arrived"] & (
+                objective <= self.best + BEST * abs(self.best) + self.rounding
+            )
             broke = runs["status"] == Status.INTEGRATION_BROKE.name
             rows[method] = {
                 "runs": len(runs),
@@ -112,10 +120,11 @@ def compare(
               problem's model must then be a function that can be pickled
     progress  is told a sentence when a method begins
     returns   what was done until then if it is interrupted (Ctrl-C)
-    raises    ProblemError if there is no method or start, a start lacks an unknown, or a number of
-              starts is asked for without bounds;  Unsupported by a method
+    raises    ProblemError if there is no method or start, one that is none, or a start lacks an
+              unknown, or a number of starts is asked for without bounds;  Unsupported by a method
     """
     named = _named(methods)
+    require(is_number(optimum), "compare", "optimum", optimum, "a number")
     given = _given(problem, starts, seed)
     runs: list[dict[str, Any]] = []
     complete = True
@@ -126,7 +135,8 @@ def compare(
         complete = False
     table = pd.DataFrame(runs, columns=[*_COLUMNS, *problem.box.names])
     arrived = table["objective"][table["arrived"].astype(bool)]
-    return Comparison(table, float(min([optimum, *arrived])), complete)
+    rounding = PERFECT * spread_of(problem) ** 2
+    return Comparison(table, float(min([optimum, *arrived])), complete, rounding)
 
 
 _COLUMNS = ("method", "start", "status", "arrived", "objective", "seconds", "iterations")
@@ -136,6 +146,9 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
     if isinstance(methods, Mapping):
         named = dict(methods)
     else:
+        wanted = "a list of estimators, or a mapping from names: {'MS': igpe.MultipleShooting()}"
+        is_list = isinstance(methods, Sequence) and not isinstance(methods, str)
+        require(is_list, "compare", "methods", methods, wanted)
         names = [type(m).__name__ for m in methods]
         several = {n for n in names if names.count(n) > 1}
         numbered = [
@@ -144,6 +157,9 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
         named = dict(zip(numbered, methods, strict=True))
     if not named:
         raise ProblemError("There is no method to compare; give at least one estimator.")
+    for name, method in named.items():
+        ok = callable(getattr(method, "estimate", None)) and not isinstance(method, type)
+        require(ok, "compare", f"method {name}", method, "estimators: igpe.MultipleShooting()")
     return named
 
 
@@ -151,17 +167,19 @@ def _given(
     problem: Problem, starts: int | Sequence[Mapping[str, float]], seed: int
 ) -> list[dict[str, float]]:
     names = problem.box.names
-    if isinstance(starts, int):
+    wanted = "a list of mappings, or how many (above 0)"
+    if not isinstance(starts, Sequence):
+        require(is_count(starts), "compare", "starts", starts, wanted)
         if starts < 1:
             raise ProblemError(f"{starts} starts are asked for; at least one is needed.")
+        require(is_count(seed), "compare", "seed", seed, "a whole number, 0 or more")
         require_bounds(problem, "A number of starts")
-        return [problem.box.mapping(p) for p in problem.box.sobol(starts, seed)]
+        return [problem.box.mapping(p) for p in problem.box.sobol(int(starts), seed)]
+    require(not isinstance(starts, str), "compare", "starts", starts, wanted)
     if not starts:
         raise ProblemError("There is no start to compare from; give at least one, or a number.")
     for k, start in enumerate(starts):
-        missing = [n for n in names if n not in start]
-        if missing:
-            raise ProblemError(f"Start {k} has no value for {missing}; it needs all of {names}.")
+        require_start(start, problem.box, "compare", str(k))
     return [{n: float(start[n]) for n in names} for start in starts]
 
 

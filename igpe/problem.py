@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.arguments import is_finite, require_mapping, shown
+from igpe.arguments import is_finite, require_mapping
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.errors import ProblemError
@@ -14,6 +14,7 @@ from igpe.experiment import Experiment, Unknown
 from igpe.labelled import read_labelled
 from igpe.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
+from igpe.parameter_bounds import Bounds, bounds_of, expanded, shared_bounds
 from igpe.problem_checks import (
     check_arguments,
     check_experiment,
@@ -27,7 +28,6 @@ from igpe.starts import ModelStarts, model_starts
 from igpe.tables import Data, read_table, rows_of
 from igpe.units import unit_name
 
-Bounds = tuple[float, float]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -81,8 +81,8 @@ class Problem:
         self.time_varying = MappingProxyType(dict(time_varying))
         self.instance: Instance = self.instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in self.instances)
-        self.parameters = _expand("parameters", parameters, self.instances)
-        self.local = frozenset(_expand("local", self._given["local"], self.instances))
+        self.parameters = expanded("parameters", parameters, self.instances)
+        self.local = frozenset(expanded("local", self._given["local"], self.instances))
         self.experiments = tuple(map(convert_units, runs, self.instances))
         check_model(self)
         for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
@@ -239,8 +239,8 @@ class Problem:
         for name in self.parameters:
             given = overrides.get(name, overrides.get(name.split("[")[0]))
             for e, instance in zip(self.experiments, self.instances, strict=True):
-                unknown, bounds = self.unknown_of(name, e), _bounds_of(name, given, instance)
-                found[unknown] = _both(name, found.get(unknown, bounds), bounds)
+                unknown, bounds = self.unknown_of(name, e), bounds_of(name, given, instance)
+                found[unknown] = shared_bounds(name, found.get(unknown, bounds), bounds)
         for e in self.experiments:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
@@ -271,52 +271,3 @@ def _snapped(time: float, times: FloatArray, span: float) -> float:
 
 def _brief(time: float) -> str:
     return repr(float(time)).removesuffix(".0")
-
-
-def _expand(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:
-    """Names of scalar parameters; an indexed component's name stands for its members."""
-    if isinstance(names, str):
-        raise ProblemError(f"{role}={names!r} is one text; wanted names: {role}=[{names!r}].")
-    listed = list(names) if isinstance(names, Iterable) else [names]
-    if not all(isinstance(name, str) for name in listed):
-        raise ProblemError(f"{role} is {shown(names)}; wanted names: {role}=['k1', 'k2'].")
-    scalars = list(dict.fromkeys(s for i in instances for s in i.scalars))
-    found: list[str] = []
-    for name in listed:
-        members = [s for s in scalars if s.startswith(f"{name}[")]
-        found += members if members and name not in scalars else [name]
-    twice = sorted({n for n in found if found.count(n) > 1})
-    if twice:
-        raise ProblemError(f"Parameters {twice} are listed more than once; list each once.")
-    return tuple(found)
-
-
-def _both(name: str, one: Bounds, other: Bounds) -> Bounds:
-    """What lies within the bounds of two experiments' models."""
-    low, high = max(one[0], other[0]), min(one[1], other[1])
-    if not low < high:
-        raise ProblemError(
-            f"Parameter '{name}' has bounds {one} in one experiment's model and {other} in "
-            "another's, which do not overlap; give it the same bounds, or make it local."
-        )
-    return low, high
-
-
-def _bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:
-    component = instance.scalars[name]
-    pair = given if given is not None else getattr(component, "bounds", (None, None))
-    try:
-        lower, upper = pair
-        low = -np.inf if lower is None else float(lower)
-        high = np.inf if upper is None else float(upper)
-    except (TypeError, ValueError):
-        raise ProblemError(
-            f"The bounds of parameter '{name}' are {pair!r}; give a pair (lower, upper), with None "
-            "where there is no bound."
-        ) from None
-    if not low < high:
-        raise ProblemError(
-            f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. "
-            "Fix the variable in the model if it is known."
-        )
-    return low, high

@@ -7,7 +7,9 @@ import consecutive
 import lotka_volterra_iss
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
+from zoo import ZOO
 
 import igpe
 from igpe.estimates import Estimate
@@ -87,6 +89,19 @@ def test_a_number_of_starts_needs_bounds():
         igpe.compare(lotka_volterra_iss.problem(), METHODS, 3)
 
 
+def test_perfect_fits_differ_by_rounding_alone():
+    t = np.linspace(0.0, 3.0, 12)
+    case = next(c for c in ZOO if c.name == "decay")
+    table = pd.DataFrame({"time": t, "A": 2 * np.exp(-0.7 * t)})
+    for sigma in (0.05, None):
+        run = igpe.Experiment(table, start={"A": 2.0}, sigma=sigma)
+        problem = igpe.Problem(case.builder, parameters=["k"], experiments=run)
+        methods = {"SS": igpe.SingleShooting(), "MS": igpe.MultipleShooting()}
+        found = igpe.compare(problem, methods, 3)
+        assert found.best < 1e-12
+        assert (found.table["best %"] == 100).all()
+
+
 class Start:
     """Ends where it begins."""
 
@@ -121,7 +136,15 @@ def test_ctrl_c_keeps_what_is_done():
         ([], STARTS, "no method"),
         (METHODS, [], "no start"),
         (METHODS, 0, "at least one"),
-        (METHODS, [{"k1": 1.0}], "Start 0 has no value for"),
+        (METHODS, -1, "-1; compare wants a list of mappings, or how many"),
+        (METHODS, 2.5, "2.5; compare wants a list of mappings, or how many"),
+        (METHODS, STARTS[0], "compare wants a list of mappings"),
+        (METHODS, [STARTS[0], {"k1": 1.0}], r"but \['k2', 'k3', 'k4'\] have none in start 1"),
+        (METHODS, [3], "Start 0 is 3; wanted a mapping"),
+        (METHODS, [STARTS[0] | {"k2": np.nan}], "Start 0 of 'k2' is nan; compare needs"),
+        (igpe.SingleShooting(), STARTS, "compare wants a list of estimators"),
+        ([igpe.SingleShooting], STARTS, r"compare wants estimators: igpe.MultipleShooting\(\)"),
+        ({"SS": "SingleShooting"}, STARTS, "method SS is 'SingleShooting'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(methods, starts, message):

@@ -34,6 +34,7 @@ FLOORS: dict[str, int] = {
     "starts": 12,
     "labelled": 12,
     "problem_checks": 30,
+    "parameter_bounds": 30,
     "problem": 31,
     "equations": 40,
     "smoothing": 40,

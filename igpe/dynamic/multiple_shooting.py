@@ -14,15 +14,17 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_numbers
+from igpe.dynamic.base import Profile, constraints, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
-from igpe.dynamic.multiple_shooting_losses import objective
+from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
+from igpe.dynamic.multiple_shooting_losses import objective, worth
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
-from igpe.dynamic.multiple_shooting_search import Stages, space_of, stages_of
+from igpe.dynamic.multiple_shooting_search import Stages, alone, space_of, stages_of
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
 from igpe.dynamic.settling import settled
+from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
 from igpe.integrators.automatic import Automatic
@@ -31,11 +33,13 @@ from igpe.integrators.intervals import IntervalIntegrator
 from igpe.least_squares.base import Fit
 from igpe.least_squares.chains import Point
 from igpe.least_squares.generalised import GeneralisedGaussNewton
+from igpe.least_squares.proposal import Space
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.loss import LeastSquares
 from igpe.problem import Problem
+from igpe.status import Status
 
-FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals()
+FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals(max_steps=2_000)
 QUICK = SoftLinks(factor=100.0, enough=0.1)
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
 
@@ -63,6 +67,7 @@ class MultipleShooting:
                 two agree where errors are not known; () for exact matching from the beginning
     search      the search with exact matching
     restarts    further starts where a fit is bad
+    raises      ProblemError for fields that mean nothing
     """
 
     integrator: IntervalIntegrator = FINE
@@ -73,6 +78,9 @@ class MultipleShooting:
     links: tuple[SoftLinks, ...] = (QUICK, SoftLinks(), SoftLinks(size=0.1))
     search: GeneralisedGaussNewton = EXACT
     restarts: Restarts = FEW
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -89,9 +97,11 @@ class MultipleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
 
-        raises Unsupported for constraints on what no equation determines
+        raises Unsupported for constraints on what no equation determines, ProblemError for
+               `unobserved` states that the model does not have
         """
         require_numbers(problem, "MultipleShooting.prepare")
+        check_unobserved(self.unobserved, problem)
         chains = Chains(problem, shootings(problem, self.integrator, self.intervals))
         known = tuple(
             given(problem, k, shooting, profiles[k] if profiles else None, self.unobserved)
@@ -127,6 +137,7 @@ class PreparedMultiple:
         They are in standard deviations, as known or guessed (`spread_of`).
         """
         box = self.problem.box
+        require_start(start, box, "MultipleShooting")
         return self._best(box.clip(box.vector(start)), np.inf).fit
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
@@ -134,8 +145,8 @@ class PreparedMultiple:
         began = time.perf_counter()
         box, problem = self.problem.box, self.problem
         if len(box) == 0:
-            residuals = Residuals(problem, read_systems(problem), Automatic())
-            return untouched(residuals, "multiple shooting")
+            return self._untouched()
+        require_start(start, box, "MultipleShooting")
         restarts = self.method.restarts
         judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
         gate = restarts.explained(len(self.chains)) if judged else np.inf
@@ -146,13 +157,23 @@ class PreparedMultiple:
         return replace(
             found,
             objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
-            notes=(*found.notes, *remarks(attempts[0].fit, box, gate)),
+            notes=(*found.notes, *remarks(attempts[0].fit, box, gate, self.chains.switched)),
             seconds=time.perf_counter() - began,
         )
+
+    def _untouched(self) -> Estimate:
+        """The estimate of a problem that leaves nothing to estimate."""
+        found = untouched(self._residuals, "multiple shooting")
+        at = self._residuals(np.zeros(0))
+        return found if at is None else replace(found, objective=worth(self.problem, at.residual))
 
     def begin(self, start: FloatArray) -> Point:
         """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
         return begun(self.problem, self.stages.free.shootings, self.known, start)
+
+    def space(self, start: Point) -> Space:
+        """Where a search from `start` takes place."""
+        return space_of(self.problem, self.known, start, self.stages.free(start))
 
     def _attempt(self, x: FloatArray, gate: float) -> Attempt:
         found = self._best(x, gate)
@@ -165,13 +186,27 @@ class PreparedMultiple:
 
         Where errors are not known, up to the first two that agree.
         """
-        start, space = self.begin(x), space_of(self.problem, self.known)
+        start = self.begin(x)
+        space = self.space(start)
         found: list[Attempt] = []
         for links in self.method.links or (None,):
-            found.append(self.stages.run(start, space, links))
+            found.append(self._ended(self.stages.run(start, space, links)))
             if _explained(found[-1], gate) or _agree(found[-2:], gate):
                 break
         return min(found, key=_rank)
+
+    def _ended(self, one: Attempt) -> Attempt:
+        """The attempt, brought to an end by single shooting if need be and if that can do it."""
+        endless = one.fit.status in {Status.ITERATION_LIMIT, Status.FAILED}
+        bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
+        free = not (bounded or constraints(self.problem))  # neither of which shooting keeps
+        if not (endless and free and isinstance(self.problem.loss, LeastSquares)):
+            return one
+        return alone(one, self._residuals, self.problem.box, spread_of(self.problem))
+
+    @cached_property
+    def _residuals(self) -> Residuals:
+        return Residuals(self.problem, read_systems(self.problem), Automatic())
 
     @cached_property
     def _finer(self) -> "PreparedMultiple | None":

@@ -16,16 +16,21 @@ import numpy as np
 from igpe.arrays import FloatArray, IntArray
 from igpe.dynamic.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamic.remarks import spread_of
+from igpe.dynamic.residuals import NO_NUMBER, Broken, measured_only
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.switches import switching
 from igpe.equations.system import read_systems
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
+from igpe.least_squares.base import Fit
 from igpe.least_squares.chains import Chain, Chained, Point
 from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
 from igpe.problem import Problem
+from igpe.status import Status
 
+BREAK_DOWNS = {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
 ALIKE = 3.0  # ratio of standard deviations in a column that need no levelling
 
 
@@ -33,12 +38,14 @@ ALIKE = 3.0  # ratio of standard deviations in a column that need no levelling
 class Shooting:
     """One experiment made ready.
 
-    measurements  their times are all that the intervals report, those of constraints too
+    name          of the experiment
+    measurements  at all times that the intervals report, those of constraints too, and no others
     nodes         (K + 1,) times;  index (n_q,) places its unknowns among the problem's
     spread        what a standard deviation of the measurements is in their `sigma`
     limits        the model's constraints; None if there are none
     """
 
+    name: str
     measurements: Measurements
     ivp: InitialValueProblem
     nodes: FloatArray
@@ -70,14 +77,16 @@ class Shooting:
         """All intervals at the problem's unknowns (n,) from `starts` (K, n_x), no derivatives."""
         return self.intervals.run(starts, unknowns[self.index], derivatives=False)
 
-    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> Chain | None:
-        """The chain at unknowns (n,) and nodes (K, n_x); None where an interval broke down."""
+    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> "Chain | Broken":
+        """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
         q, n = unknowns[self.index], len(unknowns)
         first, by_q = (np.asarray(part) for part in self._start(q))
         starts = np.vstack([first.ravel(), nodes[1:]])
         shots = self.intervals.run(starts, q)
-        if not all(status.usable for status in shots.status):
-            return None
+        for status, reason in zip(shots.status, shots.reason, strict=True):
+            if not status.usable:
+                return Broken(self.name, status, reason)
+        shots = self._resting(shots, by_q)
         m, weight = self.measurements, self._weight
         gap = np.vstack([np.zeros(len(first)), shots.ends[:-1] - starts[1:]])
         found = Chain(
@@ -92,7 +101,24 @@ class Shooting:
             drift=self._wide(np.concatenate([by_q[None], shots.by_unknown[:-1]]), n),
             limits=self._limits(shots, q, n),
         )
-        return found if found.is_finite else None
+        return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
+
+    def _resting(self, shots: Shots, by_q: FloatArray) -> Shots:
+        """Derivatives of what is measured at a start that no unknown moves: 0 where they are none.
+
+        sqrt(k B) at B = 0 gives 0 / 0 by k and infinity by B; `Run.linearised` has the same rule.
+        """
+        m = self.measurements
+        if not (len(m.times) and m.times[0] <= self.nodes[0]):
+            return shots
+        by_start, by_unknown = shots.measured_by_start[0], shots.measured_by_unknown[0]
+        still = ~np.isfinite(by_start) & (by_q == 0).all(axis=1)
+        lost = np.isnan(by_unknown) & (by_q == 0).all(axis=0)
+        if not (still.any() or lost.any()):
+            return shots
+        starts, unknowns = shots.measured_by_start.copy(), shots.measured_by_unknown.copy()
+        starts[0], unknowns[0] = np.where(still, 0.0, by_start), np.where(lost, 0.0, by_unknown)
+        return shots._replace(measured_by_start=starts, measured_by_unknown=unknowns)
 
     def _limits(self, shots: Shots, q: FloatArray, size: int) -> Limits | None:
         if self.limits is None:
@@ -137,12 +163,15 @@ class Shooting:
 class Chains:
     """All experiments: what `igpe.least_squares` asks of a point.
 
+    broken     what broke down last; None if nothing did since it was last set so
     over_time  names of the inequalities over time
     """
 
     def __init__(self, problem: Problem, shootings: Sequence[Shooting]) -> None:
         self.shootings = tuple(shootings)
         self._loss, self._factor = PLAIN, 1.0
+        self.broken: Broken | None = None
+        self.names = problem.box.names
         self.over_time = problem.inequalities
         self._spread, self._unmeasured = shootings[0].spread, unmeasured(problem)
 
@@ -170,16 +199,27 @@ class Chains:
         level.shootings = tuple(f or s for f, s in zip(found, self.shootings, strict=True))
         return level
 
+    @cached_property
+    def switched(self) -> tuple[str, ...]:
+        """The unknowns that move a time at which the model switches; derivatives lack that."""
+        found = {name for s in self.shootings for name in switching(s.ivp)}
+        return tuple(n for n in self.names if n in found)
+
+    def reasons(self, fit: Fit) -> tuple[str, ...]:
+        """Why a search ended, if it is for an integration that broke down."""
+        return (self.broken.sentence,) if self.broken and fit.status in BREAK_DOWNS else ()
+
     def __len__(self) -> int:
         """How many residuals there are."""
         return sum(len(s.measurements.value) for s in self.shootings) + self._unmeasured.size
 
     def __call__(self, point: Point) -> Chained | None:
-        """Residuals, gaps and derivatives, or None if an interval broke down."""
+        """Residuals, gaps and derivatives, or None if an interval broke down: see `broken`."""
         found = []
         for shooting, nodes in zip(self.shootings, point.nodes, strict=True):
             chain = shooting.chain(point.unknowns, nodes)
-            if chain is None:
+            if isinstance(chain, Broken):
+                self.broken = chain
                 return None
             found.append(chain)
         free = self._unmeasured(point.unknowns, self._factor / self._spread)
@@ -193,12 +233,13 @@ def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> l
         experiment = problem.experiments[k]
         ivp = initial_value_problem(problem, experiment, system)
         limits = model_limits(problem, k, ivp)
-        measurements = experiment.measurements
+        measurements = measured_only(experiment.measurements)
         if limits is not None:
             ivp, measurements = limits.watching(ivp), _also_at(measurements, limits.times)
         nodes = node_times(experiment, count, measurements.times)
         found.append(
             Shooting(
+                name=experiment.name,
                 measurements=measurements,
                 ivp=ivp,
                 nodes=nodes,
@@ -225,7 +266,8 @@ def node_times(
     Where there are as many intervals as times allow, each ends at the next; `more` are times at
     which something else is asked for.
     """
-    times = np.union1d(experiment.start_time, np.union1d(experiment.times, more))
+    measured = measured_only(experiment.measurements).times
+    times = np.union1d(experiment.start_time, np.union1d(measured, more))
     if intervals >= len(times) - 1:
         return times
     wanted = np.linspace(times[0], times[-1], intervals + 1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from igpe.arrays import FloatArray
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.robust import PLAIN, Robust
@@ -43,3 +44,11 @@ def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
     size = np.where(rho <= delta**2, np.sqrt(rho), (rho + delta**2) / (2 * delta))
     priors = at.residual[:free] * spread / prior_factor(problem, loss, spread)
     return float(np.sum(size)) * spread + float(priors @ priors)
+
+
+def worth(problem: Problem, residual: FloatArray) -> float:
+    """What plain residuals (m,) of measurements alone count in the problem's loss."""
+    loss = problem.loss
+    if isinstance(loss, L1):
+        return float(np.abs(residual).sum())
+    return (Robust(loss.delta) if isinstance(loss, Huber) else PLAIN).worth(residual)

@@ -10,20 +10,24 @@ from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_limits import told
 from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
 from igpe.dynamic.multiple_shooting_nodes import Given
+from igpe.dynamic.remarks import in_deviations, limited
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Attempt
 from igpe.estimates import Horizon
-from igpe.least_squares.base import Fit
+from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.chains import Chained, Point
+from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
 from igpe.least_squares.proposal import Space, gap_length, missed_length
 from igpe.least_squares.robust import Robust
+from igpe.least_squares.sizes import NEAR, floors
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
 from igpe.status import Status
 
-FLOOR, SHARE = 1e-2, 1e-3  # size of an unknown near zero: this, or that share of its range
 MATCHED = "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
+SHORT = 50  # steps of a stage before the last, at most: those that converge need 30
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 MISSED = 1e-6  # a constraint, relative to its scale, that is not kept
 
@@ -53,6 +57,7 @@ class Stages:
         """
         trail: list[Horizon] = []
         point, exact = start, self.exact
+        self.chains.broken = None
         if links is None:
             exact = exact[-1:]
         else:
@@ -60,16 +65,29 @@ class Stages:
             status = Status.INTEGRATION_BROKE if soft.at is None else Status.CONVERGED
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
             trail.append(_told("nodes that need not meet yet", outcome, space.box))
-            point = soft.point
-        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
+            point, space = soft.point, _grown(space, soft.point)
+        steps = min(SHORT, self.search.max_iterations)
+        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2, max_iterations=steps)
         for name, chains in exact:
             search = self.search if chains is self.chains else coarse
             outcome = search.fit(chains, point, space)
             trail.append(_told(name, outcome, space.box))
             point = outcome.point
         fit, at = _fit_of(outcome, space), outcome.at
-        notes = () if at is None else told(at, self.chains, fit.status, kept=_keeps(outcome, space))
-        return Attempt(fit, tuple(trail), tuple(notes))
+        if at is None:
+            status = fit.status if self.chains.broken is None else self.chains.broken.status
+            fit = fit._replace(status=status)
+            return Attempt(fit, tuple(trail), self.chains.reasons(fit))
+        limits = told(at, self.chains, fit.status, kept=_keeps(outcome, space))
+        notes = (*self.chains.reasons(fit), *self._limits(outcome), *limits)
+        return Attempt(fit, tuple(trail), notes)
+
+    def _limits(self, outcome: Outcome) -> list[str]:
+        """That states are kept from leaving their bounds."""
+        pairs = zip(self.chains.shootings, outcome.limited, strict=False)
+        names = [n for s, held in pairs for n in np.array(s.ivp.states)[held]]
+        states = ", ".join(dict.fromkeys(names))
+        return [f"The bounds of {states} are active; the nodes keep them."] if states else []
 
 
 def stages_of(
@@ -90,17 +108,55 @@ def stages_of(
     return Stages(counted(level or rough, losses[0]), tuple(exact), search)
 
 
-def space_of(problem: Problem, known: tuple[Given, ...]) -> Space:
-    """Bounds and sizes."""
-    lower, upper = tuple(k.lower for k in known), tuple(k.upper for k in known)
-    return Space(
-        problem.box, lower, upper, Point(_floor(problem.box), tuple(k.size for k in known))
+def alone(one: Attempt, residuals: Residuals, box: Box, spread: float) -> Attempt:
+    """An attempt whose exact matching came to no end, brought to one by single shooting.
+
+    Natural level functions need not fall: where the optimum is hardly determined, exact matching
+    may run in circles round it. It begins where the continuation ended; kept if it converges.
+    """
+    told = one.trail[0]
+    fit = in_deviations(GaussNewton().fit(residuals, box.vector(told.parameters), box), spread)
+    better = not one.fit.status.usable or fit.cost < one.fit.cost
+    if fit.status is not Status.CONVERGED or not better:
+        return one
+    end = Horizon(
+        box.mapping(fit.x),
+        fit.cost,
+        fit.status,
+        "single shooting",
+        iterations=fit.steps,
+        integrations=fit.iterations,
     )
+    return Attempt(fit, (*one.trail, end), limited=limited(fit))
 
 
-def _floor(box: Box) -> FloatArray:
-    width = box.upper - box.lower
-    return np.where(np.isfinite(width), np.minimum(FLOOR, SHARE * width), FLOOR)
+def space_of(problem: Problem, known: tuple[Given, ...], start: Point, at: Chained | None) -> Space:
+    """Bounds and sizes.
+
+    at  the chains at `start`; None if they cannot be computed there
+    """
+    lower, upper = tuple(k.lower for k in known), tuple(k.upper for k in known)
+    size = tuple(k.size for k in known)
+    linear = _held(at, size, len(problem.box))
+    least = floors(linear, start.unknowns, problem.box)
+    return Space(problem.box, lower, upper, Point(least, size))
+
+
+def _grown(space: Space, point: Point) -> Space:
+    """With sizes of the unknowns that they have reached at a point."""
+    reached = np.maximum(space.size.unknowns, NEAR * np.abs(point.unknowns))
+    return space._replace(size=space.size._replace(unknowns=reached))
+
+
+def _held(at: Chained | None, size: tuple[FloatArray, ...], n: int) -> Linearised:
+    """Residuals and relative gaps by the unknowns (n of them), nodes being held where they are."""
+    if at is None:
+        return Linearised(np.zeros(0), np.zeros((0, n)))
+    residuals, jacobians = [at.free.residual], [at.free.jacobian]
+    for chain, s in zip(at.chains, size, strict=True):
+        residuals += [chain.residual, (chain.gap / s).ravel()]
+        jacobians += [chain.by_unknown, (chain.drift / s[:, None]).reshape(-1, n)]
+    return Linearised(np.concatenate(residuals), np.vstack(jacobians))
 
 
 def _fit_of(outcome: Outcome, space: Space) -> Fit:

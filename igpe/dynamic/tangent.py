@@ -10,6 +10,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.dynamic.multiple_shooting_chains import shootings
+from igpe.dynamic.residuals import Broken
 from igpe.errors import ModelError, Unsupported
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.least_squares.base import Linearised
@@ -44,7 +45,7 @@ def tangent(problem: Problem, x: FloatArray) -> Tangent:
     rows = [nothing.rows]
     for shooting in experiments:
         chain = shooting.chain(x, shooting.start(x)[None])
-        if chain is None:
+        if isinstance(chain, Broken):
             return nothing
         if shooting.limits is None or chain.limits is None:
             continue

@@ -45,7 +45,8 @@ class Shots(NamedTuple):
 class Intervals(Protocol):
     """The intervals of one initial value problem, made ready for many starts and unknowns.
 
-    It remembers nothing: the same arguments give the same bits, whatever ran before.
+    It remembers nothing: the same arguments give the same bits, whatever ran before. It belongs to
+    one thread, as it works in memory of its own.
     """
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:

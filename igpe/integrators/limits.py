@@ -31,6 +31,8 @@ def check(method: Any) -> None:
     if hasattr(method, "seconds"):
         fits = _is_real(method.seconds) and method.seconds > 0
         rules["seconds"] = ("a number above 0", fits)
+    if hasattr(method, "slack"):
+        rules["slack"] = (finite, _is_real(method.slack) and 0 < method.slack < math.inf)
     for name, (wanted, fits) in rules.items():
         if not fits:
             raise ProblemError(

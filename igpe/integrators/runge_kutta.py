@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from igpe.arguments import require
 from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
@@ -61,6 +62,11 @@ class RungeKutta(Tolerances):
     """
 
     pair: Pair = Pair.BY_STIFFNESS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = "one of " + ", ".join(f"Pair.{pair.name}" for pair in Pair)
+        require(isinstance(self.pair, Pair), "RungeKutta", "pair", self.pair, wanted)
 
     def prepare_intervals(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray

@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.arguments import is_count, is_finite, require
+from igpe.arrays import BoolArray, FloatArray
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chained, Point, condensed
 from igpe.least_squares.descent import descend
@@ -25,6 +26,7 @@ from igpe.least_squares.proposal import (
     Space,
     active_limits,
     gap_length,
+    limited_by,
     missed_length,
     promised,
     proposal,
@@ -53,6 +55,7 @@ class Outcome(NamedTuple):
     status      CONVERGED, ITERATION_LIMIT, STALLED or INTEGRATION_BROKE (at the start)
     iterations  steps taken;  evaluations: of the chains
     held        directions of the unknowns that the last step held, as nothing determines them
+    limited     for each chain (n_x,) which numbers of its nodes the last step kept at a bound
     active      (a, n) derivative of the constraints that are active there, if there are any
     """
 
@@ -63,6 +66,7 @@ class Outcome(NamedTuple):
     evaluations: int
     held: int = 0
     active: FloatArray | None = None
+    limited: tuple[BoolArray, ...] = ()
 
     @property
     def condensed(self) -> Linearised | None:
@@ -80,12 +84,24 @@ class GeneralisedGaussNewton:
     tolerance   scaled length of a step that no longer matters
     decrease    promised change of the cost that no longer matters, relative to it
     first       share of the first step, if it is not small; 1 after a search that came near
+    raises      ProblemError for fields that mean nothing
     """
 
     tolerance: float = 1e-7
     decrease: float = 1e-11
     first: float = 1.0
     max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        owner = "GeneralisedGaussNewton"
+        for field in ("tolerance", "decrease"):
+            value = getattr(self, field)
+            require(is_finite(value) and value >= 0, owner, field, value, "a number, 0 or more")
+        ok = is_finite(self.first) and 0 < self.first <= 1
+        require(ok, owner, "first", self.first, "a number above 0, at most 1")
+        steps = self.max_iterations
+        ok = is_count(steps) and steps >= 1
+        require(ok, owner, "max_iterations", steps, "a whole number, 1 or more")
 
     def fit(self, evaluate: Evaluate, start: Point, space: Space) -> Outcome:
         """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
@@ -104,8 +120,7 @@ class GeneralisedGaussNewton:
             damped = _damped(evaluate, point, space, step, predicted)
             evaluations += damped.evaluations
             if damped.at is None:
-                held = step.inverse.held
-                return Outcome(point, at, Status.STALLED, iteration, evaluations, held)
+                return _told(Outcome(point, at, Status.STALLED, iteration, evaluations), step)
             point, at, curvature = damped.point, damped.at, damped.curvature
         told = Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
         return self._descended(evaluate, told, at, space) if at.limits else told
@@ -134,18 +149,24 @@ class GeneralisedGaussNewton:
 def _finished(evaluate: Evaluate, told: Outcome, step: Proposal, space: Space) -> Outcome:
     """The outcome with what its last step tells, which is taken if constraints are kept better."""
     if not step.at.limits:
-        return told._replace(held=step.inverse.held)
+        return _told(told, step)
     there = space.clip(told.point.moved(step.move))
     at = evaluate(there)
     told = told._replace(evaluations=told.evaluations + 1)
     if at is not None and _off(at, step.size) < _off(step.at, step.size):
         told = told._replace(point=there, at=at)
         step = proposal(at, there, space)
-    return told._replace(held=step.inverse.held, active=active_limits(step))
+    return _told(told, step)
 
 
 def _off(at: Chained, size: Point) -> float:
     return max(gap_length(at, size), missed_length(at, size))
+
+
+def _told(outcome: Outcome, step: Proposal) -> Outcome:
+    """With what is known of the step from there."""
+    active = active_limits(step) if step.at.limits else None
+    return outcome._replace(held=step.inverse.held, limited=limited_by(step), active=active)
 
 
 class _Damped(NamedTuple):

@@ -4,10 +4,11 @@
 
 Equations among the rows (low = high) are eliminated first, d = P e + Z y. Columns of what is left
 are scaled, J Z = Q U S V', and directions whose singular value is below a fraction of the largest
-are held (Peifer & Timmer 2007, section 4, with an infinite Delta). In w = S V' y the problem is to
-project one point on a polyhedron, which an active-set method (daqp) does. What it finds active is
-then solved for exactly, so that the same generalised inverse serves the natural level function
-(their eq. 15): there, active rows must go the rest of their way, and no other.
+are held (Peifer & Timmer 2007, section 4, with an infinite Delta), unless limits are in the way:
+then they may be what leads round them. In w = S V' y the problem is to project one point on a
+polyhedron, which an active-set method (daqp) does; held directions count with a small S. What it
+finds active is then solved for exactly, so that the same generalised inverse serves the natural
+level function (their eq. 15): there, active rows must go the rest of their way, and no other.
 """
 
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.least_squares.base import Linearised
 
 RANK = 1e-10  # directions below this fraction of the largest are held
+ROUND = 1e-5  # of the largest singular value: as if held directions had it, where they give way
 FREE = 1e30  # no limit
 SOFT = 8  # daqp's word for a row that may be violated if it must
 MET = 1e-9  # a limit violated by less is kept
 TOLERANCE = 1e-5  # a violation below it is daqp's rounding, not a row that gave way
+NONE = np.zeros(0, dtype=np.intp)
 STILL = 1e-12  # of what moves a row: what is left is rounding
-LOST = 1e-3  # what a held direction counts as, of the largest, where a constraint may need it
 
 
 class Rows(NamedTuple):
@@ -65,7 +67,7 @@ class Inverse:
     held: int
     rows: int
     _equal: "_Equal"
-    _basis: FloatArray  # (n, r) d = through e + basis w
+    _basis: FloatArray  # (n, r) d = through e + basis w; wider if held directions may give way
     _left: FloatArray  # (m, r) w = -left' (r + J through e)
     _rows: FloatArray  # (a - equations, n)
 
@@ -124,39 +126,75 @@ def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArra
 
 def _solved(at: Linearised, equal: _Equal, rows: Rows, *, give_up: bool = True) -> Inverse | None:
     """The problem with these equations eliminated; None if hard rows then cannot be kept."""
+    coordinates = _known(at, equal)
+    found = _projected(at, equal, rows, coordinates)
+    if not found.free and coordinates.held:
+        found = _projected(at, equal, rows, coordinates.with_held(equal))
+    if give_up and not found.kept:
+        return None
+    return found.inverse
+
+
+class _Coordinates(NamedTuple):
+    """d = through e + basis w and w = -left' (r + J through e), all directions or those known.
+
+    basis  (n, r);  left (m, r);  rest (n - r, y) directions that are held, in y
+    largest  singular value
+    """
+
+    basis: FloatArray
+    left: FloatArray
+    rest: FloatArray
+    largest: float
+
+    @property
+    def held(self) -> int:
+        """How many directions nothing determines."""
+        return len(self.rest)
+
+    def with_held(self, equal: _Equal) -> "_Coordinates":
+        """Held directions give way too, as if a residual hardly knew them."""
+        more = equal.along @ (self.rest.T / (ROUND * self.largest))
+        left = np.column_stack([self.left, np.zeros((len(self.left), self.held))])
+        return self._replace(basis=np.column_stack([self.basis, more]), left=left)
+
+
+def _known(at: Linearised, equal: _Equal) -> _Coordinates:
     orthogonal, triangle = np.linalg.qr(at.jacobian @ equal.along)
-    u, singular, vt = np.linalg.svd(triangle, full_matrices=False)
+    u, singular, vt = np.linalg.svd(triangle)
     largest = float(np.max(singular, initial=np.finfo(float).tiny))
-    known = singular > RANK * largest
-    held = equal.along.shape[1] - int(np.sum(known))
-    left = orthogonal @ u[:, known]
-    basis = equal.along @ (vt[known].T / singular[known])
-    if held and rows.limits:  # a constraint may need what no residual determines
-        rest = np.linalg.svd(triangle)[2][int(np.sum(known)) :]
-        basis = np.column_stack([basis, equal.along @ (rest.T / (LOST * largest))])
-        left = np.column_stack([left, np.zeros((len(left), len(rest)))])
+    rank = int(np.sum(singular > RANK * largest))
+    basis = equal.along @ (vt[:rank].T / singular[:rank])
+    return _Coordinates(basis, orthogonal @ u[:, :rank], vt[rank:], largest)
+
+
+class _Projected(NamedTuple):
+    """The inverse; whether no limit was in the way; whether hard rows are kept."""
+
+    inverse: Inverse
+    free: bool
+    kept: bool
+
+
+def _projected(at: Linearised, equal: _Equal, rows: Rows, within: _Coordinates) -> _Projected:
     wanted = rows.low[equal.rows] - rows.offset[equal.rows]
     fixed = equal.through @ wanted
-    free = -left.T @ (at.residual + equal.effect @ wanted)
+    free = -within.left.T @ (at.residual + equal.effect @ wanted)
     others = np.setdiff1d(np.arange(len(rows.low)), equal.rows)
-    turned, offset = rows.matrix[others] @ basis, (rows.offset + rows.matrix @ fixed)[others]
+    turned, offset = rows.matrix[others] @ within.basis, (rows.offset + rows.matrix @ fixed)[others]
     turned[equal.still[others]] = 0.0
     part = Rows(turned, offset, rows.low[others], rows.high[others], rows.hard[others])
     value = turned @ free + offset
-    if ((value >= part.low - MET) & (value <= part.high + MET)).all():
-        active, reached = np.zeros(0, dtype=np.intp), np.zeros(0)
-    else:
-        found = _active(free, part)
-        if give_up and not found.kept:
-            return None
-        active, reached = found.rows, found.reached
+    is_free = bool(((value >= part.low - MET) & (value <= part.high + MET)).all())
+    active, reached, kept = (NONE, np.zeros(0), True) if is_free else _active(free, part)
     best = _on(turned[active], reached - offset[active], free)
-    return Inverse(
-        fixed + basis @ best,
+    inverse = Inverse(
+        fixed + within.basis @ best,
         np.concatenate([equal.rows, others[active]]).astype(np.intp),
         np.concatenate([rows.low[equal.rows], reached]),
-        held, len(rows.low), equal, basis, left, rows.matrix[others[active]],
+        within.held, len(rows.low), equal, within.basis, within.left, rows.matrix[others[active]],
     )  # fmt: skip
+    return _Projected(inverse, is_free, kept)
 
 
 class _Active(NamedTuple):

@@ -22,7 +22,7 @@ from igpe.least_squares.proposal import Space
 Weights: TypeAlias = tuple[FloatArray, ...]
 """For each chain (n_x,) weights of its squared gaps."""
 
-TINY = 1e-12  # of the largest diagonal entry: what one without curvature counts as
+TINY = 1e-12  # of the largest curvature, by sizes: what a number without any counts as
 
 
 class _Block(NamedTuple):
@@ -32,6 +32,7 @@ class _Block(NamedTuple):
     border           (K - 1, n_x, n + 1), with the gradient as its last column
     corner           (n + 1, n + 1), with the gradient as its last column
     drift            (n_x, n) of the first node
+    size             (n_x,) how large its numbers are
     """
 
     diagonal: FloatArray
@@ -39,6 +40,7 @@ class _Block(NamedTuple):
     border: FloatArray
     corner: FloatArray
     drift: FloatArray
+    size: FloatArray
 
 
 class Normal(NamedTuple):
@@ -47,26 +49,29 @@ class Normal(NamedTuple):
     blocks: tuple[_Block, ...]
     corner: FloatArray  # (n, n)
     slope: FloatArray  # (n,)
+    size: FloatArray  # (n,) how large the unknowns are
 
     @classmethod
     def of(cls, at: Chained, weights: Weights, point: Point, space: Space) -> "Normal":
         """Assemble them; `weights` are those of the squared gaps."""
-        n = len(point.unknowns)
-        blocks = [_block(c, w) for c, w in zip(at.weighted().chains, weights, strict=True)]
+        n, size = len(point.unknowns), space.scale(point)
+        parts = zip(at.weighted().chains, weights, size.nodes, strict=True)
+        blocks = [_block(*part) for part in parts]
         free = np.column_stack([at.free.jacobian, at.free.residual])
         whole = free.T @ free + sum((b.corner for b in blocks), start=np.zeros((n + 1, n + 1)))
         slope = whole[:n, n]
         box, q = space.box, point.unknowns
         keep = ~(((q <= box.lower) & (slope > 0)) | ((q >= box.upper) & (slope < 0)))
         keeping = keep.astype(float)
-        parts = zip(blocks, point.nodes, space.lower, space.upper, strict=True)
-        kept = tuple(_kept(b, s, (low, high), keeping) for b, s, low, high in parts)
-        return cls(kept, _masked(whole[:n, :n], keeping), slope * keeping)
+        sides = zip(blocks, point.nodes, space.lower, space.upper, strict=True)
+        kept = tuple(_kept(b, s, (low, high), keeping) for b, s, low, high in sides)
+        corner = _masked(whole[:n, :n], keeping, size.unknowns)
+        return cls(kept, corner, slope * keeping, size.unknowns)
 
     def step(self, damping: float) -> Point | None:
         """The move with all diagonals raised by a share `damping`; None if that is not enough."""
         n = len(self.slope)
-        schur, right = _raised(self.corner, damping), -self.slope
+        schur, right = _raised(self.corner, damping, self.size), -self.slope
         solved = []
         for block in self.blocks:
             if len(block.diagonal) == 0:
@@ -95,7 +100,7 @@ def _nodes(block: _Block, found: FloatArray, change: FloatArray) -> FloatArray:
     return np.vstack([first, rest])
 
 
-def _block(chain: Chain, weight: FloatArray) -> _Block:
+def _block(chain: Chain, weight: FloatArray, size: FloatArray) -> _Block:
     """The chain's normal equations, its first node eliminated."""
     first = chain.drift[0]
     starting = chain.owner == 0
@@ -118,7 +123,7 @@ def _block(chain: Chain, weight: FloatArray) -> _Block:
     border[:-1] += turned[1:] @ heavy[1:]
     below = np.zeros_like(diagonal)
     below[:-1] = -weight[:, None] * step[1:]
-    return _Block(diagonal, below, border, corner, first)
+    return _Block(diagonal, below, border, corner, first, size)
 
 
 def _sums(rows: FloatArray, owner: IntArray, count: int, n_x: int) -> FloatArray:
@@ -142,7 +147,8 @@ def _kept(
     below, pairs = block.below.copy(), mask[:, :, None] * mask[:, None, :]
     below[:-1] *= mask[1:, :, None] * mask[:-1, None, :]
     return block._replace(
-        diagonal=block.diagonal * pairs + (1 - mask)[:, :, None] * np.eye(len(low)),
+        diagonal=block.diagonal * pairs
+        + ((1 - mask) / block.size**2)[:, :, None] * np.eye(len(low)),
         below=below,
         border=block.border * mask[:, :, None] * columns,
     )
@@ -154,14 +160,19 @@ def _product(one: FloatArray, other: FloatArray) -> FloatArray:
     return np.asarray(one.reshape(-1, width).T @ other.reshape(-1, width))
 
 
-def _masked(matrix: FloatArray, mask: FloatArray) -> FloatArray:
-    """Rows and columns that are taken out become those of a unit matrix."""
-    return np.asarray(matrix * np.outer(mask, mask) + np.diag(1 - mask))
+def _masked(matrix: FloatArray, mask: FloatArray, size: FloatArray) -> FloatArray:
+    """Rows and columns that are taken out become those of a unit matrix, by sizes."""
+    return np.asarray(matrix * np.outer(mask, mask) + np.diag((1 - mask) / size**2))
 
 
-def _raised(matrix: FloatArray, damping: float) -> FloatArray:
+def _raised(matrix: FloatArray, damping: float, size: FloatArray) -> FloatArray:
     diagonal = np.diag(matrix)
-    return np.asarray(matrix + np.diag(damping * diagonal + TINY * np.max(diagonal, initial=0.0)))
+    return np.asarray(matrix + np.diag(damping * diagonal + _least(diagonal, size)))
+
+
+def _least(diagonal: FloatArray, size: FloatArray) -> FloatArray:
+    """(..., n) of numbers that are so large; their units do not matter."""
+    return np.asarray(TINY * np.max(diagonal * size**2, initial=0.0) / size**2)
 
 
 def _banded(block: _Block, damping: float) -> FloatArray | None:
@@ -172,7 +183,8 @@ def _banded(block: _Block, damping: float) -> FloatArray | None:
     for column in range(n_x):
         by_block[: n_x - column, :, column] = block.diagonal[:, column:, column].T
         by_block[n_x - column : 2 * n_x - column, :, column] = block.below[:, :, column].T
-    band[0] += damping * band[0] + TINY * band[0].max()
+    least = _least(by_block[0], block.size)
+    by_block[0] += damping * by_block[0] + least
     try:
         return np.asarray(solveh_banded(band, block.border.reshape(n * n_x, -1), lower=True))
     except (LinAlgError, ValueError):

@@ -113,6 +113,19 @@ def simplified(step: Proposal, trial: Chained, share: float) -> Point:
     return Point(change, tuple(nodes))
 
 
+def limited_by(step: Proposal) -> tuple[BoolArray, ...]:
+    """For each chain (n_x,) which numbers of its nodes are kept from leaving a bound."""
+    places, first = [], len(step.move.unknowns)
+    for keep, nodes in zip(step.bounded, step.move.nodes, strict=True):
+        found = np.zeros(len(keep), dtype=bool)
+        rows, width = step.inverse.active - first, int(keep.sum())
+        size = (len(nodes) - 1) * width
+        found[np.flatnonzero(keep)[rows[(rows >= 0) & (rows < size)] % max(width, 1)]] = True
+        places.append(found)
+        first += size
+    return tuple(places)
+
+
 def gap_length(at: Chained, size: Point) -> float:
     """Largest gap of all, relative to the nodes' sizes."""
     pairs = zip(at.chains, size.nodes, strict=True)

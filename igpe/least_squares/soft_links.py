@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from igpe.arguments import is_finite, require
 from igpe.least_squares.chains import Chained, Point
 from igpe.least_squares.normal import Normal, Weights
 from igpe.least_squares.proposal import Space
@@ -44,6 +45,7 @@ class SoftLinks:
     first, last, factor  weights of the squared gaps, in units of the squared residuals
     size                 of the gaps that weigh one, relative to the sizes of the states
     enough               relative decrease below which the next weight's turn has come
+    raises               ProblemError for weights that do not grow, and sizes that are none
     """
 
     first: float = 1.0
@@ -51,6 +53,14 @@ class SoftLinks:
     factor: float = 10.0
     size: float = 1.0
     enough: float = 0.01
+
+    def __post_init__(self) -> None:
+        for field, least in (("first", 0.0), ("last", 0.0), ("factor", 1.0), ("size", 0.0)):
+            value = getattr(self, field)
+            ok = is_finite(value) and value > least
+            require(ok, "SoftLinks", field, value, f"a number above {least:g}")
+        ok = is_finite(self.enough) and self.enough >= 0
+        require(ok, "SoftLinks", "enough", self.enough, "a number, 0 or more")
 
     def run(self, evaluate: Evaluate, start: Point, space: Space) -> Continued:
         """From `start`, clipped into the space."""

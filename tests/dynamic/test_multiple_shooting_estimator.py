@@ -18,6 +18,7 @@ from igpe.equations.system import read_systems
 from igpe.experiment import Experiment, Unknown
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.intervals import OneByOne, interval_of
+from igpe.integrators.runge_kutta import RungeKutta
 from igpe.integrators.sundials import Sundials
 from igpe.least_squares.chains import Point, condensed
 from igpe.least_squares.soft_links import SoftLinks
@@ -276,3 +277,120 @@ def test_relative_errors_are_levelled_for_the_beginning():
     assert chains.shootings[0].measurements.sigma == pytest.approx(0.1 * values)
     found = MultipleShooting().estimate(problem, {"k": 4.0})
     assert found.parameters["k"] == pytest.approx(1.0, rel=1e-6)
+
+
+def one_state(slope, **unknowns):
+    """A builder of one state A with dA/dt = slope(m, t) and unknowns with bounds."""
+
+    def builder(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        for name, bounds in unknowns.items():
+            m.add_component(name, pyo.Var(bounds=bounds))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == slope(m, t))
+        m.root = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k * m.A[t]))
+        return m
+
+    return builder
+
+
+def test_rows_without_a_number_are_not_integrated():
+    t = np.linspace(0.0, 1.0, 11)
+    seen = pd.DataFrame({"time": [*t, 2.0, 3.0], "A": [*(1 / (1 - 0.7 * t)), np.nan, np.nan]})
+    builder = one_state(lambda m, t: m.k * m.A[t] ** 2, k=(-5, 50))  # infinite at t = 1.43
+    run = Experiment(seen, start={"A": 1.0}, sigma=0.01)
+    found = MultipleShooting().estimate(
+        Problem(builder, parameters=["k"], experiments=run), {"k": 0.5}
+    )
+    assert found.parameters["k"] == pytest.approx(0.7, rel=1e-6)
+
+
+def test_a_derivative_that_is_none_where_nothing_moves():
+    t = np.linspace(0.0, 3.0, 13)
+    builder = one_state(lambda m, t: m.q - m.A[t], k=(0, 5), q=(0, 5))
+    seen = pd.DataFrame({"time": t, "root": np.sqrt(2 * 0.8 * (1 - np.exp(-t)))})
+    run = Experiment(seen, start={"A": 0.0}, sigma={"root": 0.01})
+    more = Experiment(
+        pd.DataFrame({"time": t, "A": 0.8 * (1 - np.exp(-t))}), start={"A": 0.0}, sigma=0.01
+    )
+    problem = Problem(builder, parameters=["k", "q"], experiments=[run, more])
+    start = {"k": 1.0, "q": 0.5}
+    known = SingleShooting().estimate(problem, start)
+    found = MultipleShooting().estimate(problem, start)
+    assert found.status is Status.CONVERGED
+    assert dict(known.parameters) == pytest.approx({"k": 2.0, "q": 0.8}, rel=1e-5)
+    assert dict(found.parameters) == pytest.approx({"k": 2.0, "q": 0.8}, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "active"), [((0.5, None), True), ((0.0, 2.0), False), ((None, 1.5), True)]
+)
+def test_active_bounds_of_states_are_told(bounds, active):
+    def builder(times):
+        m = CASE["decay"].builder(times)
+        for t in m.t:
+            m.A[t].bounds = bounds
+        return m
+
+    t = np.linspace(0.0, 3.0, 13)
+    run = Experiment(
+        pd.DataFrame({"time": t, "A": 2 * np.exp(-0.7 * t)}), start={"A": 2.0}, sigma=0.1
+    )
+    problem = Problem(builder, parameters=["k"], experiments=run)
+    found = MultipleShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 1.0})
+    told = [n for n in found.notes if n == "The bounds of A are active; the nodes keep them."]
+    assert bool(told) is active
+    assert (found.parameters["k"] == pytest.approx(0.7, rel=1e-5)) is not active
+
+
+def test_why_an_integration_broke_down_is_told():
+    case = CASE["decay"]
+    few = OneByOne(Sundials(max_steps=1))
+    method = MultipleShooting(few, rough=few, restarts=Restarts(count=1))
+    found = method.estimate(case.problem(), case.near)
+    assert found.status is Status.INTEGRATION_BROKE
+    (note,) = found.notes
+    assert note.startswith("The last integration of experiment 1 broke down: The step limit of 1")
+
+
+def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):
+    monkeypatch.setattr("igpe.integrators.runge_kutta.built", lambda _: (None, "No C compiler."))
+    case = CASE["decay"]
+    found = MultipleShooting(RungeKutta()).estimate(case.problem(), case.near)
+    assert found.status is Status.NO_SOLVER
+    assert found.method == "multiple shooting"  # no other start would help
+    assert "No C compiler." in found.notes[0]
+
+
+def test_a_switch_that_an_unknown_moves_is_told():
+    t = np.linspace(0.0, 3.0, 13)
+    builder = one_state(
+        lambda m, t: pyo.Expr_if(m.A[t] > m.k, -m.k * m.A[t], -2 * m.k * m.A[t]), k=(0.1, 5)
+    )
+    run = Experiment(pd.DataFrame({"time": t, "A": 2 * np.exp(-t)}), start={"A": 2.0}, sigma=0.1)
+    found = MultipleShooting(restarts=Restarts(count=0)).estimate(
+        Problem(builder, parameters=["k"], experiments=run), {"k": 1.0}
+    )
+    assert [n for n in found.notes if "switches under a condition that depends on k" in n]
+
+
+def test_an_optimum_that_is_hardly_determined_is_reached_by_single_shooting():
+    """Two measurements of s (A + 2 B) that A -> B -> cannot fit: k1 and s are nearly one."""
+
+    def builder(times):
+        m = CASE["consecutive"].builder(times)
+        m.s = pyo.Var(bounds=(0.1, 10))
+        m.y = pyo.Expression(m.t, rule=lambda m, t: m.s * (m.A[t] + 2 * m.B[t]))
+        return m
+
+    data = pd.DataFrame({"time": [1.0, 2.0], "y": [4.0, 5.0]})
+    run = Experiment(data, start={"A": 2.0, "B": 0.0, "C": 0.0}, sigma=0.05, start_time=0)
+    problem = Problem(builder, parameters=["k1", "k2", "s"], experiments=run)
+    start = {"k1": 0.5, "k2": 2.0, "s": 1.0}
+    found = MultipleShooting().estimate(problem, start)
+    known = SingleShooting().estimate(problem, start)
+    assert found.status is Status.CONVERGED
+    assert found.trail[-1].method == "single shooting"
+    assert found.objective == pytest.approx(known.objective, rel=1e-6)

@@ -12,6 +12,7 @@ from igpe.experiment import Experiment
 from igpe.integrators.sundials import Sundials
 from igpe.loss import L1, Huber, LeastSquares, Normal
 from igpe.problem import Problem
+from igpe.status import Status
 
 CASE = {c.name: c for c in ZOO}["lotka_volterra"]
 SIGMA = 0.08
@@ -97,3 +98,12 @@ def test_without_known_errors_the_units_are_those_of_the_data():
         for sigma in (None, 1.0)
     ]
     assert sums[0] == pytest.approx(sums[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", [LeastSquares(), Huber(1.5), L1()])
+def test_with_nothing_to_estimate_the_loss_is_told(loss):
+    problem = outliers(loss)
+    at = MultipleShooting().estimate(problem, CASE.near)
+    held = MultipleShooting().estimate(problem.fixing(at.parameters), {})
+    assert held.status is Status.NOTHING_TO_DO
+    assert held.objective == pytest.approx(at.objective, rel=1e-4)

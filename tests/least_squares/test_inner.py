@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import LinearConstraint, minimize
+from scipy.optimize import LinearConstraint, lsq_linear, minimize
 
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.inner import Rows, inverse
@@ -76,3 +76,19 @@ def test_what_may_be_violated_gives_way_to_what_may_not():
         hard=np.array([True, False]),
     )
     assert inverse(at, np.ones(1), limits).change == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_directions_that_nothing_determines_lead_round_the_limits(seed):
+    rng = np.random.default_rng(seed)
+    jacobian = rng.normal(size=(8, 2)) @ rng.normal(size=(2, 4))  # two of four directions count
+    at = Linearised(10 * rng.normal(size=8), jacobian)
+    low, high = np.full(4, -0.3), np.array([0.1, 0.5, 3.0, 3.0])
+    rows = Rows(np.eye(4), np.zeros(4), low, high, np.ones(4, dtype=bool))
+    found = inverse(at, np.array([1.0, 2.0, 0.5, 1.0]), rows)
+    known = lsq_linear(at.jacobian, -at.residual, (low, high), tol=1e-14)
+    assert found.held == 2
+    assert (found.change >= low - 1e-9).all()
+    assert (found.change <= high + 1e-9).all()
+    cost = float(np.sum((at.residual + at.jacobian @ found.change) ** 2))
+    assert cost == pytest.approx(2 * known.cost, rel=1e-6)
