@@ -27,7 +27,6 @@ from igpe.status import Status
 
 MATCHED = "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
-SHORT = 50  # steps of a stage before the last, at most: those that converge need 30
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 MISSED = 1e-6  # a constraint, relative to its scale, that is not kept
 
@@ -66,8 +65,7 @@ class Stages:
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
             trail.append(_told("nodes that need not meet yet", outcome, space.box))
             point, space = soft.point, _grown(space, soft.point)
-        steps = min(SHORT, self.search.max_iterations)
-        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2, max_iterations=steps)
+        coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
         for name, chains in exact:
             search = self.search if chains is self.chains else coarse
             outcome = search.fit(chains, point, space)
