@@ -30,9 +30,7 @@ def plus(a: Polynomial, b: Polynomial, prime: int, factor: int = 1) -> Polynomia
     found = dict(a)
     for monomial, c in b.items():
         found[monomial] = (found.get(monomial, 0) + factor * c) % prime
-        if not found[monomial]:
-            del found[monomial]
-    return found
+    return {monomial: c for monomial, c in found.items() if c}
 
 
 def times(a: Polynomial, b: Polynomial, prime: int) -> Polynomial:
@@ -70,9 +68,14 @@ def value(a: Polynomial, values: Sequence[int], prime: int) -> int:
 
 def inserted(a: Polynomial, i: int, by: Polynomial, prime: int) -> Polynomial:
     """The polynomial with another one in place of variable i."""
-    found: Polynomial = {}
+    found = {monomial: c for monomial, c in a.items() if i not in monomial}
+    powers = {1: by}
     for monomial, c in a.items():
-        rest = {tuple(j for j in monomial if j != i): c}
-        term = times(rest, power(by, monomial.count(i), prime), prime)
-        found = plus(found, term, prime)
-    return found
+        n = monomial.count(i)
+        if n and n not in powers:
+            powers[n] = power(by, n, prime)
+        rest = tuple(j for j in monomial if j != i)
+        for other, d in powers[n].items() if n else ():
+            both = tuple(sorted(rest + other))
+            found[both] = (found.get(both, 0) + c * d) % prime
+    return {monomial: c for monomial, c in found.items() if c}

@@ -8,6 +8,7 @@ variable, which also says that this value is not zero.
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 import casadi as ca
 
@@ -20,8 +21,15 @@ from igpe.series.tape import Kind, Node, Tape, tape_of
 LARGEST_ROOT = 4  # denominator of an exponent
 
 
-class NotRational(Exception):
-    """A function of unknowns that no polynomial equation describes."""
+class Pair(NamedTuple):
+    """A function's argument and its value at the start, which no polynomial equation ties.
+
+    name  of the function
+    """
+
+    name: str
+    argument: Polynomial
+    value: Polynomial
 
 
 class Relations:
@@ -31,7 +39,9 @@ class Relations:
     equations  what vanishes
     reduced    polynomial -> the same modulo the equations, in simplest form; None: not known yet,
                and what is to be named gets a variable of its own
-    branches   whether the equations also hold on other branches of roots or implicit equations
+    pairs      functions of unknowns at the start; their values are variables of their own
+    branches   whether the equations also hold elsewhere: on other branches of roots or implicit
+               equations, or where the values of a pair do not belong together
     """
 
     def __init__(self, prime: int) -> None:
@@ -39,6 +49,7 @@ class Relations:
         self.values: list[int] = []
         self.equations: list[Polynomial] = []
         self.reduced: Callable[[Polynomial], Polynomial] | None = None
+        self.pairs: list[Pair] = []
         self.branches = False
         self._inverses: dict[frozenset[tuple[poly.Monomial, int]], Polynomial] = {}
 
@@ -87,6 +98,10 @@ class Relations:
         self.vanishes(poly.plus(poly.times(b, found, self.prime), a, self.prime, -1))
         return found
 
+    def fix(self, a: Polynomial) -> None:
+        """The polynomial has no other value than at the point."""
+        self.vanishes(poly.plus(a, poly.number(self.value(a), self.prime), self.prime, -1))
+
     def value(self, a: Polynomial) -> int:
         """At the point."""
         return poly.value(a, self.values, self.prime)
@@ -99,7 +114,7 @@ class Unrolled:
     k          which of its points
     q          the experiment's unknowns
     relations  where variables and equations go
-    raises     NotRational, Singular
+    raises     Singular
     """
 
     def __init__(self, course: Course, k: int, q: list[Polynomial], relations: Relations) -> None:
@@ -188,18 +203,23 @@ class Unrolled:
         z = self.course.constants.at(self.k, node.name, at, node.value)
         if poly.constant(g) is not None:
             return poly.number(z, self.prime)
-        exponent: Fraction = rational(node.value)
-        root, whole = exponent.denominator, exponent.numerator
-        if node.name != "power" or root > LARGEST_ROOT or abs(whole) > LARGEST_ROOT:
-            raise NotRational(node.name)
         self.relations.branches = True
         found = self.relations.unknown(z)
-        base = g if whole > 0 else self.relations.inverse(g)
-        above = poly.power(base, abs(whole), self.prime)
-        ratio = pow(z, root, self.prime) * pow(self.relations.value(above), -1, self.prime)
-        both = poly.power(found, root, self.prime)
-        self.relations.vanishes(poly.plus(both, above, self.prime, -ratio))
+        exponent = rational(node.value)
+        if node.name == "power" and max(exponent.denominator, abs(exponent)) <= LARGEST_ROOT:
+            self._root(found, g, exponent)
+        else:
+            self.relations.pairs.append(Pair(node.name, g, found))
         return found
+
+    def _root(self, z: Polynomial, g: Polynomial, exponent: Fraction) -> None:
+        """z is g to that power, times a number."""
+        relations, prime = self.relations, self.prime
+        base = g if exponent > 0 else relations.inverse(g)
+        above = poly.power(base, abs(exponent.numerator), prime)
+        both = poly.power(z, exponent.denominator, prime)
+        ratio = relations.value(both) * pow(relations.value(above), -1, prime)
+        relations.vanishes(poly.plus(both, above, prime, -ratio))
 
     def _convolution(
         self, a: list[Polynomial], b: list[Polynomial], places: range, j: int

@@ -29,7 +29,7 @@ from igpe.structure.uniqueness import unique
 
 MOST_WORK = 2e9  # products of residues: about a second
 MOST_SOLVING = 1e5  # comparisons of monomials at each point: about a quarter of a second for all
-MOST_SOLVING_ASKED_FOR = 5e6
+MOST_SOLVING_ASKED_FOR = 1e6
 
 
 @dataclass(frozen=True)

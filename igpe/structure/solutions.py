@@ -19,8 +19,9 @@ from igpe.series.ideal import Ideal, TooLong
 from igpe.series.linear_algebra import Echelon, echelon, null_space
 from igpe.series.point import NoPoint
 from igpe.series.polynomials import Polynomial
-from igpe.series.relations import NotRational, Relations, Unrolled
+from igpe.series.relations import Relations, Unrolled
 from igpe.structure.alternatives import Alternatives, Fibre, alternatives
+from igpe.structure.closure import closed
 from igpe.structure.expansion import Expansion
 from igpe.structure.sensitivity_rows import MARGIN, Start, scattered
 
@@ -70,19 +71,19 @@ def solutions(
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         missing = set(series.determined) - values.keys()
         several = [i for i, v in values.items() if v > 1]
-        return Solutions(values, alternatives(found, several, names), _why(series) * bool(missing))
+        return Solutions(values, alternatives(found, several, names), _why(series, found) * bool(missing))
     except TooLong:
         return Solutions(why="solving for them takes long")
-    except NotRational as error:
-        return Solutions(why=f"'{error}' of unknowns is no quotient of polynomials")
     except (Singular, NoPoint):
         return Solutions(why="the equations are not defined at the point tried")
 
 
-def _why(series: "_Series") -> str:
+def _why(series: "_Series", found: Sequence[Fibre]) -> str:
     if series.few:
         return "what is measured once or twice is not used"
-    return "roots or implicit equations have several branches, or an unknown has very many values"
+    if any(fibre.branches for fibre in found):
+        return "exp, roots or implicit equations leave other values open"
+    return "there are very many values"
 
 
 def _values(fibre: Fibre, one_sign: Sequence[bool]) -> dict[int, int]:
@@ -125,7 +126,7 @@ class _Series:
         self.determined = np.flatnonzero(~moved).tolist()
 
     def fibres(self, most_work: float) -> list[Fibre]:
-        """All solutions at each point. Raises TooLong, NotRational, Singular.
+        """All solutions at each point. Raises TooLong, Singular.
 
         What is held may be chosen; one choice makes it long where another does not.
         """
@@ -153,8 +154,8 @@ class _Series:
             for order in range(max(last, default=-1) + 2):
                 for output, number in zip(last, runs[-1].advance(), strict=True):
                     if order <= output + 1:
-                        _fix(relations, number)
-        ideal = Ideal(relations.equations, relations.prime, most_work)
+                        relations.fix(number)
+        ideal = closed(relations, most_work)
         unknowns = {i: q[i] for i in self.determined}
         several = any(ideal.degree(a, 1) != 1 for a in unknowns.values())
         if several and not relations.branches:
@@ -170,7 +171,7 @@ class _Series:
                 relations.reduced = ideal.reduced
                 known = len(relations.equations)
                 for number in run.advance():
-                    _fix(relations, ideal.reduced(number))
+                    relations.fix(ideal.reduced(number))
                 if len(relations.equations) > known:
                     ideal = Ideal(relations.equations, relations.prime, most_work)
         return ideal
@@ -200,9 +201,3 @@ def _measured(experiment: Expansion) -> Dynamics:
     d = experiment.dynamics
     told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
     return replace(d, outputs=stack(told))
-
-
-def _fix(relations: Relations, number: Polynomial) -> None:
-    """It has the value that it has at the point."""
-    value = poly.number(relations.value(number), relations.prime)
-    relations.vanishes(poly.plus(number, value, relations.prime, -1))
