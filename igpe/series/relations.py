@@ -187,9 +187,7 @@ class Unrolled:
         known = self._convolution(b, series[i], range(1, j + 1), j)
         return self.relations.quotient(poly.plus(a[j], known, self.prime, -1), b[0])
 
-    def _integral(
-        self, node: Node, g: list[Polynomial], w: list[Polynomial], j: int
-    ) -> Polynomial:
+    def _integral(self, node: Node, g: list[Polynomial], w: list[Polynomial], j: int) -> Polynomial:
         """z[j] = 1/j sum of i g[i] w[j - i] over i = 1..j."""
         if j == 0:
             return self._value_of(node, g[0])

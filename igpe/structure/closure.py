@@ -1,4 +1,6 @@
-"""What polynomial equations leave out of exp, log and the like: they are one-to-one.
+"""What polynomial equations leave out: that exp, log and the like are one-to-one, and signs.
+
+An unknown whose square has one value has one itself if its bounds exclude one of the signs.
 
 A function of unknowns at the start is a variable of its own in the equations, so that these have
 more solutions than the model. But where all of them agree on the argument they must agree on the
@@ -6,7 +8,7 @@ value, and the other way round for real numbers; and two exponentials have a kno
 their arguments have a known difference: an Arrhenius law at two temperatures.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
 from igpe.series import polynomials as poly
@@ -18,23 +20,30 @@ ONE_TO_ONE = ("exp", "log", "power", "tanh", "atan", "atanh", "asinh", "asin")
 """Of real numbers; a power of positive ones."""
 
 
-def closed(relations: Relations, most_work: float) -> Ideal:
-    """The equations with all that follows in this way, which they get. Raises TooLong."""
+def closed(relations: Relations, one_sign: Sequence[Polynomial], most_work: float) -> Ideal:
+    """The equations with all that follows in this way, which they get. Raises TooLong.
+
+    one_sign  what cannot have both signs
+    """
     while True:
         ideal = Ideal(relations.equations, relations.prime, most_work)
-        new = list(_following(relations, ideal))
+        new = list(_following(relations, one_sign, ideal))
         if not new:
             return ideal
         for a in new:
             relations.fix(a)
 
 
-def _following(relations: Relations, ideal: Ideal) -> Iterator[Polynomial]:
+def _following(
+    relations: Relations, one_sign: Sequence[Polynomial], ideal: Ideal
+) -> Iterator[Polynomial]:
     """Polynomials that can have one value only, though the equations do not say so."""
 
     def fixed(a: Polynomial) -> bool:
         return poly.constant(ideal.reduced(a)) is not None
 
+    for a in one_sign:
+        yield from _other(poly.power(a, 2, relations.prime), a, fixed, both=False)
     for pair in relations.pairs:
         yield from _other(pair.argument, pair.value, fixed, both=pair.name in ONE_TO_ONE)
     exponentials = [pair for pair in relations.pairs if pair.name == "exp"]

@@ -28,7 +28,7 @@ from igpe.structure.sensitivity_rows import Rows, sensitivity_rows, work
 from igpe.structure.uniqueness import unique
 
 MOST_WORK = 2e9  # products of residues: about a second
-MOST_SOLVING = 1e5  # comparisons of monomials at each point: about a quarter of a second for all
+MOST_SOLVING = 2e5  # comparisons of monomials at each point: about half a second for all
 MOST_SOLVING_ASKED_FOR = 1e6
 
 
@@ -153,6 +153,7 @@ def _counted(
         experiments,
         names,
         one_sign=((box.lower >= 0) | (box.upper <= 0)).tolist(),
+        proved=[names.index(n) for n in found.unique],
         generic=found.generic,
         seed=seed,
         most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,

@@ -99,7 +99,8 @@ def _several(alternatives: Sequence[Alternatives]) -> list[str]:
     return [
         f"{_both(one.unknowns)} have up to {one.number} {'sets of ' * (len(one.unknowns) > 1)}"
         "values that give the same measurements"
-        + f"; the same for all: {', '.join(one.functions)}" * bool(one.functions)
+        + f"; the same for all: {', '.join(one.functions)}"
+        * bool(one.functions)
         for one in alternatives
     ]
 

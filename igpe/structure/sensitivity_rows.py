@@ -182,7 +182,7 @@ class _Expander:
         for e, course in zip(self.experiments, self.courses, strict=True):
             for output, number in zip(e.outputs, course.outputs[-1], strict=True):
                 if output.continuous:
-                        yield scattered(e.dynamics, number[k, None, 1:], self.n)
+                    yield scattered(e.dynamics, number[k, None, 1:], self.n)
 
     def _with_few(self, k: int, form: Echelon) -> Echelon:
         """The echelon form with what is measured once or twice."""

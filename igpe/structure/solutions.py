@@ -6,7 +6,7 @@ the outputs leave open continuously is held at the point's values, which changes
 After Hong, Ovchinnikov, Pogudin, Yap (SIAN, 2019); docs/identifiability.md says what is certain.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,7 @@ def solutions(
     names: Sequence[str],
     *,
     one_sign: Sequence[bool],
+    proved: Collection[int] = (),
     generic: bool,
     seed: int,
     most_work: float,
@@ -56,22 +57,25 @@ def solutions(
 
     names      of all unknowns
     one_sign   whether an unknown's bounds exclude one sign: then x**2 = 4 has one solution
+    proved     places of unknowns that are known to have one value
     generic    whether start values that are given are drawn at random
     most_work  see `Ideal`, for each of the points
     """
     if not any(output.continuous for e in experiments for output in e.outputs):
         return Solutions(why="nothing is measured over time")
     try:
-        series = _Series(experiments, len(names), seed, generic=generic)
+        series = _Series(experiments, one_sign, proved, seed, generic=generic)
         found = series.fibres(most_work)
-        counted = [_values(fibre, one_sign) for fibre in found]
+        counted = [_values(fibre) for fibre in found]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
         # What else is measured may choose among several values; that there is one it cannot change.
         whole = not series.few and not any(fibre.branches for fibre in found)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         missing = set(series.determined) - values.keys()
         several = [i for i, v in values.items() if v > 1]
-        return Solutions(values, alternatives(found, several, names), _why(series, found) * bool(missing))
+        return Solutions(
+            values, alternatives(found, several, names), _why(series, found) * bool(missing)
+        )
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):
@@ -86,13 +90,11 @@ def _why(series: "_Series", found: Sequence[Fibre]) -> str:
     return "there are very many values"
 
 
-def _values(fibre: Fibre, one_sign: Sequence[bool]) -> dict[int, int]:
+def _values(fibre: Fibre) -> dict[int, int]:
     """Of each determined unknown; those with very many are left out."""
     found = {}
     for i, q in fibre.unknowns.items():
         number = fibre.ideal.degree(q, MOST_VALUES)
-        if number == 2 and one_sign[i] and fibre.is_fixed(poly.power(q, 2, fibre.ideal.prime)):  # noqa: PLR2004
-            number = 1
         if number is not None:
             found[i] = number
     return found
@@ -102,14 +104,21 @@ class _Series:
     """The experiments' measured outputs in numbers, as far as they tell anything new.
 
     start       all experiments at their random points
-    determined  places of the unknowns that are locally identifiable by them
+    determined  places of the unknowns that are locally identifiable by them, without those proved
     few         whether something is measured that is not used: once or twice only
     """
 
     def __init__(
-        self, experiments: Sequence[Expansion], n: int, seed: int, *, generic: bool
+        self,
+        experiments: Sequence[Expansion],
+        one_sign: Sequence[bool],
+        proved: Collection[int],
+        seed: int,
+        *,
+        generic: bool,
     ) -> None:
-        self.n = n
+        self.n = n = len(one_sign)
+        self.one_sign = one_sign
         self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
         random = np.random.default_rng(seed)
         self.start = Start([_measured(e) for e in experiments], n, random, generic=generic)
@@ -118,19 +127,19 @@ class _Series:
             raise TooLong
         self._last, form = self._expanded()
         backward = echelon(form.rows[:, ::-1], self.start.primes[0])
-        self._free = [
-            set(range(n)) - set(form.pivots),
-            set(range(n)) - {n - 1 - column for column in backward.pivots},
+        self._held = [
+            set(range(n)) - set(form.pivots) | set(proved),
+            set(range(n)) - {n - 1 - column for column in backward.pivots} | set(proved),
         ]
         moved = null_space(form, self.start.primes[0]).any(axis=0)
-        self.determined = np.flatnonzero(~moved).tolist()
+        self.determined = sorted(set(np.flatnonzero(~moved).tolist()) - set(proved))
 
     def fibres(self, most_work: float) -> list[Fibre]:
         """All solutions at each point. Raises TooLong, Singular.
 
         What is held may be chosen; one choice makes it long where another does not.
         """
-        first, other = self._free
+        first, other = self._held
         points = range(1, len(self.start.primes))
         try:
             found = [self._fibre(0, first, most_work)]
@@ -155,7 +164,8 @@ class _Series:
                 for output, number in zip(last, runs[-1].advance(), strict=True):
                     if order <= output + 1:
                         relations.fix(number)
-        ideal = closed(relations, most_work)
+        signed = [a for a, is_signed in zip(q, self.one_sign, strict=True) if is_signed]
+        ideal = closed(relations, signed, most_work)
         unknowns = {i: q[i] for i in self.determined}
         several = any(ideal.degree(a, 1) != 1 for a in unknowns.values())
         if several and not relations.branches:

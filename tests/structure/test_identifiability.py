@@ -260,7 +260,7 @@ def test_words():
     text = str(igpe.check(CASES["STAT5, amount unknown"].problem()))
     assert "of p2, s1, s2, x1(t0) only p2*x1(t0), s1*x1(t0) and s2*x1(t0) can be determined" in text
     assert "measuring x1, x2, x3, q1, q2 or q3 as well would free them" in text
-    assert "would make it algebraic; identifiable\n" in text
+    assert "would make it algebraic; globally identifiable\n" in text
     assert "(exact rank, wrong with probability < " in text
     assert "(exact rank, proved)" in str(igpe.check(CASES["FitzHugh and Nagumo"].problem()))
     text = str(igpe.check(CASES["Arrhenius, one temperature"].problem()))
