@@ -60,9 +60,10 @@ def value(a: Polynomial, values: Sequence[int], prime: int) -> int:
     """At a point."""
     total = 0
     for monomial, c in a.items():
+        term = c
         for i in monomial:
-            c = c * values[i] % prime
-        total += c
+            term = term * values[i] % prime
+        total += term
     return total % prime
 
 

@@ -22,7 +22,7 @@ LARGEST_ROOT = 4  # denominator of an exponent
 
 
 class Pair(NamedTuple):
-    """A function's argument and its value at the start, which no polynomial equation ties.
+    """A function's argument and its value at the start; polynomial equations do not tell all of it.
 
     name  of the function
     """
@@ -203,11 +203,10 @@ class Unrolled:
             return poly.number(z, self.prime)
         self.relations.branches = True
         found = self.relations.unknown(z)
+        self.relations.pairs.append(Pair(node.name, g, found))
         exponent = rational(node.value)
         if node.name == "power" and max(exponent.denominator, abs(exponent)) <= LARGEST_ROOT:
             self._root(found, g, exponent)
-        else:
-            self.relations.pairs.append(Pair(node.name, g, found))
         return found
 
     def _root(self, z: Polynomial, g: Polynomial, exponent: Fraction) -> None:

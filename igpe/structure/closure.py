@@ -1,6 +1,7 @@
 """What polynomial equations leave out: that exp, log and the like are one-to-one, and signs.
 
-An unknown whose square has one value has one itself if its bounds exclude one of the signs.
+An unknown of which an odd power has one value has one itself, being real; with an even power if
+its bounds exclude one of the signs.
 
 A function of unknowns at the start is a variable of its own in the equations, so that these have
 more solutions than the model. But where all of them agree on the argument they must agree on the
@@ -16,18 +17,23 @@ from igpe.series.ideal import Ideal
 from igpe.series.polynomials import Polynomial
 from igpe.series.relations import Pair, Relations
 
+LARGEST_POWER = 5  # whose root is drawn
+
+Signed = tuple[Polynomial, bool]
+"""An unknown, and whether its bounds exclude one sign."""
+
 ONE_TO_ONE = ("exp", "log", "power", "tanh", "atan", "atanh", "asinh", "asin")
 """Of real numbers; a power of positive ones."""
 
 
-def closed(relations: Relations, one_sign: Sequence[Polynomial], most_work: float) -> Ideal:
+def closed(relations: Relations, unknowns: Sequence[Signed], most_work: float) -> Ideal:
     """The equations with all that follows in this way, which they get. Raises TooLong.
 
-    one_sign  what cannot have both signs
+    unknowns  with whether its bounds exclude one sign
     """
     while True:
         ideal = Ideal(relations.equations, relations.prime, most_work)
-        new = list(_following(relations, one_sign, ideal))
+        new = list(_following(relations, unknowns, ideal))
         if not new:
             return ideal
         for a in new:
@@ -35,15 +41,18 @@ def closed(relations: Relations, one_sign: Sequence[Polynomial], most_work: floa
 
 
 def _following(
-    relations: Relations, one_sign: Sequence[Polynomial], ideal: Ideal
+    relations: Relations, unknowns: Sequence[Signed], ideal: Ideal
 ) -> Iterator[Polynomial]:
     """Polynomials that can have one value only, though the equations do not say so."""
 
     def fixed(a: Polynomial) -> bool:
         return poly.constant(ideal.reduced(a)) is not None
 
-    for a in one_sign:
-        yield from _other(poly.power(a, 2, relations.prime), a, fixed, both=False)
+    for a, one_sign in unknowns:
+        for n in range(2, LARGEST_POWER + 1):
+            if (one_sign or n % 2) and not fixed(a) and fixed(poly.power(a, n, relations.prime)):
+                yield a
+                break
     for pair in relations.pairs:
         yield from _other(pair.argument, pair.value, fixed, both=pair.name in ONE_TO_ONE)
     exponentials = [pair for pair in relations.pairs if pair.name == "exp"]

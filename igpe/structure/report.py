@@ -155,7 +155,10 @@ def _undecided(exact: Identifiability) -> list[str]:
     open_ = [n for n in yes if n not in exact.values]
     lines = []
     if set(exact.values) - exact.unique:
-        lines = ["Number of values: by Groebner bases, alike at four random points, not proved."]
+        lines = [
+            "Numbers of values: by Groebner bases, alike at four random points, not proved; "
+            "complex ones count."
+        ]
     if open_ and not exact.numerical:
         why = f": {exact.why_not}" * bool(exact.why_not)
         lines.append(f"Globally undecided are {_cut(open_)}{why}.")

@@ -18,7 +18,6 @@ from igpe.series.field import Singular
 from igpe.series.ideal import Ideal, TooLong
 from igpe.series.linear_algebra import Echelon, echelon, null_space
 from igpe.series.point import NoPoint
-from igpe.series.polynomials import Polynomial
 from igpe.series.relations import Relations, Unrolled
 from igpe.structure.alternatives import Alternatives, Fibre, alternatives
 from igpe.structure.closure import closed
@@ -31,7 +30,7 @@ MOST_COEFFICIENTS = 500  # of states, each of which is a variable
 
 @dataclass(frozen=True)
 class Solutions:
-    """How many values each unknown can have; complex ones and those out of bounds count.
+    """How many values each unknown can have; complex ones count, and most out of bounds.
 
     values        place of an unknown -> number of its values; what is missing was not decided
     alternatives  unknowns with several values that change together
@@ -164,8 +163,7 @@ class _Series:
                 for output, number in zip(last, runs[-1].advance(), strict=True):
                     if order <= output + 1:
                         relations.fix(number)
-        signed = [a for a, is_signed in zip(q, self.one_sign, strict=True) if is_signed]
-        ideal = closed(relations, signed, most_work)
+        ideal = closed(relations, list(zip(q, self.one_sign, strict=True)), most_work)
         unknowns = {i: q[i] for i in self.determined}
         several = any(ideal.degree(a, 1) != 1 for a in unknowns.values())
         if several and not relations.branches:

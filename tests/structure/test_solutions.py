@@ -17,8 +17,8 @@ from igpe.series.relations import Relations, Unrolled
 from igpe.structure.expansion import expand
 from igpe.structure.findings import Verdict
 from igpe.structure.posed import pose
-from igpe.structure.solutions import solutions
 from igpe.structure.sensitivity_rows import Start
+from igpe.structure.solutions import solutions
 
 CASES = {case.name: case for case in (*KNOWN, *PUBLISHED)}
 PRIME = 2**31 - 1
@@ -94,7 +94,16 @@ def test_other_values_that_are_claimed_give_the_same_outputs(name, one, other):
     np.testing.assert_allclose(runs[0], runs[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["FitzHugh and Nagumo", "dimer, implicit", "fed tank", "STAT5, amount known", "Arrhenius, ramp"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FitzHugh and Nagumo",
+        "dimer, implicit",
+        "fed tank",
+        "STAT5, amount known",
+        "Arrhenius, ramp",
+    ],
+)
 def test_equations_hold_at_the_point_they_were_made_at(name):
     problem = CASES[name].problem()
     posed = [pose(problem, i, s) for i, s in enumerate(read_systems(problem))]
@@ -163,6 +172,15 @@ def test_signs_that_bounds_exclude_do_not_count():
     assert found(free).values["b"] == 2
     assert found(replace(free, bounds=(0.0, 10.0))).values["b"] == 1
     assert found(replace(free, bounds=(-10.0, 0.0))).values["b"] == 1
+
+
+@pytest.mark.parametrize(
+    ("power", "free", "positive"), [(2, 2, 1), (3, 1, 1), (4, 4, 1), (5, 1, 1), (1.5, 1, 1)]
+)
+def test_powers_of_an_unknown_have_real_roots(power, free, positive):
+    case = Known("power", {"A": lambda v: -(v.k**power) * v.A}, "k", "A", {"A": 1.0}, "", "")
+    assert found(replace(case, bounds=(-10.0, 10.0))).values == {"k": free}
+    assert found(case).values == {"k": positive}
 
 
 def test_a_sign_that_is_known_settles_others():
@@ -245,7 +263,7 @@ def test_words():
         "k1 and k2 have up to 2 sets of values that give the same measurements; the same for all: "
         "k1 + k2, k1*k2" in text
     )
-    assert "Number of values: by Groebner bases, alike at four random points, not proved." in text
+    assert "Numbers of values: by Groebner bases, alike at four random points, not proved;" in text
     text = str(igpe.check(CASES["Goodwin, rational"].problem()))
     assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): solving" in text
     text = str(igpe.check(CASES["Bolie, both"].problem()))
