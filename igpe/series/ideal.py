@@ -59,7 +59,7 @@ class Ideal:
         self._place = {i: j for j, i in enumerate(occurring)}
         self._variables = occurring
         names = [f"v{i}" for i in occurring]
-        self._ring = ring(names, GF(prime, symmetric=False), self._order)[0] if names else None
+        self._ring: Any = ring(names, GF(prime, symmetric=False), self._order)[0] if names else None
         self._basis = groebner([self._inside(a) for a in rest], self._ring) if rest else []
 
     def reduced(self, a: Polynomial) -> Polynomial:

@@ -124,7 +124,7 @@ class Unrolled:
         self._n = [int(e.numel()) for e in (d.f, d.g, d.outputs)]
         self._tape = tape_of(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
         self._series: list[list[Polynomial]] = [[] for _ in self._tape.nodes]
-        self._x = [self._start()]
+        self._x: list[list[Polynomial]] = [self._start()]
         self._y: list[list[Polynomial]] = []
         self.order = 0
 
@@ -163,9 +163,9 @@ class Unrolled:
             return {}
         if node.kind is not Kind.INPUT:
             return self._made(i, j, self._series, node)
-        argument, element = node.name
+        argument, element = (int(place) for place in node.name)
         if argument in (0, 1):
-            return (self._x, self._y)[argument][j][element]
+            return (self._x if argument == 0 else self._y)[j][element]
         if argument == 2:  # noqa: PLR2004 - q, which is steady
             return self.q[element]
         place = (argument, element, j)
@@ -205,7 +205,10 @@ class Unrolled:
         found = self.relations.unknown(z)
         self.relations.pairs.append(Pair(node.name, g, found))
         exponent = rational(node.value)
-        if node.name == "power" and max(exponent.denominator, abs(exponent)) <= LARGEST_ROOT:
+        if (
+            node.name == "power"
+            and max(exponent.denominator, abs(exponent.numerator)) <= LARGEST_ROOT
+        ):
             self._root(found, g, exponent)
         return found
 

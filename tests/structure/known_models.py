@@ -225,7 +225,8 @@ KNOWN: tuple[Known, ...] = (
         inputs=({"u": PULSE},),
         lost="p2 p4",
         functions=("p2*p4",),
-        source="by hand: insulin -> a insulin, p2 / a, p4 a; y'' + (p1 + p3) y' + (p1 p3 + p2 p4) y = "
+        source="by hand: insulin -> a insulin, p2 / a, p4 a; y'' + (p1 + p3) y' + (p1 p3 + p2 "
+        "p4) y = "
         "(u' + p3 u) / V",
     ),
     Known(
@@ -325,7 +326,8 @@ KNOWN: tuple[Known, ...] = (
         lost="s p T(t0) I(t0)",
         functions=("s*p", "p*T(t0)", "p*I(t0)"),
         undecided="d beta delta c",
-        source="by hand: cells -> a cells, s a, p / a; as Wu, Zhu, Miao, Perelson, Bull. Math. Biol. 70 "
+        source="by hand: cells -> a cells, s a, p / a; as Wu, Zhu, Miao, Perelson, Bull. Math. "
+        "Biol. 70 "
         "(2008) find four parameters and one product from the virus alone",
     ),
     Known(
@@ -336,7 +338,8 @@ KNOWN: tuple[Known, ...] = (
         start=UNKNOWN("TIV", "?"),
         lost="",
         several="delta:2 c:2 I(t0):2",
-        source="by hand: T' is linear in s, d, beta; V'' + (c + delta) V' + c delta V = p beta V T, so "
+        source="by hand: T' is linear in s, d, beta; V'' + (c + delta) V' + c delta V = p beta V "
+        "T, so "
         "that c and delta exchange",
     ),
     Known(
@@ -372,7 +375,8 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": 1.0},
         lost="k01 k21 k12 k02",
-        source="Bellman, Astrom, Math. Biosci. 7 (1970), as in the tests of StructuralIdentifiability.jl: "
+        source="Bellman, Astrom, Math. Biosci. 7 (1970), as in the tests of "
+        "StructuralIdentifiability.jl: "
         "k01 + k21, k12 + k02, k12 k21",
     ),
     Known(
@@ -393,7 +397,8 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": "?", "x2": "?"},
         lost="k01 k21 k12 x2(t0)",
-        source="test of StructuralIdentifiability.jl; by hand: y'' + (k01 + k21 + k12) y' + k01 k12 y = 0 "
+        source="test of StructuralIdentifiability.jl; by hand: y'' + (k01 + k21 + k12) y' + k01 "
+        "k12 y = 0 "
         "and two start values",
     ),
     Known(
