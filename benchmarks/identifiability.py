@@ -5,8 +5,9 @@
 known   the models of `tests/structure/known_models.py`, each with the source of its answer: an
         answer is right if exactly the unknowns are found that cannot be identified, and, where the
         source says so, what can be determined of them; and if every other unknown has as many
-        values as it is known to have, or is undecided. How many models are decided wholly is told. Times are those of the whole `igpe.check`,
-        with all that is built and translated for it.
+        values as it is known to have, or is undecided. How many models are decided wholly is told.
+        Times are processor times of the whole `igpe.check`, with all that is built and translated
+        for it, and in the first with the import of SymPy.
 simulated  the same by integrations and singular values, which share no code with the exact test;
         where no gap shows they decide nothing
 chain   twenty states and thirty parameters in a row, with all starts known or unknown
@@ -39,7 +40,7 @@ SLOWEST, SLOWEST_CHAIN, SLOWEST_PUBLISHED = 5.0, 30.0, 1.0  # s
 
 
 class Timed(NamedTuple):
-    """A result and the wall time it took."""
+    """A result and the processor time it took."""
 
     result: Any
     seconds: float
@@ -47,9 +48,9 @@ class Timed(NamedTuple):
 
 def timed(call: Callable[[], Any]) -> Timed:
     """One call."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     result = call()
-    return Timed(result, time.perf_counter() - begin)
+    return Timed(result, time.process_time() - begin)
 
 
 def figures() -> Iterator[Row]:
