@@ -42,7 +42,7 @@ class Identifiability:
     values        unknown that is identifiable -> how many values it can have, complex ones and
                   those out of bounds included; what is missing is undecided
     alternatives  unknowns with several values that change together
-    why_not       why the number of values of some was not decided; empty if it was
+    why_not       why the number of values of some may be undecided; empty if all are decided
     measure       unknown that is not identifiable -> smallest sets of further measurements that
                   would make it so
     chance        bound of the probability that the random points misled; 0 where all unknowns are

@@ -34,7 +34,8 @@ class Solutions:
 
     values        place of an unknown -> number of its values; what is missing was not decided
     alternatives  unknowns with several values that change together
-    why           why some were not decided; empty if all were that are locally identifiable
+    why           why some may be left undecided; empty if all are decided that are locally
+                  identifiable
     """
 
     values: Mapping[int, int] = field(default_factory=dict)
@@ -70,11 +71,9 @@ def solutions(
         # What else is measured may choose among several values; that there is one it cannot change.
         whole = not series.few and not any(fibre.branches for fibre in found)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
-        missing = set(series.determined) - values.keys()
         several = [i for i, v in values.items() if v > 1]
-        return Solutions(
-            values, alternatives(found, several, names), _why(series, found) * bool(missing)
-        )
+        is_open = series.few or set(series.determined) != values.keys()
+        return Solutions(values, alternatives(found, several, names), _why(series, found) * is_open)
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):

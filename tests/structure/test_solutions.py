@@ -200,6 +200,25 @@ def test_a_sign_that_is_known_settles_others():
     assert found(replace(case, bounds=(0.0, 10.0))).values == {"k": 1, "m": 1}
 
 
+def test_a_chain_of_which_only_the_end_is_measured():
+    """By hand: the end is a product over (s + k0) (s + k1) (s + k2) (s + k3) of k0 k1 k2 alone."""
+    names = [f"k{i}" for i in range(4)]
+
+    def slope(i):
+        def right(v):
+            rates = [getattr(v, k) * getattr(v, f"x{j}") for j, k in enumerate(names)]
+            return (rates[i - 1] if i else 0.0) - rates[i]
+
+        return right
+
+    slopes = {f"x{i}": slope(i) for i in range(4)}
+    exact = found(Known("pools", slopes, " ".join(names), "x3", {"x0": 1.0}, "", ""))
+    assert exact.values == {"k0": 3, "k1": 3, "k2": 3, "k3": 1}
+    (one,) = exact.alternatives
+    assert one.number == 6
+    assert one.functions == ("k0 + k1 + k2", "k0*k1 + k0*k2 + k1*k2")
+
+
 def test_a_function_that_is_not_one_to_one_leaves_its_argument_open():
     case = Known("angle", {"A": lambda v: -pyo.sin(v.p) * v.A}, "p", "A", {"A": 1.0}, "", "")
     exact = found(case)
@@ -235,6 +254,18 @@ def test_what_is_measured_once_is_not_used_to_count():
     exact = igpe.check(igpe.Problem(case.model, parameters=["k1", "k2"], experiments=run)).exact
     assert exact.values == {"A(t0)": 1}
     assert "once or twice" in exact.why_not
+
+
+def test_what_alone_is_measured_once_is_undecided():
+    case = Known(
+        "two", {"A": lambda v: -v.k * v.A, "B": lambda v: v.m**2}, "k m", "A B", {}, "", ""
+    )
+    table = pd.DataFrame({"time": TIMES, "A": TIMES, "B": [np.nan] * 5 + [1.0]})
+    run = igpe.Experiment(table, start={"A": 1.0, "B": 0.0}, start_time=0.0)
+    found = igpe.check(igpe.Problem(case.model, parameters=["k", "m"], experiments=run))
+    assert found.exact.values == {"k": 1}
+    assert found["m"].verdict is Verdict.YES
+    assert "Globally undecided are m: what is measured once or twice is not used." in str(found)
 
 
 def test_further_orders_are_asked_where_starts_are_special():
