@@ -36,10 +36,11 @@ class Constants:
     def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
         """The function's value at each point. Raises Singular for log(0) and a power of 0."""
         return [
-            self._at(k, name, int(argument[k, 0]), exponent) for k in range(len(self.field.primes))
+            self.at(k, name, int(argument[k, 0]), exponent) for k in range(len(self.field.primes))
         ]
 
-    def _at(self, k: int, name: str, g: int, exponent: float) -> int:
+    def at(self, k: int, name: str, g: int, exponent: float) -> int:
+        """The same at point k alone; g is the argument's value there."""
         if name == "exp":
             return self._exponential(k, g)
         if name == "log":

@@ -84,6 +84,14 @@ class Course:
         """Names of the functions in them that are no quotients of polynomials."""
         return {node.name for node in self._tape.nodes if node.kind is Kind.INTEGRAL}
 
+    def start(self, state: int, k: int) -> int:
+        """A state's value at the start, at point k."""
+        return int(self._x[0][state][k, 0])
+
+    def implicit(self, order: int, k: int) -> list[int]:
+        """That coefficient of each implicit variable at point k; it must have been computed."""
+        return [int(y[k, 0]) for y in self._y[order]] if self._n[1] else []
+
     def advance(self) -> list[Residues]:
         """The next coefficient of every output."""
         k = self.order

@@ -45,7 +45,8 @@ class Finding:
                (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
     prior      whether the problem says something about it beforehand
     verdict    whether perfect measurements would determine it
-    unique     whether it is globally identifiable for certain (YES)
+    values     how many values it can have, complex ones and those out of bounds included: 1 if it
+               is globally identifiable; 0 if it is undecided (YES)
     shared     the unknowns it cannot be told apart from (NO), itself among them
     freeing    smallest sets of quantities; to measure one of the sets as well would make it
                identifiable (NO)
@@ -60,6 +61,11 @@ class Finding:
     measure: tuple[tuple[str, ...], ...] = ()
     prior: bool = False
     verdict: Verdict = Verdict.UNDECIDED
-    unique: bool = False
+    values: int = 0
     shared: Combination | None = None
     freeing: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def unique(self) -> bool:
+        """Whether it is globally identifiable."""
+        return self.values == 1

@@ -18,8 +18,9 @@ from igpe.series.linear_algebra import null_space
 from igpe.series.point import NoPoint
 from igpe.series.tape import UnknownOperation
 from igpe.structure.additional import additional
+from igpe.structure.alternatives import Alternatives
 from igpe.structure.combinations import Combination, combinations
-from igpe.structure.expansion import expand
+from igpe.structure.expansion import Expansion, expand
 from igpe.structure.findings import Verdict
 from igpe.structure.numerical import moved_unknowns
 from igpe.structure.posed import Posed
@@ -27,6 +28,8 @@ from igpe.structure.sensitivity_rows import Rows, sensitivity_rows, work
 from igpe.structure.uniqueness import unique
 
 MOST_WORK = 2e9  # products of residues: about a second
+MOST_SOLVING = 2e5  # comparisons of monomials at each point: about half a second for all
+MOST_SOLVING_ASKED_FOR = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,11 @@ class Identifiability:
 
     verdicts      unknown -> verdict, in the problem's order
     combinations  unknowns that cannot be told apart, and what can be determined of them
-    unique        unknowns that are globally identifiable for certain
+    unique        unknowns that are globally identifiable for certain, by slopes
+    values        unknown that is identifiable -> how many values it can have, complex ones and
+                  those out of bounds included; what is missing is undecided
+    alternatives  unknowns with several values that change together
+    why_not       why the number of values of some may be undecided; empty if all are decided
     measure       unknown that is not identifiable -> smallest sets of further measurements that
                   would make it so
     chance        bound of the probability that the random points misled; 0 where all unknowns are
@@ -51,6 +58,9 @@ class Identifiability:
     verdicts: Mapping[str, Verdict]
     combinations: tuple[Combination, ...] = ()
     unique: frozenset[str] = frozenset()
+    values: Mapping[str, int] = field(default_factory=dict)
+    alternatives: tuple[Alternatives, ...] = ()
+    why_not: str = ""
     measure: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     chance: float = 0.0
     generic: bool = False
@@ -115,13 +125,41 @@ def _exact(problem: Problem, algebra: Algebra, seed: int, most_work: float) -> I
             )
         found = _judged(sensitivity_rows(experiments, len(names), seed), names)
         alone = unique(experiments, algebra.slopes, len(names), seed=seed)
-        return replace(found, unique=frozenset(names[i] for i in alone))
+        found = replace(found, unique=frozenset(names[i] for i in alone))
+        return _counted(problem, experiments, found, seed, most_work)
     except UnknownOperation as error:
         return undecided(names, f"the equations contain '{error}'")
     except NoPoint:
         return undecided(names, "no exact point was found for the implicit equations")
     except Singular:
         return undecided(names, "the equations are not defined at any start values tried")
+
+
+def _counted(
+    problem: Problem,
+    experiments: Sequence[Expansion],
+    found: Identifiability,
+    seed: int,
+    most_work: float,
+) -> Identifiability:
+    """With the number of values of each unknown, where slopes have not told all."""
+    from igpe.structure.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
+
+    names, proved = problem.box.names, dict.fromkeys(found.unique, 1)
+    if found.unique.issuperset(found.names(Verdict.YES)):
+        return replace(found, values=proved)
+    box = problem.box
+    told = solutions(
+        experiments,
+        names,
+        one_sign=((box.lower >= 0) | (box.upper <= 0)).tolist(),
+        proved=[names.index(n) for n in found.unique],
+        generic=found.generic,
+        seed=seed,
+        most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
+    )
+    values = {names[i]: number for i, number in told.values.items()} | proved
+    return replace(found, values=values, alternatives=told.alternatives, why_not=told.why)
 
 
 def _numerical(problem: Problem, systems: Sequence[System], seed: int, why: str) -> Identifiability:

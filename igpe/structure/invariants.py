@@ -30,6 +30,11 @@ def mixtures(symmetry: Mixed, names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def combined(factors: Sequence[Fraction], names: Sequence[str]) -> str:
+    """A sum with these factors, or the same times a number: k1 + 2*k2 - k3."""
+    return _sum(_whole(list(factors)), names)
+
+
 def _simplest(weights: Weights) -> list[list[int]]:
     """Of several bases of the invariants that with the smallest powers and fewest quotients.
 

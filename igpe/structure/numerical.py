@@ -93,8 +93,15 @@ def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
 
 
 def _moved(matrix: FloatArray) -> BoolArray | None:
-    """(n,) columns that take part in the directions of small singular values, if a gap shows."""
-    _, singular, rows = np.linalg.svd(matrix, full_matrices=False)
+    """(n,) columns that take part in the directions of small singular values, if a gap shows.
+
+    What is nothing at all is not seen. What is much smaller than the rest may be error or may be
+    not, which is not clear; the sizes of the rest do not matter.
+    """
+    size = np.linalg.norm(matrix, axis=0)
+    if np.any((size > 0) & (size < SMALLEST * size.max(initial=0.0))):
+        return None
+    _, singular, rows = np.linalg.svd(matrix / np.where(size > 0, size, 1.0), full_matrices=False)
     rank = int(np.sum(singular > SMALLEST * singular[0]))
     if rank < len(singular) and singular[rank - 1] < GAP * singular[rank]:
         return None

@@ -6,6 +6,7 @@ from math import ceil, log10
 
 import pandas as pd
 
+from igpe.structure.alternatives import Alternatives
 from igpe.structure.combinations import Combination
 from igpe.structure.findings import Finding, Reach, Verdict
 from igpe.structure.groups import Group
@@ -34,7 +35,13 @@ def remarks(
     groups: Sequence[Group], surplus: Sequence[Surplus], exact: Identifiability
 ) -> list[str]:
     """Decoupling, superfluous equations, and how sure the verdicts on identifiability are."""
-    return [*_decoupling(groups), *_superfluous(surplus), *_certificate(exact)]
+    return [
+        *_decoupling(groups),
+        *_superfluous(surplus),
+        *_several(exact.alternatives),
+        *_certificate(exact),
+        *_undecided(exact),
+    ]
 
 
 def frame(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -47,7 +54,7 @@ def frame(findings: Sequence[Finding]) -> pd.DataFrame:
             "form": [f.form.value if f.form else "" for f in findings],
             "measure": [_sets(f.measure) for f in findings],
             "identifiable": [f.verdict.value for f in findings],
-            "globally": ["yes" if f.unique else "" for f in findings],
+            "globally": [_globally(f) for f in findings],
             "determined": [", ".join(f.shared.functions) if f.shared else "" for f in findings],
             "freeing": [_sets(f.freeing) for f in findings],
         },
@@ -76,7 +83,26 @@ def _identifiable(finding: Finding) -> str:
     """What follows the sentence on how an unknown is reached."""
     if finding.verdict is Verdict.UNDECIDED or finding.reach is Reach.UNREACHABLE:
         return ""
+    if finding.values > 1:
+        return f"; locally identifiable: up to {finding.values} values"
     return f"; {'globally ' * finding.unique}{finding.verdict.value}"
+
+
+def _globally(finding: Finding) -> str:
+    if finding.verdict is not Verdict.YES:
+        return ""
+    return {0: "undecided", 1: "yes"}.get(finding.values, f"up to {finding.values} values")
+
+
+def _several(alternatives: Sequence[Alternatives]) -> list[str]:
+    """One line for unknowns that change together."""
+    return [
+        f"{_both(one.unknowns)} have up to {one.number} {'sets of ' * (len(one.unknowns) > 1)}"
+        "values that give the same measurements"
+        + f"; the same for all: {', '.join(one.functions)}"
+        * bool(one.functions)
+        for one in alternatives
+    ]
 
 
 def _shared(findings: Sequence[Finding]) -> list[str]:
@@ -121,6 +147,22 @@ def _certificate(exact: Identifiability) -> list[str]:
     known += f"; {_cut(exact.left_out)} left out" * bool(exact.left_out)
     how = "numerical rank, not proved" if exact.numerical else f"exact rank, {sure}{known}{start}"
     return [f"Identifiable: structurally and locally ({how})."]
+
+
+def _undecided(exact: Identifiability) -> list[str]:
+    """What is known of other values of what is identifiable."""
+    yes = exact.names(Verdict.YES)
+    open_ = [n for n in yes if n not in exact.values]
+    lines = []
+    if set(exact.values) - exact.unique:
+        lines = [
+            "Numbers of values: by Groebner bases, alike at four random points, not proved; "
+            "complex ones count."
+        ]
+    if open_ and not exact.numerical:
+        why = f": {exact.why_not}" * bool(exact.why_not)
+        lines.append(f"Globally undecided are {_cut(open_)}{why}.")
+    return lines
 
 
 def _algebraic(finding: Finding) -> str:

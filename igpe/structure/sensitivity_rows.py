@@ -14,6 +14,7 @@ import numpy as np
 from igpe.series.constants import Constants
 from igpe.series.course import Course, Signals
 from igpe.series.degree import degree_of_minor
+from igpe.series.dynamics import Dynamics
 from igpe.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.series.linear_algebra import Echelon, echelon, product
 from igpe.series.point import NoPoint, Point, random_point
@@ -99,23 +100,21 @@ def sensitivity_rows(experiments: Sequence[Expansion], n: int, seed: int) -> Row
     raise failure
 
 
-class _Expander:
-    """Expands all experiments side by side, until further orders tell no more."""
+class Start:
+    """All experiments at random points, before any coefficient.
+
+    primes   one for each point
+    point    values of all unknowns
+    courses  of each experiment; what they draw they share
+    raises   UnknownOperation, NoPoint, Singular
+    """
 
     def __init__(
-        self,
-        experiments: Sequence[Expansion],
-        n: int,
-        random: np.random.Generator,
-        *,
-        generic: bool,
+        self, dynamics: Sequence[Dynamics], n: int, random: np.random.Generator, *, generic: bool
     ) -> None:
-        self.experiments, self.n, self.generic = experiments, n, generic
         self.primes = random_primes(random)
-        self.random = random
         plain = Field(self.primes, 1, random)
         shared = Constants(plain), Signals(plain)
-        dynamics = [e.dynamics for e in experiments]
         self.point: Point = random_point(dynamics, n, plain, shared, generic=generic)
         self.courses = [
             Course(
@@ -128,6 +127,22 @@ class _Expander:
             )
             for d, y, x in zip(dynamics, self.point.y, self.point.x, strict=True)
         ]
+
+
+class _Expander:
+    """Expands all experiments side by side, until further orders tell no more."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Expansion],
+        n: int,
+        random: np.random.Generator,
+        *,
+        generic: bool,
+    ) -> None:
+        self.experiments, self.n, self.generic, self.random = experiments, n, generic, random
+        start = Start([e.dynamics for e in experiments], n, random, generic=generic)
+        self.primes, self.point, self.courses = start.primes, start.point, start.courses
 
     def rows(self) -> Rows:
         """Everything, for as many orders as matter."""
@@ -167,7 +182,7 @@ class _Expander:
         for e, course in zip(self.experiments, self.courses, strict=True):
             for output, number in zip(e.outputs, course.outputs[-1], strict=True):
                 if output.continuous:
-                    yield self._scattered(e, number[k, None, 1:])
+                    yield scattered(e.dynamics, number[k, None, 1:], self.n)
 
     def _with_few(self, k: int, form: Echelon) -> Echelon:
         """The echelon form with what is measured once or twice."""
@@ -197,10 +212,12 @@ class _Expander:
 
     def _all(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
         """(orders, n) all rows of output i."""
-        return self._scattered(e, np.stack([numbers[i][k, 1:] for numbers in course.outputs]))
+        own = np.stack([numbers[i][k, 1:] for numbers in course.outputs])
+        return scattered(e.dynamics, own, self.n)
 
-    def _scattered(self, e: Expansion, own: Residues) -> Residues:
-        """Derivatives by the experiment's unknowns as derivatives by all."""
-        found = np.zeros((len(own), self.n), dtype=np.uint64)
-        found[:, list(e.dynamics.columns)] = own
-        return found
+
+def scattered(dynamics: Dynamics, own: Residues, n: int) -> Residues:
+    """Derivatives by an experiment's unknowns as derivatives by all n."""
+    found = np.zeros((len(own), n), dtype=np.uint64)
+    found[:, list(dynamics.columns)] = own
+    return found

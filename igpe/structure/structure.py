@@ -117,7 +117,7 @@ def _with(finding: Finding, exact: Identifiability) -> Finding:
         finding,
         measure=freeing if is_lost and freeing else finding.measure,
         verdict=exact.verdicts[name],
-        unique=name in exact.unique,
+        values=exact.values.get(name, 0),
         shared=exact.shared(name),
         freeing=freeing,
     )

@@ -6,22 +6,21 @@ polynomials P/Q in the unknowns, obeys along the true course
     sum of c[m] (P[m](t) - slope(t) Q[m](t)) = 0 over all monomials m of P and Q,
 
 where c[m] is the monomial's value. All values of the unknowns with the same course obey it with the
-same functions in parentheses. Where these leave one solution up to a factor, the quotients of the
-monomials are determined, globally; and so is an unknown that is a product of whole powers of such
+same functions in parentheses. Where all solutions of these agree on the quotient of two monomials,
+it is determined, globally; and so is an unknown that is a product of whole powers of such
 quotients. A start value is if its state is measured. Slopes of all states and experiments are taken
 together: they share monomials.
 
 How many solutions there are is a matter of rank again, that of Taylor coefficients at random
 points. The true one is always there, so a single one modulo a prime is single at nearly all points:
-that is a proof. Where the solutions fall into parts with one each, all points must agree, as for
-local identifiability. What is no quotient of polynomials is not looked at.
+that is a proof. Where there are others that agree on some quotients, all points must say so, as
+for local identifiability. What is no quotient of polynomials is not looked at.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 
 from igpe.equations.stack import stack
@@ -108,18 +107,19 @@ def _quotients(
 
 
 def _determined(matrix: Residues, prime: int, monomials: Sequence[Exponents]) -> list[list[int]]:
-    """Quotients of monomials within parts of the null space that have one solution."""
+    """Quotients of monomials that are the same in all solutions: columns of one direction."""
+    alike: dict[tuple[int, ...], list[Exponents]] = {}
     basis = null_space(echelon(matrix, prime), prime)
-    linked: nx.Graph = nx.Graph()
-    for i, row in enumerate(basis):
-        nx.add_path(linked, [("solution", i), *np.flatnonzero(row).tolist()])
-    found = []
-    for part in nx.connected_components(linked):
-        places = sorted(p for p in part if isinstance(p, int))
-        if len(places) == len(part) - 1:  # one solution
-            first, *others = (monomials[p] for p in places)
-            found += [[a - b for a, b in zip(m, first, strict=True)] for m in others]
-    return found
+    for monomial, column in zip(monomials, basis.T.tolist(), strict=True):
+        lead = next((v for v in column if v), None)
+        if lead is not None:
+            over = pow(lead, -1, prime)
+            alike.setdefault(tuple(v * over % prime for v in column), []).append(monomial)
+    return [
+        [a - b for a, b in zip(other, first, strict=True)]
+        for first, *others in alike.values()
+        for other in others
+    ]
 
 
 def _taylor(

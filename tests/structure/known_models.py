@@ -32,6 +32,9 @@ class Known:
     start      state -> number, "?" if it is unknown; all 0 if left out
     lost       unknowns that are not identifiable
     functions  what can be determined of them; None if that is no product or sum, or not tested
+    several    unknowns with several values, and how many: "a:2 nu:2"
+    undecided  unknowns of which the number of values is not found in the time that is allowed
+    bounds     of all parameters
     source     of the answer
     """
 
@@ -47,6 +50,9 @@ class Known:
     outputs: Mapping[str, Right] = field(default_factory=dict)
     inputs: tuple[Mapping[str, Any], ...] = ({},)
     local: tuple[str, ...] = ()
+    several: str = ""
+    undecided: str = ""
+    bounds: tuple[float, float] = (0.0, 10.0)
 
     def model(self, times: Iterable[float]) -> Any:
         """The builder."""
@@ -55,7 +61,7 @@ class Known:
         for name in (*self.slopes, *self.algebraic, *self.inputs[0]):
             m.add_component(name, pyo.Var(m.t))
         for name in self.parameters.split():
-            m.add_component(name, pyo.Var(bounds=(0, 10)))
+            m.add_component(name, pyo.Var(bounds=self.bounds))
         for state, right in self.slopes.items():
             slope = dae.DerivativeVar(getattr(m, state))
             m.add_component(f"d{state}", slope)
@@ -200,14 +206,14 @@ KNOWN: tuple[Known, ...] = (
         start={"x1": "?"},
         lost="p2 s1 s2 x1(t0)",
         functions=("p2*x1(t0)", "s1*x1(t0)", "s2*x1(t0)"),
-        source="Raue et al., Bioinformatics 25 (2009): amounts are relative; x -> a x, p2, s / a",
+        source="by hand: amounts -> a amounts, p2 / a, s1 / a, s2 / a",
     ),
     Known(
         name="STAT5, amount known",
         **_stat5(),
         start={"x1": 3.7},
         lost="",
-        source="Raue et al., Bioinformatics 25 (2009): a known amount removes the scaling",
+        source="by hand: the amount that is known forbids that scaling",
     ),
     Known(
         name="Bolie, glucose",
@@ -219,7 +225,9 @@ KNOWN: tuple[Known, ...] = (
         inputs=({"u": PULSE},),
         lost="p2 p4",
         functions=("p2*p4",),
-        source="Bolie 1961; Cobelli, DiStefano, Am. J. Physiol. 239 (1980); insulin -> a insulin",
+        source="by hand: insulin -> a insulin, p2 / a, p4 a; y'' + (p1 + p3) y' + (p1 p3 + p2 "
+        "p4) y = "
+        "(u' + p3 u) / V",
     ),
     Known(
         name="Bolie, glucose, insulin's start unknown",
@@ -256,7 +264,9 @@ KNOWN: tuple[Known, ...] = (
         start=UNKNOWN(("x1", "x2", "x3", "x4"), "?"),
         lost="alpha gamma x2(t0) x3(t0)",
         functions=("alpha*gamma/x3(t0)", "alpha/x2(t0)"),
-        source="example of StructuralIdentifiability.jl; by hand: x2 -> a x2, x3 -> b x3",
+        undecided="b c beta delta sigma x4(t0)",
+        source="test of StructuralIdentifiability.jl (where beta and delta exchange); by hand: "
+        "x2 -> a x2, x3 -> b x3",
     ),
     Known(
         name="Goodwin, unknown exponent",
@@ -269,6 +279,7 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start=UNKNOWN(("x1", "x2", "x3"), "?"),
         lost="a A alpha gamma x2(t0) x3(t0)",
+        undecided="b beta delta sigma",
         source="by hand from the rational form: x4 = x3**sigma / a, c = A / a",
     ),
     Known(
@@ -303,6 +314,7 @@ KNOWN: tuple[Known, ...] = (
         start=UNKNOWN("SEI", "?"),
         lost="b N",
         functions=("b/N",),
+        several="a:2 nu:2 S(t0):2 E(t0):2",
         source="by hand: third-order equation of I in a + nu, a nu, b / N (a and nu exchange)",
     ),
     Known(
@@ -313,7 +325,10 @@ KNOWN: tuple[Known, ...] = (
         start=UNKNOWN("TIV", "?"),
         lost="s p T(t0) I(t0)",
         functions=("s*p", "p*T(t0)", "p*I(t0)"),
-        source="by hand, as Miao et al., SIAM Review 53 (2011): cells -> a cells, s a, p / a",
+        undecided="d beta delta c",
+        source="by hand: cells -> a cells, s a, p / a; as Wu, Zhu, Miao, Perelson, Bull. Math. "
+        "Biol. 70 "
+        "(2008) find four parameters and one product from the virus alone",
     ),
     Known(
         name="HIV, virus and cells",
@@ -322,7 +337,10 @@ KNOWN: tuple[Known, ...] = (
         measured="V T",
         start=UNKNOWN("TIV", "?"),
         lost="",
-        source="Xia, Moog, IEEE Trans. Autom. Control 48 (2003)",
+        several="delta:2 c:2 I(t0):2",
+        source="by hand: T' is linear in s, d, beta; V'' + (c + delta) V' + c delta V = p beta V "
+        "T, so "
+        "that c and delta exchange",
     ),
     Known(
         name="HIV with immune response",
@@ -337,6 +355,7 @@ KNOWN: tuple[Known, ...] = (
         measured="w z",
         start=UNKNOWN("xyvwz", "?"),
         lost="lm beta k c q x(t0) y(t0) v(t0)",
+        undecided="d a u b h",
         source="example of StructuralIdentifiability.jl; by hand: v -> a v; x, y -> a x, a y, q a, "
         "lm a, c / a**2, k / a",
     ),
@@ -347,7 +366,7 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": 1.0},
         lost="",
-        source="Bellman, Astrom, Math. Biosci. 7 (1970)",
+        source="by hand: transfer function (s + k12) / (s**2 + (k01 + k21 + k12) s + k01 k12)",
     ),
     Known(
         name="two compartments, two losses",
@@ -356,7 +375,9 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": 1.0},
         lost="k01 k21 k12 k02",
-        source="Bellman, Astrom, Math. Biosci. 7 (1970): k01 + k21, k12 + k02, k12 k21",
+        source="Bellman, Astrom, Math. Biosci. 7 (1970), as in the tests of "
+        "StructuralIdentifiability.jl: "
+        "k01 + k21, k12 + k02, k12 k21",
     ),
     Known(
         name="two compartments, volume and dose unknown",
@@ -376,7 +397,9 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": "?", "x2": "?"},
         lost="k01 k21 k12 x2(t0)",
-        source="by hand: y'' + (k01 + k21 + k12) y' + k01 k12 y = 0 and two start values",
+        source="test of StructuralIdentifiability.jl; by hand: y'' + (k01 + k21 + k12) y' + k01 "
+        "k12 y = 0 "
+        "and two start values",
     ),
     Known(
         name="three compartments, one loss",
@@ -385,6 +408,7 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": 1.0},
         lost="",
+        several="k21:2 k12:2 k31:2 k13:2",
         source="by hand: partial fractions of the transfer function; the two arms exchange",
     ),
     Known(
@@ -394,6 +418,7 @@ KNOWN: tuple[Known, ...] = (
         measured="x1",
         start={"x1": 1.0},
         lost="k01 k21 k12 k02",
+        several="k31:2 k13:2",
         source="by hand: transfer function of k01 + k21 + k31, k12 + k02, k12 k21, k13, k13 k31",
     ),
     Known(
@@ -483,7 +508,8 @@ KNOWN: tuple[Known, ...] = (
         inputs=({"u": PULSE},),
         lost="p2 p3",
         functions=("p2*p3",),
-        source="Vajda, Godfrey, Rabitz, Math. Biosci. 93 (1989); by hand: x2 -> a x2, p2 / a, p3 a",
+        source="by hand: x2 -> a x2, p2 / a, p3 a; of w = (x1' - u) / x1 the equation "
+        "w' = p1 x1' + x1 w - p1 x1**2 + p2 p3 x1**2",
     ),
     Known(
         name="bilinear, starts unknown",
@@ -494,6 +520,7 @@ KNOWN: tuple[Known, ...] = (
         inputs=({"u": PULSE},),
         lost="p2 p4 x1(t0) x2(t0)",
         functions=("p2*p4", "p2/x1(t0)", "p2*x2(t0)"),
+        several="p1:2 p3:2",
         source="tutorial of StructuralIdentifiability.jl (Lecourtier, Lamnabhi-Lagarrigue, Walter "
         "1987): p1 + p3, p1 p3, p2 p4",
     ),
@@ -506,6 +533,7 @@ KNOWN: tuple[Known, ...] = (
         inputs=({"u": PULSE},),
         lost="p2 p4",
         functions=("p2*p4",),
+        several="p1:2 p3:2",
         source="the same from rest",
     ),
     Known(
@@ -531,6 +559,7 @@ KNOWN: tuple[Known, ...] = (
         start={"gut": 1.0},
         lost="F V",
         functions=("F/V",),
+        several="ka:2 ke:2",
         source="by hand: F / V alone; ka and ke exchange (flip-flop)",
     ),
     Known(
@@ -560,7 +589,7 @@ KNOWN: tuple[Known, ...] = (
         start={"X": "?", "S": "?"},
         lost="K Y S(t0)",
         functions=("K*Y", "Y*S(t0)"),
-        source="by hand, after Holmberg, Math. Biosci. 62 (1982): substrate and K a, Y / a",
+        source="by hand: substrate and K a, Y / a; S is linear in X",
     ),
     Known(
         name="Monod, both",
@@ -578,6 +607,7 @@ KNOWN: tuple[Known, ...] = (
         measured="C",
         start={"A": "?"},
         lost="",
+        several="k1:2 k2:2",
         source="by hand: C = A(t0) (1 - two exponentials); k1 and k2 exchange",
     ),
     Known(
@@ -633,6 +663,202 @@ KNOWN: tuple[Known, ...] = (
         start={"A": 1.0},
         lost="",
         source="by hand: a is the slope at large A, a b that of small A",
+    ),
+)
+
+
+WITH_INPUT: dict[str, Any] = {"inputs": ({"u": PULSE},), "bounds": (-10.0, 10.0)}
+TESTED = "test/bodies/identifiability.jl of StructuralIdentifiability.jl"
+FUNCTIONS = "test/bodies/identifiable_functions.jl of StructuralIdentifiability.jl"
+STARTS = "test/bodies/known_ic.jl of StructuralIdentifiability.jl"
+
+PUBLISHED: tuple[Known, ...] = (
+    Known(
+        name="prey with input",
+        slopes={
+            "x0": lambda v: v.a * v.x0 - v.b * v.x0 * v.x1 + v.u,
+            "x1": lambda v: v.c * v.x1 + v.d * v.x0 * v.x1,
+        },
+        parameters="a b c d",
+        measured="x0",
+        start=UNKNOWN(("x0", "x1"), "?"),
+        lost="b x1(t0)",
+        functions=("b*x1(t0)",),
+        source=TESTED,
+        **WITH_INPUT,
+    ),
+    Known(
+        name="two outputs of one angle",
+        slopes={
+            "x1": lambda v: (1 + v.x1**2) / 2,
+            "x2": lambda v: (1 - v.x1**2) / (1 + v.x1**2),
+        },
+        parameters="b",
+        outputs={"y": lambda v: 2 * v.x1 / (v.b * (1 + v.x1**2))},
+        measured="y x2",
+        start=UNKNOWN(("x1", "x2"), "?"),
+        lost="",
+        bounds=(-10.0, 10.0),
+        source=TESTED,
+    ),
+    Known(
+        name="two pools in a row",
+        slopes={
+            "x1": lambda v: -v.a1 * v.x1 + v.a21 * v.x2,
+            "x2": lambda v: -v.a2 * v.x2 - v.a21 * v.x2,
+        },
+        parameters="a1 a2 a21",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2"), "?"),
+        lost="a2 a21 x2(t0)",
+        several="a1:2",
+        bounds=(-10.0, 10.0),
+        source=TESTED,
+    ),
+    Known(
+        name="two pools in a row with input",
+        slopes={
+            "x1": lambda v: -v.a1 * v.x1 + v.a21 * v.x2,
+            "x2": lambda v: -v.a2 * v.x2 - v.a21 * v.x2 + v.u,
+        },
+        parameters="a1 a2 a21",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2"), "?"),
+        lost="",
+        several="a1:2 a2:2 x2(t0):2",
+        source=TESTED,
+        **WITH_INPUT,
+    ),
+    Known(
+        name="three compartments with input",
+        slopes={**THREE, "x1": lambda v: THREE["x1"](v) + v.u},
+        parameters="k01 k21 k12 k31 k13",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2", "x3"), "?"),
+        lost="",
+        several="k21:2 k12:2 k31:2 k13:2 x2(t0):2 x3(t0):2",
+        source=TESTED,
+        **WITH_INPUT,
+    ),
+    Known(
+        name="SEIR, population known",
+        slopes={
+            "S": lambda v: -v.b * v.S * v.I / 7,
+            "E": lambda v: v.b * v.S * v.I / 7 - v.nu * v.E,
+            "I": lambda v: v.nu * v.E - v.a * v.I,
+        },
+        parameters="b nu a",
+        measured="I",
+        start=UNKNOWN("SEI", "?"),
+        lost="",
+        several="nu:2 a:2 S(t0):2 E(t0):2",
+        bounds=(-10.0, 10.0),
+        source=TESTED,
+    ),
+    Known(
+        name="Michaelis and Menten with growth, relative",
+        slopes={"x": lambda v: -v.V * v.x / (v.K + v.x) + v.k01 * v.x},
+        parameters="V K k01 c",
+        outputs={"y": lambda v: v.c * v.x},
+        measured="y",
+        start={"x": "?"},
+        lost="V K c x(t0)",
+        functions=("V*c", "K*c", "c*x(t0)"),
+        bounds=(-10.0, 10.0),
+        source=FUNCTIONS,
+    ),
+    Known(
+        name="integrated square",
+        slopes={"x1": lambda v: v.k * v.x2**2, "x2": lambda v: v.u},
+        parameters="k",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2"), "?"),
+        lost="",
+        source=FUNCTIONS,
+        **WITH_INPUT,
+    ),
+    Known(
+        name="three in a row, measured and fed at one end",
+        slopes={
+            "x1": lambda v: -v.a1 * v.x1 + v.b1 * v.x2 + v.u,
+            "x2": lambda v: -(v.a2 + v.b1) * v.x2 + v.a1 * v.x1 + v.b2 * v.x3,
+            "x3": lambda v: -v.b2 * v.x3 + v.a2 * v.x2,
+        },
+        parameters="a1 a2 b1 b2",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2", "x3"), "?"),
+        lost="",
+        source=FUNCTIONS,
+        **WITH_INPUT,
+    ),
+    Known(
+        name="quadratic, starts unknown",
+        slopes={
+            "x1": lambda v: v.p1 * v.x1**2 + v.p2 * v.x1 * v.x2,
+            "x2": lambda v: v.p3 * v.x1**2 + v.p4 * v.x1 * v.x2,
+        },
+        parameters="p1 p2 p3 p4",
+        measured="x1",
+        start=UNKNOWN(("x1", "x2"), "?"),
+        lost="p1 p2 p3 p4 x2(t0)",
+        bounds=(-10.0, 10.0),
+        source=FUNCTIONS,
+    ),
+    Known(
+        name="prey, predators' start known",
+        slopes={
+            "x": lambda v: v.a * v.x - v.b * v.x * v.y,
+            "y": lambda v: v.d * v.x * v.y - v.c * v.y,
+        },
+        parameters="a b c d",
+        measured="x",
+        start={"x": "?", "y": 1.7},
+        lost="",
+        bounds=(-10.0, 10.0),
+        source=STARTS,
+    ),
+    Known(
+        name="square of a parameter",
+        slopes={
+            "x1": lambda v: v.a + v.x2 + v.x3,
+            "x2": lambda v: v.b**2 + v.c,
+            "x3": lambda v: -v.c,
+        },
+        parameters="a b c",
+        measured="x1",
+        start={"x1": "?", "x2": 0.3, "x3": 0.9},
+        lost="c",
+        several="b:2",
+        bounds=(-10.0, 10.0),
+        source=STARTS,
+    ),
+    Known(
+        name="reciprocal, start known",
+        slopes={"x1": lambda v: v.a * v.x1, "x2": lambda v: v.x1 + 1 / v.x1},
+        parameters="a",
+        measured="x2",
+        start={"x1": 1.3, "x2": "?"},
+        lost="",
+        bounds=(-10.0, 10.0),
+        source=STARTS,
+    ),
+    Known(
+        name="forced SIRS",
+        slopes={
+            "s": lambda v: v.mu - v.mu * v.s - v.b0 * (1 + v.b1 * v.x1) * v.i * v.s + v.g * v.r,
+            "i": lambda v: v.b0 * (1 + v.b1 * v.x1) * v.i * v.s - (v.nu + v.mu) * v.i,
+            "r": lambda v: v.nu * v.i - (v.mu + v.g) * v.r,
+            "x1": lambda v: -v.M * v.x2,
+            "x2": lambda v: v.M * v.x1,
+        },
+        parameters="mu b0 b1 g nu M",
+        measured="i r",
+        start=UNKNOWN(("s", "i", "r", "x1", "x2"), "?"),
+        lost="b1 x1(t0) x2(t0)",
+        functions=("b1*x1(t0)", "b1*x2(t0)"),
+        undecided="mu b0 g M s(t0)",
+        bounds=(-10.0, 10.0),
+        source=FUNCTIONS + ": M**2, the others are unique",
     ),
 )
 
