@@ -142,6 +142,8 @@ __all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the hand-written l
 
 
 def __getattr__(name: str) -> Any:
+    if name == "kinetics":
+        return import_module("igpe.kinetics")
     if name not in _HOME:
         raise AttributeError(f"module 'igpe' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)

@@ -27,6 +27,7 @@ FLOORS: dict[str, int] = {
     "sigma": 10,
     "box": 10,
     "estimates": 10,
+    "kinetics": 10,
     "loss": 10,
     "model": 10,
     "experiment": 11,
