@@ -58,6 +58,18 @@ if TYPE_CHECKING:
     from igpe.loss import PiecewiseConstant as PiecewiseConstant
     from igpe.pipeline import check as check
     from igpe.pipeline import estimate as estimate
+    from igpe.planning.criteria import AOptimal as AOptimal
+    from igpe.planning.criteria import DOptimal as DOptimal
+    from igpe.planning.criteria import EOptimal as EOptimal
+    from igpe.planning.criteria import ModifiedE as ModifiedE
+    from igpe.planning.design import design as design
+    from igpe.planning.existing import Unmeasured as Unmeasured
+    from igpe.planning.freedom import Between as Between
+    from igpe.planning.freedom import Levels as Levels
+    from igpe.planning.freedom import Noise as Noise
+    from igpe.planning.freedom import Ramps as Ramps
+    from igpe.planning.freedom import Sampling as Sampling
+    from igpe.planning.plan import Plan as Plan
     from igpe.problem import Problem as Problem
     from igpe.result import Result as Result
     from igpe.settings import Settings as Settings
@@ -73,16 +85,20 @@ if TYPE_CHECKING:
     from igpe.status import Status as Status
 
 _HOME = {
+    "AOptimal": "igpe.planning.criteria",
     "AmplProgram": "igpe.solvers.program",
     "Automatic": "igpe.integrators.automatic",
     "AutomaticIntervals": "igpe.integrators.automatic_intervals",
+    "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Collocation": "igpe.dynamic.collocation",
-    "Couenne": "igpe.solvers.programs",
     "Comparison": "igpe.comparison",
+    "Couenne": "igpe.solvers.programs",
+    "DOptimal": "igpe.planning.criteria",
     "DataError": "igpe.errors",
     "Decomposed": "igpe.algebraic.decomposed",
     "DormandPrince": "igpe.integrators.dormand_prince",
+    "EOptimal": "igpe.planning.criteria",
     "Estimate": "igpe.estimates",
     "EstimationFailed": "igpe.errors",
     "Experiment": "igpe.experiment",
@@ -95,24 +111,30 @@ _HOME = {
     "Ipopt": "igpe.solvers.ipopt",
     "L1": "igpe.loss",
     "LeastSquares": "igpe.loss",
+    "Levels": "igpe.planning.freedom",
     "Local": "igpe.algebraic.local",
     "LocalLinearization": "igpe.integrators.local_linearization",
     "LockStep": "igpe.integrators.lock_step",
     "Lsoda": "igpe.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
     "ModelError": "igpe.errors",
+    "ModifiedE": "igpe.planning.criteria",
     "MultiStart": "igpe.dynamic.multistart",
     "MultipleShooting": "igpe.dynamic.multiple_shooting",
+    "Noise": "igpe.planning.freedom",
     "Normal": "igpe.loss",
     "PiecewiseConstant": "igpe.loss",
+    "Plan": "igpe.planning.plan",
     "Problem": "igpe.problem",
     "ProblemError": "igpe.errors",
     "Projected": "igpe.algebraic.projected",
     "Proportional": "igpe.error_model",
+    "Ramps": "igpe.planning.freedom",
     "Restarts": "igpe.dynamic.restarts",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",
     "RungeKutta": "igpe.integrators.runge_kutta",
+    "Sampling": "igpe.planning.freedom",
     "Scip": "igpe.solvers.scip",
     "Settings": "igpe.settings",
     "SingleShooting": "igpe.dynamic.single_shooting",
@@ -122,10 +144,12 @@ _HOME = {
     "Status": "igpe.status",
     "Sundials": "igpe.integrators.sundials",
     "Unknown": "igpe.experiment",
+    "Unmeasured": "igpe.planning.existing",
     "Unsupported": "igpe.errors",
     "Unweighted": "igpe.algebraic.weights",
     "check": "igpe.pipeline",
     "compare": "igpe.comparison",
+    "design": "igpe.planning.design",
     "estimate": "igpe.pipeline",
     "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",

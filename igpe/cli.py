@@ -1,4 +1,4 @@
-"""The command line: check, estimate and simulate for a model file.
+"""The command line: check, estimate, simulate and design for a model file.
 
 A model file is a Python file with a function `problem()` that returns an `igpe.Problem`.
 Exit codes: 0 done, 1 nothing could be estimated, 2 the input is not usable, 130 interrupted.
@@ -154,6 +154,41 @@ def simulate(
         from igpe.plots import plot_simulation
 
         _save(plot_simulation(table), plot)
+
+
+@app.command()
+def design(
+    model: Model,
+    data: DataFile = None,
+    plot: PlotFile = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Plan the next experiment, with the settings that the file's function design() returns."""
+    from inspect import signature
+
+    from igpe.errors import ProblemError
+    from igpe.model_file import load_design
+    from igpe.pipeline import estimate as run
+    from igpe.planning.design import design as plan
+
+    problem, settings = _problem(model, data), load_design(model)
+    known = set(signature(plan).parameters) - {"problem"}
+    if strangers := sorted(set(settings) - known):
+        raise ProblemError(
+            f"design() in '{model}' returned {strangers}, which are no settings of igpe.design; it "
+            f"has {sorted(known)}."
+        )
+    with _progress() as tell:
+        at = settings.pop("parameters", None) or run(problem, seed=seed, progress=tell)
+        tell("Planning the next experiment")
+        found = plan(problem, at, **{"seed": seed} | settings)
+    if str(json) != "-":
+        typer.echo(str(found))
+    if json is not None:
+        _write(json, found.to_json())
+    if plot is not None:
+        _save(found.plot(), plot)
 
 
 def main() -> None:

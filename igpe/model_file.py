@@ -1,11 +1,12 @@
-"""Loading a problem from a Python file with a function `problem()`."""
+"""Loading a problem, and settings of a design, from a Python file with such functions."""
 
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from igpe.errors import IgpeError, ProblemError
 from igpe.problem import Problem
@@ -16,12 +17,37 @@ def load_problem(path: Path) -> Problem:
 
     raises ProblemError if the file is missing, fails, or has no such function
     """
+    problem = _returned(path, "problem", "an igpe.Problem")
+    if not isinstance(problem, Problem):
+        raise ProblemError(
+            f"problem() in '{path}' returned a value of type {type(problem).__name__}; "
+            "wanted an igpe.Problem."
+        )
+    return problem
+
+
+def load_design(path: Path) -> dict[str, Any]:
+    """The settings for `igpe.design` that the file's `design()` returns.
+
+    raises ProblemError if the file is missing, fails, or has no such function
+    """
+    settings = _returned(path, "design", "the settings of igpe.design as a dict")
+    if not isinstance(settings, Mapping) or not all(isinstance(n, str) for n in settings):
+        raise ProblemError(
+            f"design() in '{path}' returned a value of type {type(settings).__name__}; wanted the "
+            "settings of igpe.design as a dict: {'free': {...}, 'times': [...]}."
+        )
+    return dict(settings)
+
+
+def _returned(path: Path, name: str, wanted: str) -> Any:
+    """What a function of the file returns."""
     if not path.is_file():
         raise ProblemError(f"There is no model file '{path}' (looked from {Path.cwd()}).")
     try:
         with _importing_from(path.parent):
-            function = runpy.run_path(str(path)).get("problem")
-            problem = function() if callable(function) else None
+            function = runpy.run_path(str(path)).get(name)
+            returned = function() if callable(function) else None
     except IgpeError:
         raise
     except Exception as error:
@@ -29,15 +55,8 @@ def load_problem(path: Path) -> Problem:
             f"The model file '{path}' failed{_where(path, error)}: {type(error).__name__}: {error}"
         ) from error
     if not callable(function):
-        raise ProblemError(
-            f"'{path}' has no function problem(); write one that returns an igpe.Problem."
-        )
-    if not isinstance(problem, Problem):
-        raise ProblemError(
-            f"problem() in '{path}' returned a value of type {type(problem).__name__}; "
-            "wanted an igpe.Problem."
-        )
-    return problem
+        raise ProblemError(f"'{path}' has no function {name}(); write one that returns {wanted}.")
+    return returned
 
 
 @contextmanager

@@ -46,3 +46,11 @@ def problem() -> igpe.Problem:
     """The problem as published: both states measured at ten times."""
     run = igpe.Experiment(pd.read_csv(DATA), start={"x1": 1.2, "x2": 1.1}, start_time=0.0)
     return igpe.Problem(model, parameters=["p1", "p2"], experiments=[run])
+
+
+def design() -> dict[str, Any]:
+    """What `igpe design` may choose of the next experiment: the start, and ten of forty samples."""
+    return {
+        "free": {"x1": igpe.Between(0.5, 2.0), "x2": igpe.Between(0.5, 2.0)},
+        "times": igpe.Sampling([k / 4 for k in range(1, 41)], at_most=10, spacing=0.5),
+    }

@@ -237,3 +237,32 @@ def refused(done, *words):
     assert done.stderr.startswith("Error: ")
     assert "Traceback" not in done.stderr
     assert [w for w in words if w not in done.stderr] == [], done.stderr
+
+
+def test_design_plans_the_next_experiment(tmp_path):
+    picture, json_file = tmp_path / "next.png", tmp_path / "next.json"
+    predators = ROOT / "models" / "lotka_volterra.py"
+    done = run("design", predators, "--plot", picture, "--json", json_file)
+    assert done.exit_code == 0, done.output
+    assert "plan1: measure x1, x2 at" in done.stdout
+    stored = json.loads(json_file.read_text())
+    assert stored["after"] < stored["before"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("", "has no function design()"),
+        ("def design(): return 3", "wanted the settings of igpe.design"),
+        ("def design(): return {'speed': 3}", "no settings of igpe.design"),
+    ],
+)
+def test_settings_of_a_design_that_are_none(tmp_path, settings, says):
+    path = tmp_path / "model.py"
+    path.write_text(
+        Path(CHAIN).read_text().replace("parents[1]", f"parents[0] / '{ROOT}'") + settings
+    )
+    done = run("design", path)
+    assert done.exit_code == 2
+    assert says in done.stderr

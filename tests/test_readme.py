@@ -88,7 +88,7 @@ COMMANDS = [line for text in blocks("sh", "igpe check") for line in commands(tex
 
 
 def test_the_commands_are_found():
-    assert {line.split()[1] for line in COMMANDS} == {"check", "estimate", "simulate"}
+    assert {line.split()[1] for line in COMMANDS} == {"check", "design", "estimate", "simulate"}
     assert any(OWN_RUN in line for line in COMMANDS)
 
 

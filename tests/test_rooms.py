@@ -60,6 +60,7 @@ FLOORS: dict[str, int] = {
     "comparison": 71,
     "notes": 72,
     "summary": 73,
+    "planning": 73,
     "pipeline": 74,
     "cli": 75,
     "__main__": 76,

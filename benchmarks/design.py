@@ -1,0 +1,270 @@
+"""Designed experiments beside plain ones: how much surer are the parameters of urethane?
+
+    python benchmarks/design.py [plain] [designed] [sequential] [--json FILE] [--repeat N]
+
+Four experiments of 40 samples of nA, nB, nC and V, every 0.2 h for 8 h, eight parameters
+(Michalik, Chachuat & Marquardt 2009, IGPE, Table 1: initial amounts nA0 to nE0, constant feeds fA
+and fB, and the temperature's course are free; the bounds are not in print, these are ours). A
+measurement has a standard deviation of 0.5 % of its value and 0.001 mol (or litre) beside it: with
+a share alone, designs live on traces that nobody can measure.
+
+plain       what one would run without a design: equal amounts of A and B or an excess of one,
+            constant feeds, linear temperature ramps of different height and direction; and 200 sets
+            of four such experiments at random: A and B, feeds and both ends of the ramp anywhere in
+            the bounds of the design, no products at the start
+designed    D-optimal in the same bounds, planned together; then simulated by plain differential
+            equations at the true parameters, estimated with `igpe.estimate`, and repeated with
+            other random errors
+sequential  the plain experiments done, two more planned on what they tell
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from figures import Row, at_least, at_most, command
+
+import igpe
+from igpe.dynamic.residuals import Residuals
+from igpe.equations.system import read_systems
+from igpe.planning.posing import pose
+
+NOISE = igpe.Noise(absolute=0.001, relative=0.005)
+SOLVENT = 5.0  # mol, in all experiments
+TIMES = 3.0  # that the mean error must shrink
+SETS = 200  # of plain experiments at random
+PLAIN = pd.DataFrame(
+    {
+        "nA0": [1.0, 1.0, 1.5, 1.0],
+        "nB0": [1.0, 1.0, 1.0, 1.5],
+        "nC0": 0.0,
+        "nD0": 0.0,
+        "nE0": 0.0,
+        "nS": SOLVENT,
+        "fA": [0.0, 0.1, 0.0, 0.1],
+        "fB": [0.0, 0.0, 0.1, 0.0],
+        "first": [300.0, 320.0, 340.0, 400.0],  # K
+        "last": [360.0, 380.0, 400.0, 320.0],
+    },
+    index=["plain1", "plain2", "plain3", "plain4"],
+)
+AMOUNTS = ("nA0", "nB0", "nC0", "nD0", "nE0")
+QUICK = igpe.Settings(
+    ladder=(igpe.GcvSpline(),),
+    routes=igpe.Routes(quick=igpe.Local(trials=64, starts=3)),
+    correction=igpe.Collocation(max_refinements=0),
+)
+
+
+def model() -> Any:
+    """The urethane model, found beside the benchmarks."""
+    import urethane  # noqa: PLC0415 - its folder is on the path only when a section runs
+
+    return urethane
+
+
+def with_ramps(designs: pd.DataFrame) -> pd.DataFrame:
+    """Temperatures at the model's knots from the first to the last."""
+    shares = model().KNOTS / model().HOURS
+    ramps = {
+        f"T{i + 1}": designs["first"] + share * (designs["last"] - designs["first"])
+        for i, share in enumerate(shares)
+    }
+    return designs.assign(**ramps)
+
+
+def measured(designs: pd.DataFrame, seed: int) -> list[igpe.Experiment]:
+    """The designs simulated at the truth by plain differential equations, with random errors."""
+    m, random, runs = model(), np.random.default_rng(seed), []
+    for name, design in designs.iterrows():
+        exact = m.exact_course(design)
+        sigma = np.hypot(NOISE.absolute, NOISE.relative * exact)
+        table = pd.DataFrame(
+            exact + sigma * random.standard_normal(exact.shape), columns=m.MEASURED
+        )
+        table.insert(0, "time", m.TIMES)
+        runs.append(
+            igpe.Experiment(
+                table,
+                name=str(name),
+                start={n: float(design[f"{n}0"]) for n in ("nA", "nB", "nC")},
+                start_time=0.0,
+                inputs={n: float(design[n]) for n in ("fA", "fB", "nS", "nD0", "nE0")}
+                | {"T": igpe.linear(m.KNOTS, [float(design[f"T{i}"]) for i in range(1, 5)])},
+                sigma={n: sigma[:, i] for i, n in enumerate(m.MEASURED)},
+            )
+        )
+    return runs
+
+
+def posed(runs: list[igpe.Experiment]) -> igpe.Problem:
+    """The estimation problem of the paper, with these experiments."""
+    return igpe.Problem(model().model, parameters=list(model().BOUNDS), experiments=runs)
+
+
+def covariance(problem: igpe.Problem) -> np.ndarray:
+    """(8, 8) at the truth, relative to it; from the residuals, without anything of a design."""
+    truth = problem.box.vector(model().TRUTH)
+    residuals = Residuals(problem, read_systems(problem), igpe.Automatic())
+    at = residuals(truth)
+    assert at is not None, residuals.broken
+    scaled = at.jacobian * truth
+    return np.linalg.inv(scaled.T @ scaled)
+
+
+def mean_error(relative: np.ndarray) -> float:
+    """det(C)^(1/2n)."""
+    return float(np.exp(np.linalg.slogdet(relative)[1] / (2 * len(relative))))
+
+
+def free() -> dict[str, Any]:
+    """Table 1, within bounds that the plain experiments keep too."""
+    most = {"nA": 2.0, "nB": 2.0, "nC": 1.0, "nD0": 0.5, "nE0": 0.5, "fA": 0.2, "fB": 0.2}
+    constant = {n: igpe.Between(0.0, upper) for n, upper in most.items()}
+    return constant | {"T": igpe.Ramps(tuple(model().KNOTS), 290.0, 420.0)}
+
+
+def designs_of(plan: igpe.Plan) -> pd.DataFrame:
+    """The plan's settings in the columns that the model's simulation reads."""
+    rows = {
+        e.name: {f"{n}0": e.start[n] for n in ("nA", "nB", "nC")}
+        | {n: e.inputs[n] for n in ("fA", "fB", "nS", "nD0", "nE0")}
+        | {f"T{i + 1}": float(v) for i, v in enumerate(e.inputs["T"].values)}
+        for e in plan.experiments
+    }
+    return pd.DataFrame(rows).T
+
+
+def planned(given: argparse.Namespace, problem: Any, count: int, **settings: Any) -> igpe.Plan:
+    """D-optimal experiments at the true parameters."""
+    m = model()
+    return igpe.design(
+        problem, settings.pop("at", m.TRUTH),
+        free=free(), conditions={"nS": SOLVENT}, times=m.TIMES,
+        measure=dict.fromkeys(m.MEASURED, NOISE), experiments=count, starts=given.starts,
+        **settings,
+    )  # fmt: skip
+
+
+def from_nothing(given: argparse.Namespace) -> igpe.Plan:
+    """Four experiments where nothing is measured yet."""
+    m = model()
+    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
+    return planned(given, nothing, len(PLAIN))
+
+
+def plain_rows(given: argparse.Namespace) -> Iterator[Row]:
+    """The plain experiments."""
+    relative = covariance(posed(measured(with_ramps(PLAIN), 0)))
+    yield at_most("4 plain experiments", "mean relative error", 100 * mean_error(relative), "%")
+    worst = 100 * float(np.sqrt(np.diag(relative).max()))
+    yield at_most("4 plain experiments", "worst relative error", worst, "%")
+    stored = pd.read_csv(model().DESIGNS, index_col="experiment")
+    chosen = mean_error(covariance(posed(measured(stored, 0))))
+    yield at_most("data/urethane_designs.csv", "mean relative error", 100 * chosen, "%")
+
+
+def random_plain() -> np.ndarray:
+    """(200,) mean relative errors of random sets of plain experiments."""
+    m, random = model(), np.random.default_rng(0)
+    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
+    one = pose(
+        nothing, m.TRUTH,
+        free=free(), conditions={"nS": SOLVENT}, times=m.TIMES,
+        measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.DOptimal(), count=1,
+        existing=False, like=None, integrator=igpe.Automatic(),
+    )  # fmt: skip
+    told, found = one.told(m.TRUTH), []
+    labels = [c.label for c in one.plan.choices]
+    products = [labels.index(n) for n in ("nC(t0)", "nD0", "nE0")]
+    ramp = [i for i, label in enumerate(labels) if label.startswith("T at")]
+    for _ in range(SETS):
+        information = np.zeros((8, 8))
+        for _ in PLAIN.index:
+            share = random.uniform(size=len(labels))
+            share[products] = 0.0
+            share[ramp] = np.interp(m.KNOTS, m.KNOTS[[0, -1]], share[[ramp[0], ramp[-1]]])
+            rows = told.rows(one.plan.lower + share * one.plan.width)
+            assert rows is not None
+            information += np.einsum("tmp,tmq->pq", rows, rows)
+        found.append(mean_error(np.linalg.inv(information)))
+    return np.array(found)
+
+
+def designed_rows(given: argparse.Namespace) -> Iterator[Row]:
+    """The designed experiments: predicted, estimated, and repeated."""
+    case, plan = "4 designed experiments", from_nothing(given)
+    plain = mean_error(covariance(posed(measured(with_ramps(PLAIN), 0))))
+    yield at_most(case, "mean relative error, predicted", 100 * plan.after, "%")
+    yield at_least(case, "plain / designed, predicted", plain / plan.after, "-", TIMES)
+    ratio = random_plain() / plan.after
+    yield at_least(case, "plain at random / designed, median", float(np.median(ratio)), "-", TIMES)
+    yield at_least(case, "plain at random / designed, luckiest", float(ratio.min()), "-", 1.0)
+    problem = posed(measured(designs_of(plan), 0))
+    again = mean_error(covariance(problem))
+    yield at_most(
+        case, "|residuals' / predicted mean error - 1|", abs(again / plan.after - 1), "-", 0.01
+    )
+    yield from estimated_rows(case, problem, plan)
+    yield from repeated_rows(case, problem, plan, given.repeat)
+
+
+def estimated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan) -> Iterator[Row]:
+    """The five steps on the simulated measurements."""
+    truth = problem.box.vector(model().TRUTH)
+    result = igpe.estimate(problem, QUICK)
+    off = np.array([result.parameters[n] for n in problem.box.names]) - truth
+    yield at_most(case, "worst true error", 100 * float(np.abs(off / truth).max()), "%")
+    chi2 = float(off @ np.linalg.solve(plan.covariance, off))
+    yield at_most(case, "true error, chi squared of 8 degrees (99 %)", chi2, "-", 20.09)
+    errors = np.array([p.standard_error for p in result.estimates])
+    ratio = errors / plan.errors["after"].to_numpy()
+    yield at_most(case, "|estimated / predicted error - 1|, worst", float(np.abs(ratio - 1).max()))
+
+
+def repeated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan, repeat: int) -> Iterator[Row]:
+    """Other random errors, fitted from the truth: the covariance that really occurs."""
+    m, found = model(), []
+    shooting = igpe.SingleShooting().prepare(problem)
+    designs = designs_of(plan)
+    for seed in range(1, repeat + 1):
+        tables = [e.measurements for e in measured(designs, seed)]
+        shooting.residuals.runs = tuple(
+            replace(run, measurements=table)
+            for run, table in zip(shooting.residuals.runs, tables, strict=True)
+        )
+        found.append(problem.box.vector(shooting.estimate(m.TRUTH).parameters))
+    spread = np.cov(np.array(found).T)
+    size = problem.box.vector(m.TRUTH)
+    actual = mean_error(spread / np.outer(size, size))
+    yield at_most(case, f"mean error of {repeat} repetitions", 100 * actual, "%")
+    off = abs(actual / plan.after - 1)
+    yield at_most(case, "|repeated / predicted mean error - 1|", off, "-", 0.1)
+    ratio = np.sqrt(np.diag(spread)) / plan.errors["after"].to_numpy()
+    yield at_most(case, "repeated / predicted error, largest", float(ratio.max()), "-", 1.25)
+    yield at_least(case, "repeated / predicted error, smallest", float(ratio.min()), "-", 0.75)
+
+
+def sequential_rows(given: argparse.Namespace) -> Iterator[Row]:
+    """Two more experiments on what the plain ones tell."""
+    case, problem = "4 plain, then 2 designed", posed(measured(with_ramps(PLAIN), 0))
+    found = igpe.SingleShooting().estimate(problem, model().TRUTH)
+    plan = planned(given, problem, 2, at=found)
+    yield at_most(case, "mean relative error before", 100 * plan.before, "%")
+    yield at_most(case, "mean relative error after", 100 * plan.after, "%")
+    yield at_least(case, "before / after", plan.before / plan.after, "-", 2.0)
+    yield at_least(case, "smallest shrink of an error", float(plan.errors["ratio"].min()), "-", 1.0)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """How long to search, and how often to repeat."""
+    parser.add_argument("--repeat", type=int, default=200, help="simulated repetitions")
+    parser.add_argument("--starts", type=int, default=6, help="local searches of a design")
+
+
+if __name__ == "__main__":
+    sections = {"plain": plain_rows, "designed": designed_rows, "sequential": sequential_rows}
+    command(__doc__, "Optimum experimental design", sections, options)

@@ -1,0 +1,1 @@
+"""Optimum experimental design: which experiment tells most of the parameters."""

@@ -1,0 +1,200 @@
+"""Which samples to take: a convex relaxation with a proven bound, then exchanges.
+
+Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`criteria.py`), so that for
+any w and every allowed choice v of samples
+
+    Φ(v) <= Φ(w) + sum of (v - w) dΦ/dw <= Φ(w) + max over allowed v of sum of (v - w) dΦ/dw,
+
+the equivalence theorem of Kiefer and Wolfowitz (1960) as an inequality. The maximum is
+found exactly, by a recursion over the times that keeps number and spacing. Simplicial
+decomposition lowers the bound: w is the best mixture of the choices met. Each set of quantities has
+a bound of its own, and the largest of them holds for all.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.planning.criteria import DOptimal
+from igpe.planning.evidence import Evidence
+
+MIXTURES = 40  # mixtures tried at most; the bound is valid after each
+CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
+FIRST = 10  # choices met that are improved by exchanges
+BETTER = 1e-9  # an exchange that brings less ends the search
+ROUNDING = 1e-9  # of the horizon: two times may be this much closer than the spacing
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Which choices of samples are allowed.
+
+    times      (n_times,) candidates;  at_most: samples in each experiment;  spacing: between two
+    quantities sets of measured quantities (n_measured,) to choose one of
+    """
+
+    times: FloatArray
+    at_most: int
+    spacing: float
+    quantities: tuple[BoolArray, ...]
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing needs to be chosen."""
+        close = len(self.times) > 1 and np.diff(self.times).min() < self.spacing
+        return self.at_most >= len(self.times) and len(self.quantities) == 1 and not close
+
+    def apart(self, one: int) -> BoolArray:
+        """(n_times,) which samples are far enough from one."""
+        slack = ROUNDING * (self.times[-1] - self.times[0])
+        return np.asarray(np.abs(self.times - self.times[one]) >= self.spacing - slack)
+
+    def best(self, gains: FloatArray) -> BoolArray:
+        """The choice of largest sum of gains (n_experiments, n_times, n_measured), of one set."""
+        (chosen,) = self.quantities
+        taken = np.array([self._best_times(row) for row in gains @ chosen.astype(float)])
+        return np.asarray(taken[..., None] & chosen)
+
+    def _best_times(self, gains: FloatArray) -> BoolArray:
+        """Largest sum with the given number and spacing, by recursion from the left."""
+        n = len(gains)
+        slack = ROUNDING * (self.times[-1] - self.times[0])
+        before = np.searchsorted(self.times, self.times - max(self.spacing - slack, 0.0), "right")
+        before = np.minimum(before, np.arange(n))  # how many samples are early enough for the next
+        best = np.zeros((n + 1, self.at_most + 1))
+        for i in range(n):
+            best[i + 1] = best[i]
+            best[i + 1, 1:] = np.maximum(best[i, 1:], best[before[i], :-1] + gains[i])
+        taken, i, left = np.zeros(n, dtype=bool), n, self.at_most
+        while i > 0 and left > 0:
+            if best[i, left] > best[i - 1, left]:
+                taken[i - 1], i, left = True, int(before[i - 1]), left - 1
+            else:
+                i -= 1
+        return taken
+
+
+class Chosen(NamedTuple):
+    """The samples, and how good they are.
+
+    taken       (n_experiments, n_times, n_measured)
+    value       Φ of them;  bound: no allowed choice has more (infinite if nothing is proven)
+    """
+
+    taken: BoolArray
+    value: float
+    bound: float
+
+    @property
+    def efficiency(self) -> float:
+        """At least this share of the information of the best choice; NaN if nothing is proven."""
+        return float(np.exp(min(self.value - self.bound, 0.0))) if self.bound < np.inf else np.nan
+
+
+def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]:
+    """Which quantities may be measured together: sets of the largest allowed size."""
+    size = count if at_most is None else min(at_most, count)
+    found = []
+    for members in combinations(range(count), size):
+        chosen = np.zeros(count, dtype=bool)
+        chosen[list(members)] = True
+        found.append(chosen)
+    return tuple(found)
+
+
+def choose(evidence: Evidence, allowed: Allowed) -> Chosen:
+    """The best samples found, with a bound on what any others could tell."""
+    if allowed.everything:
+        taken = np.ones(evidence.shape, dtype=bool) & allowed.quantities[0]
+        value = evidence.value(taken.astype(float))
+        return Chosen(taken, value, value)
+    each = [_chosen(evidence, replace(allowed, quantities=(q,))) for q in allowed.quantities]
+    best = max(each, key=lambda one: one.value)
+    return best._replace(bound=max(one.bound for one in each))
+
+
+def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
+    """The same for one set of quantities: mixtures of several would make the bound weak."""
+    bound, met = _relaxed(evidence, allowed)
+    ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
+    ends = [_exchanged(evidence, allowed, v) for v in ranked[:FIRST]]
+    taken = max(ends, key=lambda v: evidence.value(v.astype(float)))
+    return Chosen(taken, evidence.value(taken.astype(float)), bound)
+
+
+def _relaxed(evidence: Evidence, allowed: Allowed) -> tuple[float, list[BoolArray]]:
+    """The bound, and the choices met on the way."""
+    if not evidence.judge.criterion.concave:  # it may prefer to know less: begin with what tells
+        judge = replace(evidence.judge, criterion=DOptimal())
+        return np.inf, _relaxed(replace(evidence, judge=judge), allowed)[1]
+    even = np.ones(evidence.shape) * allowed.quantities[0] * (allowed.at_most / len(allowed.times))
+    met = [allowed.best(evidence.gains(even))]
+    weights, bound = met[0].astype(float), np.inf
+    mixture = np.ones(1)
+    for _ in range(MIXTURES):
+        gains = evidence.gains(weights)
+        vertex = allowed.best(gains)
+        gap = float((gains * (vertex - weights)).sum())
+        bound = min(bound, evidence.value(weights) + gap)
+        if gap < CLOSED or any((vertex == v).all() for v in met):
+            break
+        met.append(vertex)
+        mixture = _mixed(evidence, met, np.append(mixture, 0.0))
+        weights = np.tensordot(mixture, np.array(met, dtype=float), 1)
+    return bound, met
+
+
+def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> FloatArray:
+    """The best mixture (n,) of choices: shares that sum to 1."""
+    choices = np.array(met, dtype=float)
+
+    def loss(shares: FloatArray) -> tuple[float, FloatArray]:
+        weights = np.tensordot(shares, choices, 1)
+        slope = np.tensordot(choices, evidence.gains(weights), 3)
+        return -evidence.value(weights), -np.asarray(slope)
+
+    n = len(met)
+    begin = 0.9 * start + 0.1 / n
+    found = minimize(  # type: ignore[call-overload]  # the stubs know no gradient with a value
+        loss, begin, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * n,
+        constraints={"type": "eq", "fun": lambda s: s.sum() - 1, "jac": lambda s: np.ones(n)},
+        options={"maxiter": 60, "ftol": 1e-9},
+    )  # fmt: skip
+    shares = np.clip(found.x, 0.0, None)
+    shares = shares / shares.sum() if np.isfinite(shares).all() and shares.sum() > 0 else begin
+    return shares if loss(shares)[0] <= loss(begin)[0] else begin
+
+
+def _exchanged(evidence: Evidence, allowed: Allowed, start: BoolArray) -> BoolArray:
+    """Samples exchanged one by one for better ones, until none is better."""
+    quantities = np.asarray(start.any(axis=(0, 1)))
+    times, now = np.asarray(start.any(axis=2)), evidence.value(start.astype(float))
+    better = True
+    while better:
+        better = False
+        for e in range(len(times)):
+            samples = evidence.samples(e, quantities.astype(float))
+            for i in np.flatnonzero(times[e]):
+                without = times.copy()
+                without[e, i] = False
+                near = [allowed.apart(int(j)) for j in np.flatnonzero(without[e])]
+                possible = np.flatnonzero(np.logical_and.reduce([~without[e], *near]))
+                values = _with_each(evidence, without[..., None] & quantities, samples, possible)
+                if values.max() > now + BETTER:
+                    now, better = float(values.max()), True
+                    times = without
+                    times[e, possible[values.argmax()]] = True
+    return np.asarray(times[..., None] & quantities)
+
+
+def _with_each(
+    evidence: Evidence, taken: BoolArray, samples: list[FloatArray], possible: IntArray
+) -> FloatArray:
+    """Φ with one more sample, for each of those that are possible."""
+    base = evidence.informations(taken.astype(float))
+    values = [evidence.judge(f + s[possible]) for f, s in zip(base, samples, strict=True)]
+    return np.asarray(np.mean(values, axis=0))

@@ -1,0 +1,236 @@
+"""A plan: what to set, when to sample, and what that will tell. Plain data, without the model."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.arrays import FloatArray
+from igpe.errors import ProblemError
+from igpe.experiment import Experiment, Unknown
+from igpe.inputs import Table
+from igpe.json_form import plain
+from igpe.planning.criteria import Criterion
+from igpe.planning.plan_plot import plot_plan
+from igpe.result_text import number
+from igpe.tables import Data, read_table, rows_of
+
+FORMAT = 1  # of the JSON form
+PROVEN = 0.9999  # an efficiency as high is called the best
+
+
+@dataclass(frozen=True)
+class PlannedExperiment:
+    """One planned experiment.
+
+    settings    name -> number that was chosen, as in `Plan.settings`
+    start, inputs, start_time  as for `Experiment`
+    times       (n,) when to sample;  measured: what to measure in each sample
+    """
+
+    name: str
+    settings: Mapping[str, float]
+    start: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    start_time: float
+    times: FloatArray
+    measured: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Planned experiments, and the linearised errors of the unknowns before and after them.
+
+    experiments  what to do
+    bounds       setting -> its bounds
+    errors       indexed by unknown: value, unit, before, after (standard errors), ratio
+    covariance   (n, n) after the planned experiments, of the unknowns in `errors`
+    covariance_before  (n, n); infinite in rows of what is not determined
+    criterion    that was asked for;  before, after: exp(-Φ/2), a relative error (`criteria.py`)
+    efficiency   of the chosen samples: at least so much of what the best choice would tell, with
+                 the same settings; 1 where nothing was to be chosen, NaN where nothing is proven
+    courses      experiment, name, time, predicted, sigma on a fine grid
+    sigma_known  whether standard deviations were given; if residuals told them, planned
+                 experiments carry none, like those of the problem
+    starts       exp(-Φ/2) of the local searches, best first
+    """
+
+    experiments: tuple[PlannedExperiment, ...]
+    bounds: Mapping[str, tuple[float, float]]
+    errors: pd.DataFrame
+    covariance: FloatArray
+    covariance_before: FloatArray
+    criterion: Criterion
+    before: float
+    after: float
+    efficiency: float
+    courses: pd.DataFrame = field(repr=False)
+    sigma_known: bool = True
+    starts: tuple[float, ...] = ()
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """What to set: one row for each number, one column for each experiment, and the bounds."""
+        table = pd.DataFrame({e.name: pd.Series(e.settings) for e in self.experiments})
+        table["lower"] = [self.bounds[n][0] for n in table.index]
+        table["upper"] = [self.bounds[n][1] for n in table.index]
+        return table
+
+    def table(self) -> pd.DataFrame:
+        """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
+        sheets = [
+            pd.DataFrame(
+                {"experiment": e.name, "time": e.times} | dict.fromkeys(e.measured, np.nan)
+            )
+            for e in self.experiments
+        ]
+        return pd.concat(sheets, ignore_index=True)
+
+    def simulated(self, seed: int) -> pd.DataFrame:
+        """`table` filled with what would be measured if model and parameters were right."""
+        random = np.random.default_rng(seed)
+        filled = self.table()
+        for e in self.experiments:
+            mine = filled["experiment"] == e.name
+            for name in e.measured:
+                value, sigma = (
+                    _course(self.courses, e.name, name, e.times, c) for c in ("predicted", "sigma")
+                )
+                filled.loc[mine, name] = value + sigma * random.standard_normal(len(value))
+        return filled
+
+    def experiment(self, which: int | str, data: Data) -> Experiment:
+        """The experiment with what was measured, ready for `igpe.Problem`.
+
+        which   its number, from 0, or its name
+        data    a table or its path with the columns of `table`; `experiment` may be missing
+        raises  ProblemError if there is no such experiment, DataError if the table does not fit
+        """
+        planned = self._planned(which)
+        table = read_table(data)
+        rows = rows_of(table, planned.name) if "experiment" in table.columns else table
+        sigma = {n: self._sigma(planned, n, rows) for n in planned.measured if n in rows.columns}
+        return Experiment(
+            rows,
+            name=planned.name,
+            start=planned.start,
+            start_time=planned.start_time,
+            inputs=planned.inputs,
+            sigma=sigma if self.sigma_known else None,
+            only=list(sigma),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The criterion before and after, and what is proven of the samples."""
+        said = (
+            f"{type(self.criterion).__name__}: {self.criterion.meaning}, "
+            f"{self._shown(self.before)} before, {self._shown(self.after)} after the planned "
+            f"experiment{'s' * (len(self.experiments) > 1)}."
+        )
+        if math.isnan(self.efficiency):
+            return f"{said} Nothing is proven of the choice of samples."
+        most = (
+            "more"
+            if self.efficiency > PROVEN
+            else f"more than {1 / self.efficiency:.4g} times as much"
+        )
+        return (
+            f"{said} With these settings no other allowed choice of samples tells {most} "
+            "(equivalence theorem)."
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """Inputs, predicted courses with the samples, errors before and after; returns axes."""
+        return plot_plan(self.experiments, self.courses, self.errors, axes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in types that JSON knows; inputs that are functions of time by their name."""
+        return plain({  # type: ignore[no-any-return]
+            "format": FORMAT,
+            "criterion": type(self.criterion).__name__,
+            "of": self.criterion.of,
+            "before": self.before,
+            "after": self.after,
+            "efficiency": self.efficiency,
+            "sentence": self.sentence,
+            "experiments": [_told(e) for e in self.experiments],
+            "bounds": self.bounds,
+            "errors": self.errors.reset_index().to_dict("list"),
+            "covariance": self.covariance.tolist(),
+            "covariance_before": self.covariance_before.tolist(),
+            "courses": self.courses.to_dict("list"),
+            "sigma_known": self.sigma_known,
+            "starts": self.starts,
+            "seed": self.seed,
+            "notes": self.notes,
+        })
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON text; also written to `path` if given."""
+        written = json.dumps(self.to_dict(), indent=2, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(written, encoding="utf-8")
+        return written
+
+    def __str__(self) -> str:
+        samples = [
+            f"{e.name}: measure {', '.join(e.measured)} at {', '.join(f'{t:g}' for t in e.times)}"
+            for e in self.experiments
+        ]
+        settings = [self.settings.to_string(float_format=number), ""] if self.bounds else []
+        errors = self.errors.to_string(float_format=number)
+        return "\n".join([*settings, *samples, "", errors, "", self.sentence, *self.notes])
+
+    def _shown(self, value: float) -> str:
+        return number(value) if value > 1 else f"{100 * value:.3g} %"
+
+    def _planned(self, which: int | str) -> PlannedExperiment:
+        names = [e.name for e in self.experiments]
+        if which in names:
+            return self.experiments[names.index(str(which))]
+        if isinstance(which, int) and 0 <= which < len(names):
+            return self.experiments[which]
+        raise ProblemError(
+            f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
+        )
+
+    def _sigma(self, planned: PlannedExperiment, name: str, rows: pd.DataFrame) -> FloatArray:
+        """(n_rows,) of the predicted course: measured values would give small ones more weight."""
+        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
+        return _course(self.courses, planned.name, name, at, "sigma")
+
+
+def _course(
+    courses: pd.DataFrame, experiment: str, name: str, times: FloatArray, column: str
+) -> FloatArray:
+    here = courses[(courses["experiment"] == experiment) & (courses["name"] == name)]
+    return np.asarray(np.interp(times, here["time"], here[column]))
+
+
+def _told(planned: PlannedExperiment) -> dict[str, Any]:
+    return {
+        "name": planned.name,
+        "settings": dict(planned.settings),
+        "start": {n: _value(v) for n, v in planned.start.items()},
+        "start_time": planned.start_time,
+        "inputs": {n: _value(v) for n, v in planned.inputs.items()},
+        "times": planned.times.tolist(),
+        "measured": planned.measured,
+    }
+
+
+def _value(given: Any) -> Any:
+    if isinstance(given, Table):
+        kind = "steps" if given.hold else "linear"
+        return {kind: {"times": given.times.tolist(), "values": given.values.tolist()}}
+    if isinstance(given, Unknown):
+        return {"unknown": [given.lower, given.upper]}
+    return getattr(given, "__name__", "function of time") if callable(given) else given

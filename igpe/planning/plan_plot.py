@@ -1,0 +1,99 @@
+"""A plan as a picture."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.inputs import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from igpe.planning.plan import PlannedExperiment
+
+PANEL = (4.2, 3.0)  # inches
+WIDEST = 1e3  # percent: larger errors are drawn as large
+
+
+def plot_plan(
+    experiments: "Sequence[PlannedExperiment]",
+    courses: pd.DataFrame,
+    errors: pd.DataFrame,
+    axes: Any = None,
+) -> Any:
+    """Inputs over time, predicted courses with the samples, errors before and after.
+
+    axes     matplotlib axes: one for each input over time, one for each measured quantity, one for
+             the errors; None makes a figure
+    returns  array of the axes
+    """
+    profiles = list(
+        dict.fromkeys(n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
+    )
+    names = list(dict.fromkeys(courses["name"]))
+    drawn = _axes(len(profiles) + len(names) + 1, axes)
+    for ax, name in zip(drawn, profiles, strict=False):
+        for e in experiments:
+            _profile(ax, e, name, float(courses["time"].max()))
+        ax.set_ylabel(name)
+    for ax, name in zip(drawn[len(profiles) :], names, strict=False):
+        for k, e in enumerate(experiments):
+            _course(ax, e, name, courses, f"C{k}")
+        ax.set_ylabel(name)
+    for ax in drawn[:-1]:
+        ax.set_xlabel("time")
+    if len(experiments) > 1:
+        drawn[len(profiles)].legend(fontsize="small")
+    _errors(drawn[-1], errors)
+    return drawn
+
+
+def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float) -> None:
+    table = e.inputs[name]
+    times = np.unique(np.concatenate([[e.start_time, end], table.times]))
+    times = times[(times >= e.start_time) & (times <= end)]
+    ax.plot(
+        times, [table.at(t) for t in times], drawstyle="steps-post" if table.hold else "default",
+        label=e.name,
+    )  # fmt: skip
+
+
+def _course(ax: Any, e: "PlannedExperiment", name: str, courses: pd.DataFrame, color: str) -> None:
+    here = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
+    ax.plot(here["time"], here["predicted"], color=color, label=e.name)
+    if name in e.measured:
+        at = (np.interp(e.times, here["time"], here[c]) for c in ("predicted", "sigma"))
+        value, sigma = at
+        ax.errorbar(
+            e.times, value, yerr=sigma, fmt="o", color=color, markersize=4, markerfacecolor="none"
+        )
+
+
+def _errors(ax: Any, errors: pd.DataFrame) -> None:
+    """Relative standard errors on a logarithmic scale."""
+    places = np.arange(len(errors))
+    for column, shift, color in (("before", -0.2, "tab:gray"), ("after", 0.2, "tab:blue")):
+        size = errors["value"].abs().where(errors["value"] != 0, 1.0)
+        percent = (100 * errors[column] / size).clip(upper=WIDEST)
+        ax.bar(places + shift, percent, 0.4, color=color, label=column)
+    ax.set_yscale("log")
+    ax.set_ylabel("standard error [%]")
+    ax.set_xticks(places, list(errors.index), rotation=60, fontsize="small")
+    ax.legend(fontsize="small")
+
+
+def _axes(count: int, axes: Any) -> Any:
+    if axes is not None:
+        return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
+
+    columns = min(3, count)
+    rows = -(-count // columns)
+    _, grid = plt.subplots(
+        rows, columns, figsize=(PANEL[0] * columns, PANEL[1] * rows), squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for spare in grid.ravel()[count:]:
+        spare.set_visible(False)
+    return np.asarray(grid.ravel()[:count])

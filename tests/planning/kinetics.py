@@ -1,0 +1,72 @@
+"""Small models whose best designs are known."""
+
+import pyomo.environ as pyo
+from pyomo import dae
+
+
+def decay(times):
+    """dA/dt = -k A."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var(bounds=(0, 10))
+    m.A0 = pyo.Var(bounds=(0, 10))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    return m
+
+
+def consecutive(times):
+    """A -> B -> C."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+    return m
+
+
+def enzyme(times):
+    """Michaelis and Menten's rate at a substrate S that is held; the product P is measured."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.P = pyo.Var(m.t)
+    m.dP = dae.DerivativeVar(m.P)
+    m.S = pyo.Param(mutable=True, default=1.0)
+    m.Vmax, m.Km = pyo.Var(bounds=(0, 100)), pyo.Var(bounds=(0, 100))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dP[t] == m.Vmax * m.S / (m.Km + m.S))
+    return m
+
+
+def reactor(times):
+    """A fed and heated tank: A -> B with Arrhenius' law; r is implicit where `cubic` is not 0."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t, initialize=0.1, bounds=(0, None))
+    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    m.feed = pyo.Param(m.t, mutable=True, default=0.0)
+    m.T = pyo.Param(m.t, mutable=True, default=350.0)
+    m.cubic = pyo.Param(mutable=True, default=0.0)
+    m.k, m.E = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 50))
+    m.law = pyo.Constraint(
+        m.t,
+        rule=lambda m, t: (
+            m.r[t] + m.cubic * m.r[t] ** 3 == m.k * pyo.exp(-m.E * (350 / m.T[t] - 1)) * m.A[t]
+        ),
+    )
+    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.r[t])
+    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.r[t])
+    return m
+
+
+def explosion(times):
+    """dA/dt = k A²: infinite at t = 1 / (k A0)."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var(bounds=(0, 5))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k * m.A[t] ** 2)
+    return m

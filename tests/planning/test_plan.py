@@ -1,0 +1,303 @@
+"""Plans: what they predict comes true, what is known counts, and what they can be used for."""
+
+import json
+from dataclasses import replace
+
+import kinetics
+import numpy as np
+import pandas as pd
+import pytest
+
+import igpe
+
+TRUTH = {"k1": 0.7, "k2": 0.2}
+B = igpe.Between
+
+
+def first_data(seed=0, sigma=0.05):
+    """A poor first experiment: few early samples."""
+    t = np.array([0.5, 1.0, 1.5, 2.0])
+    a, b = np.exp(-0.7 * t), 1.4 * (np.exp(-0.2 * t) - np.exp(-0.7 * t))
+    noise = sigma * np.random.default_rng(seed).standard_normal((2, 4))
+    return pd.DataFrame({"time": t, "A": a + noise[0], "B": b + noise[1]})
+
+
+def problem(sigma=0.05, experiments=(), **settings):
+    first = igpe.Experiment(first_data(), name="first", start={"A": 1.0, "B": 0.0}, sigma=sigma)
+    return igpe.Problem(
+        kinetics.consecutive, parameters=["k1", "k2"], experiments=[first, *experiments], **settings
+    )
+
+
+def planned(given=None, **settings):
+    return igpe.design(
+        given or problem(),
+        TRUTH,
+        **(
+            {
+                "free": {"A": B(0.5, 2.0)},
+                "times": igpe.Sampling(np.linspace(0.5, 10, 20), at_most=5, spacing=0.9),
+                "pool": 32,
+                "starts": 2,
+            }
+            | settings
+        ),
+    )
+
+
+def errors(one):
+    """Linearised standard errors of an estimate with igpe, from the truth."""
+    result = igpe.estimate(one)
+    return pd.Series({p.name: p.standard_error for p in result.estimates})
+
+
+def test_predicted_errors_are_those_of_many_repetitions():
+    """Monte Carlo: 200 times simulated with random errors, fitted, and compared."""
+    plan = planned(existing=False, experiments=2, measure={"A": 0.02, "B": 0.02})
+    data = plan.simulated(0)
+    runs = [plan.experiment(k, data) for k in range(2)]
+    one = igpe.Problem(kinetics.consecutive, parameters=["k1", "k2"], experiments=runs)
+    shooting, found = igpe.SingleShooting().prepare(one), []
+    for seed in range(200):
+        values = plan.simulated(seed).groupby("experiment")[["A", "B"]]
+        shooting.residuals.runs = tuple(
+            replace(run, measurements=replace(run.measurements, value=table.to_numpy().ravel()))
+            for run, (_, table) in zip(shooting.residuals.runs, values, strict=True)
+        )
+        found.append([shooting.estimate(TRUTH).parameters[n] for n in TRUTH])
+    actual = np.cov(np.array(found).T)
+    assert np.diag(actual) == pytest.approx(np.diag(plan.covariance), rel=0.35)  # 3.5 deviations
+    assert np.linalg.det(actual) == pytest.approx(np.linalg.det(plan.covariance), rel=0.5)
+    bias = (np.mean(found, axis=0) - list(TRUTH.values())) / plan.errors["after"]
+    assert (np.abs(bias) < 3.5 / np.sqrt(200) + 0.1).all()
+
+
+def test_before_are_the_errors_of_what_was_measured_and_after_of_both():
+    start = problem()
+    plan = planned(start)
+    data = plan.simulated(seed=1)
+    both = problem(experiments=[plan.experiment(0, data)])
+    before, after = errors(start), errors(both)
+    assert plan.errors["before"].to_numpy() == pytest.approx(before[list(TRUTH)], rel=0.3)
+    assert plan.errors["after"].to_numpy() == pytest.approx(after[list(TRUTH)], rel=0.15)
+    assert (plan.errors["ratio"] > 1.5).all()
+    assert plan.after < plan.before
+
+
+def test_information_adds_up():
+    alone, later = planned(existing=False), planned(free={}, conditions={"A": 2.0})
+    given = [np.linalg.inv(later.covariance) - np.linalg.inv(later.covariance_before)]
+    again = planned(
+        free={}, conditions={"A": 2.0}, existing=False, times=later.experiments[0].times
+    )
+    np.testing.assert_allclose(np.linalg.inv(again.covariance), given[0], rtol=1e-4)
+    assert np.isinf(np.diag(alone.covariance_before)).all()
+
+
+def test_a_prior_counts_as_if_measured():
+    plan = planned(problem(priors={"k2": igpe.Normal(0.2, 1e-4)}), existing=False)
+    assert plan.errors.loc["k2", "before"] == pytest.approx(1e-4, rel=1e-3)
+    assert plan.errors.loc["k2", "after"] <= 1e-4
+
+
+def test_errors_are_told_by_residuals_where_no_deviations_are_given():
+    given = problem(sigma=None)
+    plan = planned(given, free={}, conditions={"A": 2.0})
+    sigma = plan.courses["sigma"].unique()
+    assert len(sigma) == 1
+    assert sigma[0] == pytest.approx(0.05, rel=0.5)
+    again = plan.experiment(0, plan.simulated(0))
+    assert not again.sigma_known
+    assert problem(sigma=None, experiments=[again]).size == given.size + 10
+
+
+def test_an_unknown_start_is_estimated_in_each_planned_experiment():
+    """Two runs from unknown amounts know k no better than the sum of what each knows."""
+    data = first_data().drop(columns="B")
+    one = igpe.Problem(
+        kinetics.decay,
+        parameters=["k"],
+        experiments=igpe.Experiment(
+            data, start={"A": igpe.Unknown(0, 3)}, start_time=0.0, inputs={"A0": 1.0}, sigma=0.05
+        ),
+    )
+    values = {"k": 0.7, "A(t0)": 1.0}
+    settings = {"times": [0.5, 1.0, 2.0, 4.0], "existing": False}
+    single, double = (igpe.design(one, values, experiments=n, **settings) for n in (1, 2))
+    ratio = single.errors.loc["k", "after"] / double.errors.loc["k", "after"]
+    assert ratio == pytest.approx(np.sqrt(2), rel=1e-6)
+    known = igpe.design(one, values, conditions={"A": 1.0}, **settings)
+    assert known.errors.loc["k", "after"] < 0.9 * single.errors.loc["k", "after"]
+    assert np.isinf(double.errors.loc["A(t0)", "after"])  # of the first experiment: not repeated
+
+
+def test_a_local_parameter_is_estimated_in_each_planned_experiment():
+    """k1 is each run's own: a planned run tells of k2 what is left after its own k1."""
+    second = igpe.Experiment(first_data(1), name="second", start={"A": 1.0, "B": 0.0}, sigma=0.05)
+    given = problem(experiments=[second], local=["k1"])
+    values = {"k1@first": 0.7, "k1@second": 0.7, "k2": 0.2}
+    settings = {"conditions": {"A": 2.0}, "times": [1.0, 2.0, 4.0, 8.0], "like": "second"}
+    plan = igpe.design(given, values, **settings)
+    assert list(plan.errors.index) == ["k1@first", "k1@second", "k2"]
+    assert plan.errors.loc["k2", "ratio"] > 1.5
+    assert plan.errors.loc["k1@second", "ratio"] > 1  # by k2 alone
+    shared = igpe.design(problem(experiments=[second]), TRUTH, **settings)
+    assert shared.errors.loc["k2", "after"] < plan.errors.loc["k2", "after"]
+
+
+def test_ramps_keep_their_steepness():
+    given = igpe.Unmeasured(
+        kinetics.reactor, ["k", "E"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"feed": 0.0}
+    )
+    plan = igpe.design(
+        given,
+        {"k": 0.8, "E": 8.0},
+        free={"T": igpe.Ramps((0.0, 1.0, 3.0), 330.0, 380.0, steepest=10.0)},
+        times=np.linspace(0.5, 3, 6),
+        measure={"A": 0.01},
+        pool=32,
+    )
+    t = plan.settings.loc[["T at 0", "T at 1", "T at 3"], "plan1"].to_numpy()
+    assert np.abs(np.diff(t) / [1.0, 2.0]).max() <= 10.0 + 1e-6
+    assert np.ptp(t) > 5  # it heats or cools at all
+
+
+def test_a_robust_design_is_worse_where_it_is_planned_and_better_elsewhere():
+    """A decay whose rate may be 0.1 or 1 besides the 0.4 it is thought to be."""
+    given = igpe.Unmeasured(
+        kinetics.decay, ["k"], ["A"], 20.0, start={"A": 1.0}, inputs={"A0": 1.0}
+    )
+    settings = {"times": igpe.Sampling(np.linspace(0, 20, 41), at_most=2), "measure": {"A": 0.01}}
+    table = pd.DataFrame({"k": [0.1, 1.0]})
+    plain = igpe.design(given, {"k": 0.4}, **settings)
+    robust = igpe.design(given, {"k": 0.4}, samples=table, **settings)
+
+    def mean(plan):
+        t = plan.experiments[0].times
+        told = [np.sum((k * t * np.exp(-k * t)) ** 2) for k in (0.4, 0.1, 1.0)]
+        return np.mean(np.log(told))
+
+    assert mean(robust) > mean(plain)
+    assert plain.after < robust.after
+
+
+def test_scenarios_are_drawn_from_what_is_known():
+    plan = planned(samples=3)
+    assert plan.after < plan.before
+    with pytest.raises(igpe.ProblemError, match="cannot be drawn"):
+        planned(samples=3, existing=False)
+
+
+def test_the_same_seed_gives_the_same_plan():
+    assert planned(seed=3).to_json() == planned(seed=3).to_json()
+
+
+def test_choosing_among_quantities_takes_the_one_that_tells():
+    plan = planned(
+        existing=False,
+        times=igpe.Sampling(np.linspace(0.5, 10, 20), at_most=5, quantities=1),
+        measure={"A": 0.02, "B": 0.02},
+    )
+    assert plan.experiments[0].measured == ("B",)  # A alone tells nothing of k2
+    assert list(plan.table().columns) == ["experiment", "time", "B"]
+
+
+def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
+    plan = planned(experiments=2)
+    sheet = plan.table()
+    assert list(sheet.columns) == ["experiment", "time", "A", "B"]
+    assert sheet.groupby("experiment").size().to_dict() == {"plan1": 5, "plan2": 5}
+    assert sheet[["A", "B"]].isna().all(axis=None)
+    assert (plan.settings["lower"] <= plan.settings["plan1"]).all()
+    stored = json.loads(plan.to_json(tmp_path / "plan.json"))
+    assert stored["experiments"][0]["settings"].keys() == {"A(t0)"}
+    assert (tmp_path / "plan.json").exists()
+    axes = plan.plot()
+    assert len(axes) == 3  # A, B and the errors
+    assert axes[-1].get_yscale() == "log"
+    text = str(plan)
+    assert "plan1: measure A, B at" in text
+    assert "no other allowed choice of samples tells" in text
+    with pytest.raises(igpe.ProblemError, match="no experiment 'plan7'"):
+        plan.experiment("plan7", sheet)
+
+
+def test_names_of_existing_experiments_are_not_taken():
+    again = planned()
+    other = problem(experiments=[again.experiment("plan1", again.simulated(0))])
+    assert planned(other).experiments[0].name == "plan2"
+
+
+WRONG = {
+    "free: nothing of the model": ({"free": {"X": B(0, 1)}}, "nothing of the model"),
+    "free: a parameter": ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
+    "free: a profile of a start": (
+        {"free": {"A": igpe.Levels((0.0, 1.0), 0, 1)}},
+        "no profile over time",
+    ),
+    "free: no freedom": ({"free": {"A": (0, 1)}}, "igpe.Between"),
+    "free: no mapping": ({"free": ["A"]}, "wanted a mapping"),
+    "conditions: unknown": ({"conditions": {"X": 1.0}}, "nothing of the model"),
+    "times: before the start": ({"times": [-1.0, 2.0]}, "start"),
+    "times: none": ({"times": ["soon"]}, "finite numbers"),
+    "measure: unknown": ({"measure": {"X": 0.1}}, "nothing that varies with time"),
+    "measure: a text": ({"measure": "A"}, "wanted names"),
+    "measure: no deviation": ({"measure": {"A": -1.0}}, "0 or more"),
+    "experiments: none": ({"experiments": 0}, "1 or more"),
+    "like: unknown": ({"like": "second"}, "no experiment of the problem"),
+    "criterion: unknown": ({"criterion": igpe.DOptimal(of="k9")}, "no unknowns"),
+    "samples: a text": ({"samples": "many"}, "wanted how many"),
+    "samples: a table that lacks": ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
+    "seed": ({"seed": -1}, "seed"),
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_it_is_refused_with_a_helpful_sentence(name):
+    settings, says = WRONG[name]
+    with pytest.raises(igpe.ProblemError, match=says):
+        planned(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: B(1, 1), "lower < upper"),
+        (lambda: B("a", 1), "lower < upper"),
+        (lambda: igpe.Levels((1.0, 0.0), 0, 1), "times that increase"),
+        (lambda: igpe.Ramps((0.0,), 0, 1), "2 or more"),
+        (lambda: igpe.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive slope"),
+        (lambda: igpe.Sampling([1.0], at_most=0), "above 0"),
+        (lambda: igpe.Sampling([1.0], spacing=-1.0), "spacing"),
+        (igpe.Noise, "one of them positive"),
+        (lambda: igpe.DOptimal(of=3), "names of unknowns"),
+    ],
+)
+def test_parts_that_make_no_sense_are_refused(make, says):
+    with pytest.raises(igpe.ProblemError, match=says):
+        make()
+
+
+def test_values_are_needed_for_all_unknowns_and_no_others():
+    with pytest.raises(igpe.ProblemError, match=r"none is given for .*k2"):
+        igpe.design(problem(), {"k1": 1.0})
+    with pytest.raises(igpe.ProblemError, match="'k3'"):
+        igpe.design(problem(), {"k1": 1.0, "k2": 1.0, "k3": 1.0})
+    with pytest.raises(igpe.ProblemError, match="wanted an igpe"):
+        igpe.design("problem", TRUTH)
+
+
+def test_deviations_that_follow_no_rule_must_be_said():
+    data = first_data().assign(s=[0.1, 0.2, 0.05, 0.3])
+    one = igpe.Experiment(data, start={"A": 1.0, "B": 0.0}, sigma={"A": "s", "B": 0.1})
+    given = igpe.Problem(kinetics.consecutive, parameters=["k1", "k2"], experiments=one)
+    with pytest.raises(igpe.ProblemError, match="say how exact it will be"):
+        igpe.design(given, TRUTH)
+
+
+def test_an_experiment_that_cannot_be_integrated_anywhere_is_told():
+    given = igpe.Unmeasured(kinetics.explosion, ["k"], ["A"], 10.0)
+    with pytest.raises(igpe.EstimationFailed, match="could be integrated"):
+        igpe.design(
+            given, {"k": 1.0}, free={"A": B(1.0, 2.0)}, times=[5.0], measure={"A": 0.1}, pool=8
+        )
