@@ -17,7 +17,8 @@ from igpe.integrators.base import Integrator
 from igpe.loss import Normal
 from igpe.model import Builder, build
 from igpe.planning.freedom import Noise
-from igpe.problem import Bounds, Problem
+from igpe.parameter_bounds import Bounds
+from igpe.problem import Problem
 from igpe.status import Status
 
 SAME = 0.01  # standard deviations that differ by less than this share are the same
