@@ -83,6 +83,23 @@ if TYPE_CHECKING:
     from igpe.solvers.programs import Couenne as Couenne
     from igpe.solvers.scip import Scip as Scip
     from igpe.status import Status as Status
+    from igpe.uncertainty.bootstrap import bootstrap as bootstrap
+    from igpe.uncertainty.bootstrapped import Bootstrapped as Bootstrapped
+    from igpe.uncertainty.drawing import Parametric as Parametric
+    from igpe.uncertainty.drawing import Residual as Residual
+    from igpe.uncertainty.models import ModelComparison as ModelComparison
+    from igpe.uncertainty.models import compare_models as compare_models
+    from igpe.uncertainty.prediction import Prediction as Prediction
+    from igpe.uncertainty.prediction import predict as predict
+    from igpe.uncertainty.profile import profile as profile
+    from igpe.uncertainty.profiles import Profiles as Profiles
+    from igpe.uncertainty.region import Region as Region
+    from igpe.uncertainty.region import region as region
+    from igpe.uncertainty.result_pictures import plot_correlation as plot_correlation
+    from igpe.uncertainty.result_pictures import plot_ellipses as plot_ellipses
+    from igpe.uncertainty.result_pictures import plot_residuals as plot_residuals
+    from igpe.uncertainty.sampling import Samples as Samples
+    from igpe.uncertainty.sampling import sample as sample
 
 _HOME = {
     "AOptimal": "igpe.planning.criteria",
@@ -91,6 +108,7 @@ _HOME = {
     "AutomaticIntervals": "igpe.integrators.automatic_intervals",
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
+    "Bootstrapped": "igpe.uncertainty.bootstrapped",
     "Collocation": "igpe.dynamic.collocation",
     "Comparison": "igpe.comparison",
     "Couenne": "igpe.solvers.programs",
@@ -117,23 +135,30 @@ _HOME = {
     "LockStep": "igpe.integrators.lock_step",
     "Lsoda": "igpe.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
+    "ModelComparison": "igpe.uncertainty.models",
     "ModelError": "igpe.errors",
     "ModifiedE": "igpe.planning.criteria",
     "MultiStart": "igpe.dynamic.multistart",
     "MultipleShooting": "igpe.dynamic.multiple_shooting",
     "Noise": "igpe.planning.freedom",
     "Normal": "igpe.loss",
+    "Parametric": "igpe.uncertainty.drawing",
     "PiecewiseConstant": "igpe.loss",
     "Plan": "igpe.planning.plan",
+    "Prediction": "igpe.uncertainty.prediction",
     "Problem": "igpe.problem",
     "ProblemError": "igpe.errors",
+    "Profiles": "igpe.uncertainty.profiles",
     "Projected": "igpe.algebraic.projected",
     "Proportional": "igpe.error_model",
     "Ramps": "igpe.planning.freedom",
+    "Region": "igpe.uncertainty.region",
+    "Residual": "igpe.uncertainty.drawing",
     "Restarts": "igpe.dynamic.restarts",
     "Result": "igpe.result",
     "Routes": "igpe.algebraic.step",
     "RungeKutta": "igpe.integrators.runge_kutta",
+    "Samples": "igpe.uncertainty.sampling",
     "Sampling": "igpe.planning.freedom",
     "Scip": "igpe.solvers.scip",
     "Settings": "igpe.settings",
@@ -147,15 +172,24 @@ _HOME = {
     "Unmeasured": "igpe.planning.existing",
     "Unsupported": "igpe.errors",
     "Unweighted": "igpe.algebraic.weights",
+    "bootstrap": "igpe.uncertainty.bootstrap",
     "check": "igpe.pipeline",
     "compare": "igpe.comparison",
+    "compare_models": "igpe.uncertainty.models",
     "design": "igpe.planning.design",
     "estimate": "igpe.pipeline",
     "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",
+    "plot_correlation": "igpe.uncertainty.result_pictures",
+    "plot_ellipses": "igpe.uncertainty.result_pictures",
     "plot_film_strip": "igpe.horizons_plot",
     "plot_horizons": "igpe.horizons_plot",
+    "plot_residuals": "igpe.uncertainty.result_pictures",
+    "predict": "igpe.uncertainty.prediction",
+    "profile": "igpe.uncertainty.profile",
     "read_experiments": "igpe.experiment",
+    "region": "igpe.uncertainty.region",
+    "sample": "igpe.uncertainty.sampling",
     "simulate": "igpe.simulation",
     "steps": "igpe.inputs",
 }

@@ -1,4 +1,4 @@
-"""The command line: check, estimate, simulate and design for a model file.
+"""The command line: check, estimate, profile, simulate and design for a model file.
 
 A model file is a Python file with a function `problem()` that returns an `igpe.Problem`.
 Exit codes: 0 done, 1 nothing could be estimated, 2 the input is not usable, 130 interrupted.
@@ -129,6 +129,38 @@ def estimate(
         _write(json, result.to_json())
     if plot is not None:
         _save(result.plot(), plot)
+
+
+@app.command()
+def profile(
+    model: Model,
+    *,
+    result: Annotated[
+        Path | None, typer.Option("--result", help="Stored result (JSON), instead of estimating.")
+    ] = None,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", help="An unknown; all if none is named.")
+    ] = None,
+    data: DataFile = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    plot: PlotFile = None,
+    json: JsonFile = None,
+) -> None:
+    """Estimate, and give each parameter its exact interval by profile likelihood."""
+    from igpe.pipeline import estimate as run
+    from igpe.result import Result
+    from igpe.uncertainty.profile import profile as follow
+
+    problem = _problem(model, data)
+    with _progress() as tell:
+        found = run(problem, progress=tell) if result is None else Result.from_json(result)
+        profiles = follow(problem, found, names, confidence=confidence, progress=tell)
+    if str(json) != "-":
+        typer.echo(str(profiles))
+    if json is not None:
+        _write(json, profiles.to_json())
+    if plot is not None:
+        _save(profiles.plot(), plot)
 
 
 @app.command()

@@ -19,7 +19,7 @@ def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> An
     returns  array of axes, one panel per measured quantity of each experiment
     """
     panels = list(points[["experiment", "name"]].drop_duplicates().itertuples(index=False))
-    drawn = _axes(len(panels), axes)
+    drawn = axes_for(len(panels), axes)
     several = points["experiment"].nunique() > 1
     for ax, (experiment, name) in zip(drawn, panels, strict=True):
         here = (points["experiment"] == experiment) & (points["name"] == name)
@@ -71,7 +71,8 @@ def _keep_in_view(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
     ax.set_ylim(shown.min() - margin, shown.max() + margin)
 
 
-def _axes(count: int, axes: Any) -> Any:
+def axes_for(count: int, axes: Any) -> Any:
+    """So many axes: those given, or of a new figure, at most three side by side."""
     if axes is not None:
         return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
@@ -93,7 +94,7 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
     table  as `igpe.simulate` returns it: columns experiment, time and the quantities
     """
     names = [c for c in table.columns if c not in ("experiment", "time")]
-    drawn = _axes(len(names), axes)
+    drawn = axes_for(len(names), axes)
     for ax, name in zip(drawn, names, strict=True):
         for experiment, run in table.groupby("experiment", sort=False):
             ax.plot(run["time"], run[name], label=str(experiment))

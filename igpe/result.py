@@ -12,11 +12,14 @@ import pandas as pd
 
 from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
-from igpe.errors import DataError
+from igpe.errors import DataError, ProblemError
 from igpe.json_form import plain, read_json, restored
 from igpe.plots import plot_fit
+from igpe.residual_table import outliers, residual_table, sigma_known
 from igpe.result_text import html, text
 from igpe.statistics.covariance import correlation
+from igpe.statistics.ellipse import ellipse
+from igpe.statistics.weakness import combinations
 from igpe.status import Status
 
 FORMAT = 1  # of the JSON form
@@ -76,7 +79,7 @@ class Result:
     certificates  what step 3 proved;  candidates: all ways that were tried, best first
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (with which it was
-                  fitted, whatever it follows), unit
+                  fitted, whatever it follows), unit, leverage
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         sentences worth reading
@@ -144,6 +147,49 @@ class Result:
             rms_residual=("residual", lambda r: float(np.sqrt(np.mean(np.square(r))))),
         )
         return pd.DataFrame(table)
+
+    def residual_tests(self) -> pd.DataFrame:
+        """Whether residuals look like independent normal errors; a sentence for each test.
+
+        Chi squared of all (if sigma is known); of each quantity in each experiment: runs of equal
+        sign, autocorrelation (Ljung and Box), normality (Shapiro and Wilk), the worst outlier.
+        """
+        return residual_table(self.points, self.objective, self.degrees)
+
+    def outliers(self) -> pd.DataFrame:
+        """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05)."""
+        return outliers(self.points, self.degrees)
+
+    def combinations(self) -> pd.DataFrame:
+        """Directions in the unknowns, the poorest determined first.
+
+        Each row: relative changes of the unknowns (of length 1), and the relative standard error
+        along them.
+        """
+        free = self.estimates[: len(self.covariance)]
+        found = combinations(np.array([p.value for p in free]), self.covariance)
+        table = pd.DataFrame([c.components for c in found], columns=[p.name for p in free])
+        return table.assign(standard_error=[c.error for c in found])
+
+    def ellipse(self, one: str, other: str, confidence: float | None = None) -> pd.DataFrame:
+        """Joint linearised confidence region of two unknowns: points on its edge, closed.
+
+        confidence  by default that of the intervals
+        raises      ProblemError for names that have no error
+        """
+        spread = self.correlation.index[: len(self.covariance)]
+        at = [list(spread).index(n) if n in spread else -1 for n in (one, other)]
+        block = self.covariance[np.ix_(at, at)] if min(at) >= 0 else np.full((2, 2), np.nan)
+        if not np.isfinite(block).all() or one == other:
+            raise ProblemError(
+                f"There is no ellipse of '{one}' and '{other}'; give two unknowns with a standard "
+                f"error, of {list(spread)}."
+            )
+        degrees = None if sigma_known(self.points) else self.degrees
+        level = self.confidence if confidence is None else confidence
+        edge = ellipse(block, level, degrees)
+        values = self.parameters
+        return pd.DataFrame(edge + np.array([values[one], values[other]]), columns=[one, other])
 
     def plot(self, axes: Any = None) -> Any:
         """Data, smoothed band and fitted model, one panel per measured quantity; returns axes."""

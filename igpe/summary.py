@@ -29,6 +29,7 @@ from igpe.statistics.covariance import Uncertainty, chi_squared_probability, unc
 from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
+from igpe.uncertainty.findings import with_findings
 
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -77,7 +78,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     points, curves = _tables(steps, values, settings)
     parameters = _parameters(steps, x, errors)
     candidates = tuple(_candidate(way) for way in steps.ways)
-    return Result(
+    result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
         status=best.corrected.status,
@@ -97,6 +98,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         seed=settings.seed,
         notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
     )
+    return with_findings(result, problem, at)
 
 
 def _errors(

@@ -72,6 +72,25 @@ def test_other_measurements(tmp_path, ending):
     assert found["measurements"] == 2 * (faster["time"] < 0.45).sum()
 
 
+def test_profile_prints_intervals_and_writes_them(tmp_path):
+    stored, picture, written = (tmp_path / n for n in ("r.json", "p.png", "p.json"))
+    run("estimate", CHAIN, "--json", stored)
+    done = run("profile", CHAIN, "--result", stored, "--plot", picture, "--json", written)
+    assert done.exit_code == 0
+    assert "95 % interval" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(written.read_text())
+    assert [p["name"] for p in found["profiles"]] == ["p1", "p2"]
+
+
+def test_profile_estimates_first_where_no_result_is_given():
+    done = run("profile", CHAIN, "--name", "p2", "--confidence", 0.9, "--json", "-")
+    found = json.loads(done.stdout)
+    assert [p["name"] for p in found["profiles"]] == ["p2"]
+    assert found["confidence"] == 0.9
+    assert found["profiles"][0]["lower"] < 1.0 < found["profiles"][0]["upper"]
+
+
 def test_simulate_prints_a_table(tmp_path):
     picture = tmp_path / "simulated.svg"
     done = run("simulate", CHAIN, *AT_OPTIMUM, "--plot", picture)

@@ -67,7 +67,7 @@ def test_the_quick_start_is_two_commands():
 
 
 def test_the_example_runs_as_written(folder):
-    example, _ = blocks("python", "igpe")
+    example, *_ = blocks("python", "igpe")
     done = run([sys.executable, "-W", "error", "-c", example], folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert igpe.Result.from_json(folder / "result.json").parameters.keys() == {"k1", "k2"}
@@ -77,18 +77,40 @@ def test_the_example_runs_as_written(folder):
 
 
 def test_the_example_of_a_method_alone_runs_as_written(folder):
-    _, example = blocks("python", "igpe")
+    _, example, _ = blocks("python", "igpe")
     done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + example], folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "equivalent iterations" in done.stdout
     assert (folder / "horizons.png").exists()
 
 
+def test_the_example_of_uncertainty_follows_that_of_a_method(folder):
+    _, *examples = blocks("python", "igpe")
+    done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + "\n".join(examples)], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "95 % interval" in done.stdout
+
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_the_examples_of_a_page_run_as_written(page, folder):
+    """All Python blocks of a page that use igpe, one after the other."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    if not any("import igpe" in block for block in found):
+        pytest.skip(f"{page.name} has no examples")
+    done = run([sys.executable, "-W", "error", "-c", "\n".join(found)], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 COMMANDS = [line for text in blocks("sh", "igpe check") for line in commands(text)]
 
 
 def test_the_commands_are_found():
-    assert {line.split()[1] for line in COMMANDS} == {"check", "design", "estimate", "simulate"}
+    used = {line.split()[1] for line in COMMANDS}
+    assert used == {"check", "design", "estimate", "profile", "simulate"}
     assert any(OWN_RUN in line for line in COMMANDS)
 
 

@@ -16,8 +16,8 @@ from igpe.inputs import InputValue
 from igpe.integrators.base import Integrator
 from igpe.loss import Normal
 from igpe.model import Builder, build
-from igpe.planning.freedom import Noise
 from igpe.parameter_bounds import Bounds
+from igpe.planning.freedom import Noise
 from igpe.problem import Problem
 from igpe.status import Status
 

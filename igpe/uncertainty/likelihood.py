@@ -1,0 +1,224 @@
+"""The likelihood of a problem around its estimate: compiled once, asked many times.
+
+With standard deviations given, -2 log L = sum of squares + constant, and chi squared tells which
+rise of it chance explains. Where they are unknown the rise is measured in s^2 = sum of squares /
+degrees of freedom, and F tells (Bates & Watts, Nonlinear Regression Analysis, 1988, section 6.1):
+
+    rise <= chi2(confidence, k)     or     rise <= s^2 k F(confidence, k, degrees)
+
+for k unknowns held. Where the model is linear both are the usual normal and t intervals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from igpe.arguments import is_finite, require, require_mapping, shown
+from igpe.arrays import BoolArray, FloatArray
+from igpe.box import Box
+from igpe.dynamic.base import require_plain
+from igpe.dynamic.model_weights import weighted_at
+from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.equations.system import read_systems
+from igpe.errors import EstimationFailed, ProblemError
+from igpe.least_squares.base import Fit, Linearised, Residual, Search
+from igpe.problem import Problem
+from igpe.statistics.covariance import Uncertainty, uncertainty
+from igpe.status import Status
+
+SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
+NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
+
+
+class Counted:
+    """A problem's residuals, and how often they were asked for."""
+
+    def __init__(self, all_of: Residuals) -> None:
+        self.all_of, self.calls = all_of, 0
+
+    def __call__(self, x: FloatArray) -> Linearised | None:
+        self.calls += 1
+        return self.all_of(x)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """A problem compiled, and the optimum next to the estimate that was given.
+
+    x, at      the free unknowns (n,), and residuals and derivative there
+    errors     linearised
+    """
+
+    problem: Problem
+    residuals: "Counted"
+    search: Search
+    x: FloatArray
+    at: Linearised
+    errors: Uncertainty
+
+    @property
+    def box(self) -> Box:
+        """The free unknowns with their bounds."""
+        return self.problem.box
+
+    @property
+    def held(self) -> BoolArray:
+        """(n,) which unknowns lie on a bound at the optimum."""
+        return self.errors.held
+
+    def rise(self, confidence: float, unknowns: int = 1) -> float:
+        """How much the sum of squares may rise if so many unknowns are held at their true values.
+
+        NaN if sigma is unknown and there are no degrees of freedom
+        """
+        return allowed_rise(self.errors, self.problem.sigma_known, confidence, unknowns)
+
+    def shifted(self, shift: FloatArray) -> Residual:
+        """The residuals of other measurements: shift (m,) is added to each, in deviations."""
+
+        def residual(x: FloatArray) -> Linearised | None:
+            at = self.residuals(x)
+            return None if at is None else Linearised(at.residual + shift, at.jacobian)
+
+        return residual
+
+    def fit(self, residual: Residual, start: FloatArray) -> Fit:
+        """The optimum next to `start` (n,)."""
+        return self.search.fit(residual, start, self.box)
+
+
+def allowed_rise(
+    errors: Uncertainty, sigma_known: bool, confidence: float, unknowns: int = 1
+) -> float:
+    """See `Likelihood.rise`."""
+    if sigma_known:
+        return float(special.chdtri(unknowns, 1 - confidence))
+    if errors.degrees <= 0:
+        return float("nan")
+    quantile = special.fdtri(unknowns, errors.degrees, confidence)
+    return float(errors.variance * unknowns * quantile)
+
+
+def with_numbers(problem: Problem, values: Mapping[str, float]) -> Problem:
+    """The problem with standard deviations held where they are at the estimate.
+
+    Those that follow the model count as known there, as in the fit (generalised least squares):
+    taken anew at other values, sums of squares could not be compared.
+
+    raises  EstimationFailed if the model cannot be integrated at the values
+    """
+    if not problem.sigma_follows_model:
+        return problem
+    held = weighted_at(problem, values)
+    if held is None:
+        raise EstimationFailed(
+            "The model could not be integrated at the estimate, so that standard deviations that "
+            "follow it are not known. Give the estimate of a fit.",
+            Status.INTEGRATION_BROKE,
+        )
+    return held
+
+
+def likelihood(
+    problem: Problem, estimate: Any, method: SingleShooting, *, confidence: float = 0.95
+) -> Likelihood:
+    """Compile a problem and go to the optimum next to an estimate.
+
+    estimate  a Result, an Estimate, or unknown -> value
+    raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
+              problem is not plain least squares, EstimationFailed if it cannot be integrated there
+    """
+    require_plain(problem, "The likelihood by shooting", constraints_too=True)
+    values = values_of(problem, estimate)
+    problem = with_numbers(problem, values)
+    start = problem.box.clip(problem.box.vector(values))
+    residuals = Counted(Residuals(problem, read_systems(problem), method.integrator))
+    fit = method.search.fit(residuals, start, problem.box)
+    if fit.at is None:
+        broken = residuals.all_of.broken
+        reason = broken.sentence if broken else fit.status.value
+        raise EstimationFailed(
+            f"The model could not be integrated at the estimate. {reason} Give the estimate of a "
+            "fit that succeeded, or another integrator.",
+            fit.status,
+        )
+    return around(problem, residuals, method.search, fit, confidence)
+
+
+def around(
+    problem: Problem, residuals: Counted, search: Search, fit: Fit, confidence: float
+) -> Likelihood:
+    """The likelihood around an optimum that was found."""
+    assert fit.at is not None
+    errors = uncertainty(
+        fit.x, fit.at.residual, fit.at.jacobian,
+        held=problem.box.at_bound(fit.x), sigma_known=problem.sigma_known, confidence=confidence,
+    )  # fmt: skip
+    return Likelihood(problem, residuals, search, fit.x, fit.at, errors)
+
+
+def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
+    """Free unknown -> value, of whatever an estimation returned.
+
+    raises ProblemError if it lacks an unknown, or a value is no finite number
+    """
+    given = getattr(estimate, "parameters", estimate)
+    require_mapping("The estimate", given, NO_ESTIMATE, ProblemError)
+    names = problem.box.names
+    if not names:
+        raise ProblemError(
+            "All unknowns of the problem are held, so nothing of it is uncertain; give a problem "
+            "with free unknowns."
+        )
+    missing = [n for n in names if n not in given]
+    if missing:
+        raise ProblemError(
+            f"The estimate has no value for {missing}; the problem's unknowns are {list(names)}. "
+            "Give the result of igpe.estimate(problem) for this problem."
+        )
+    for name in names:
+        if not is_finite(given[name]):
+            raise ProblemError(
+                f"The estimate of '{name}' is {shown(given[name])}; a finite number is needed."
+            )
+    return {n: float(given[n]) for n in names}
+
+
+def require_confidence(owner: str, confidence: Any) -> None:
+    """Raise ProblemError unless it is a number between 0 and 1."""
+    ok = is_finite(confidence) and 0 < confidence < 1
+    require(ok, owner, "confidence", confidence, "a number between 0 and 1, as 0.95")
+
+
+def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
+    """The unknowns asked for; all free ones if none are named.
+
+    raises ProblemError for names that are no free unknowns
+    """
+    free = problem.box.names
+    if names is None:
+        return free
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    strangers = [n for n in wanted if n not in free]
+    if strangers or not wanted:
+        raise ProblemError(
+            f"{strangers or 'No names'} are no free unknowns of the problem; it has {list(free)}."
+        )
+    return wanted
+
+
+def quick(search: Search, absolute: float) -> Search:
+    """The search, content with less: it ends where `absolute` (if a number) is all to be gained."""
+    if not np.isfinite(absolute):
+        return search
+    return replace(search, absolute=absolute)  # type: ignore[type-var]
+
+
+def size_of(problem: Problem, x: FloatArray, i: int) -> float:
+    """A first step of an unknown where no curvature tells one."""
+    width = problem.box.upper[i] - problem.box.lower[i]
+    return float(SHARE * (width if np.isfinite(width) else abs(x[i]) or 1.0))

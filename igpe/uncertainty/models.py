@@ -1,0 +1,167 @@
+"""Rival models on the same measurements: information criteria and likelihood ratios."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from igpe.errors import DataError, ProblemError
+from igpe.residual_table import sigma_known
+from igpe.result import Result
+
+CLOSE = 2.0  # of AICc: models that cannot be told apart (Burnham & Anderson 2002, section 2.6)
+FAR = 10.0  # of AICc: a model that has no support
+CHANCE = 0.05  # of a likelihood ratio
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Rival models, the best first.
+
+    table  indexed by model: unknowns (sigma counts as one where it is unknown), objective,
+           log_likelihood, AIC, AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the
+           smallest model that has all its unknowns and more; p: of the likelihood ratio to it
+    notes  sentences worth reading
+    """
+
+    table: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = self.table.to_string(float_format="{:.5g}".format, na_rep="")
+        return "\n".join([told, "", *self.notes])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<li>{n}</li>" for n in self.notes)
+        table = self.table.to_html(float_format="{:.5g}".format, na_rep="")
+        return f"{table}<ul>{notes}</ul>"
+
+
+def compare_models(
+    results: Mapping[str, Result], nested: Mapping[str, str] | None = None
+) -> ModelComparison:
+    """Which of several models the measurements support.
+
+    AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
+    unknowns and n measurements; weights exp(-delta / 2). A model within a larger one is compared
+    with it by the likelihood ratio: chi squared if sigma is known, else F.
+
+    results  name -> result, all of the same measurements
+    nested   smaller model -> larger one that contains it. None: taken from the unknowns' names
+    raises   DataError if measurements or standard deviations differ, ProblemError if there are
+             fewer than two models, or `nested` names one that is not there
+    """
+    if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
+        raise ProblemError(
+            "compare_models wants two models or more: compare_models({'a': result_a, 'b': b})."
+        )
+    _check_same(results)
+    pairs = _by_names(results) if nested is None else dict(nested)
+    strangers = sorted({n for pair in pairs.items() for n in pair} - set(results))
+    if strangers:
+        raise ProblemError(f"nested names {strangers}, which are no models of {list(results)}.")
+    table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
+    table["delta"] = table["AICc"] - table["AICc"].min()
+    weight = np.exp(-table["delta"] / 2)
+    table["weight"] = weight / weight.sum()
+    table["within"] = [pairs.get(n, "") for n in table.index]
+    table["p"] = [
+        _ratio(results[n], results[pairs[n]]) if n in pairs else np.nan for n in table.index
+    ]
+    table = table.sort_values("delta", kind="stable").rename_axis("model")
+    return ModelComparison(table, tuple(_notes(table, results)))
+
+
+def log_likelihood(result: Result) -> float:
+    """Of the measurements, at its maximum (over sigma too, where it is unknown)."""
+    n, cost = result.measurements, result.objective
+    if sigma_known(result.points):
+        sigma = result.points["sigma"].to_numpy(dtype=float)
+        return float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
+    return float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
+
+
+def unknowns(result: Result) -> int:
+    """How many were estimated, those on bounds included; sigma is one where it is unknown."""
+    return sum(p.found_by != "held" for p in result.estimates) + (not sigma_known(result.points))
+
+
+def _row(result: Result) -> dict[str, Any]:
+    k, n, top = unknowns(result), result.measurements, log_likelihood(result)
+    aic = 2 * k - 2 * top
+    corrected = aic + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else np.inf
+    return {
+        "unknowns": k,
+        "objective": result.objective,
+        "log_likelihood": top,
+        "AIC": aic,
+        "AICc": corrected,
+        "BIC": k * np.log(n) - 2 * top,
+    }
+
+
+def _ratio(small: Result, large: Result) -> float:
+    """Probability of a larger ratio, if the smaller model is right."""
+    more = unknowns(large) - unknowns(small)
+    gain = small.objective - large.objective
+    if more <= 0:
+        return np.nan
+    if sigma_known(small.points):
+        return float(special.chdtrc(more, max(gain, 0.0)))
+    left = large.measurements - (unknowns(large) - 1)
+    if left <= 0:
+        return np.nan
+    return float(special.fdtrc(more, left, max(gain, 0.0) / more / (large.objective / left)))
+
+
+def _by_names(results: Mapping[str, Result]) -> dict[str, str]:
+    """Each model within the smallest one that has all its unknowns and more."""
+    own = {n: {p.name for p in r.estimates if p.found_by != "held"} for n, r in results.items()}
+    found = {}
+    for name, mine in own.items():
+        larger = [n for n, theirs in own.items() if mine < theirs]
+        if larger:
+            found[name] = min(larger, key=lambda n: len(own[n]))
+    return found
+
+
+def _check_same(results: Mapping[str, Result]) -> None:
+    (first, one), *others = results.items()
+    keys = ["experiment", "name", "time", "measured"]
+    for name, other in others:
+        tables = [r.points[keys].sort_values(keys, ignore_index=True) for r in (one, other)]
+        if not tables[0].equals(tables[1]):
+            raise DataError(
+                f"'{first}' and '{name}' were fitted to different measurements; only models of the "
+                "same ones can be compared."
+            )
+        if sigma_known(one.points) != sigma_known(other.points):
+            raise DataError(
+                f"Standard deviations are given in one of '{first}' and '{name}' and not in the "
+                "other; give the same to both."
+            )
+
+
+def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> list[str]:
+    best, deltas = table.index[0], table["delta"]
+    close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
+    far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
+    told = [f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.2g} % of the weight."]
+    if close:
+        told.append(f"{' and '.join(close)} cannot be told from it by these measurements.")
+    if far:
+        told.append(f"{' and '.join(far)} {'has' if len(far) == 1 else 'have'} no support.")
+    for name, row in table[table["within"] != ""].iterrows():
+        if np.isfinite(row["p"]):
+            verb = "is worth its further unknowns" if row["p"] < CHANCE else "is no better"
+            told.append(f"{row['within']} {verb} beside {name} (p = {row['p']:.2g}).")
+    bound = [n for n, r in results.items() if any("bound" in p.remark for p in r.estimates)]
+    if bound:
+        told.append(
+            f"{', '.join(bound)} {'has' if len(bound) == 1 else 'have'} unknowns on a bound, where "
+            "likelihood ratios are not exact."
+        )
+    return told

@@ -1,0 +1,142 @@
+"""Bands around what the fitted model says: of its mean, and of a further measurement.
+
+Linearised, with S = d quantity / d unknown from the integrated sensitivities,
+
+    var(mean) = S V S',     var(measurement) = S V S' + sigma^2
+
+(Seber & Wild, Nonlinear Regression, 1989, section 5.1); or the percentiles over bootstrap refits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.arguments import shown
+from igpe.arrays import FloatArray
+from igpe.dynamic.guess import fine_grid
+from igpe.dynamic.residuals import Run
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.errors import ProblemError
+from igpe.problem import Problem
+from igpe.uncertainty.bands import Band, Course, quantities
+from igpe.uncertainty.bootstrapped import Bootstrapped
+from igpe.uncertainty.likelihood import likelihood, require_confidence
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says at the estimate, and how sure it is.
+
+    table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
+                band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
+                Infinite where the measurements do not determine it
+    measured    columns experiment, name, time, measured
+    confidence  of the bands, at each time for itself;  kind: how they were found, in words
+    """
+
+    table: pd.DataFrame
+    measured: pd.DataFrame = field(repr=False)
+    confidence: float
+    kind: str
+
+    def plot(self, axes: Any = None) -> Any:
+        """Mean with both bands and the measurements, one panel a quantity; returns axes."""
+        from igpe.uncertainty.pictures import plot_prediction  # noqa: PLC0415 - knows this file
+
+        return plot_prediction(self, axes)
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(max_rows=20, float_format="{:.5g}".format))
+
+
+def predict(
+    problem: Problem,
+    estimate: Any,
+    times: npt.ArrayLike | None = None,
+    names: Sequence[str] | str | None = None,
+    *,
+    confidence: float = 0.95,
+    replications: Bootstrapped | None = None,
+    method: SingleShooting = SingleShooting(),
+) -> Prediction:
+    """Bands of states, measured or not, and of measured quantities.
+
+    estimate      a Result or Estimate of the problem, or unknown -> value
+    times         where; None: 200 times and those measured. They may lie beyond the measurements
+    names         of states and measured quantities; None: all
+    replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised
+    method        whose integrator is used
+    raises        ProblemError for names or times that do not fit, Unsupported for constraints and
+                  robust losses, EstimationFailed if the model cannot be integrated
+    """
+    require_confidence("predict", confidence)
+    base = likelihood(problem, estimate, method, confidence=confidence)
+    runs = base.residuals.all_of.runs
+    wanted = _wanted(runs, names)
+    tables = []
+    for k, run in enumerate(runs):
+        grid = fine_grid(problem, k) if times is None else _times(times, run)
+        course = Course(base, run, grid, [n for n in wanted if n in quantities(run)])
+        bands = course.linearised() if replications is None else course.drawn(replications)
+        tables += [_table(problem, course, band) for band in bands]
+    kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
+    return Prediction(pd.concat(tables, ignore_index=True), _measured(runs), confidence, kind)
+
+
+def _wanted(runs: Sequence[Run], names: Sequence[str] | str | None) -> list[str]:
+    known = list(dict.fromkeys(n for run in runs for n in quantities(run)))
+    if names is None:
+        return known
+    given = [names] if isinstance(names, str) else list(names)
+    strangers = [n for n in given if n not in known]
+    if strangers or not given:
+        raise ProblemError(
+            f"{strangers or 'Things without names'} cannot be predicted; there are the states and "
+            f"measured quantities {known}."
+        )
+    return given
+
+
+def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
+    try:
+        grid = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        grid = np.array([np.nan])
+    if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
+        raise ProblemError(
+            f"The times are {shown(times)}; give finite numbers from the start of experiment "
+            f"{run.name}, {run.ivp.t0:g}, on."
+        )
+    return grid
+
+
+def _table(problem: Problem, course: Course, band: Band) -> pd.DataFrame:
+    return pd.DataFrame({
+        "experiment": course.run.name,
+        "name": band.name,
+        "time": course.grid,
+        "value": band.value,
+        "standard_error": band.error,
+        "lower": band.lower,
+        "upper": band.upper,
+        "band_lower": band.band_lower,
+        "band_upper": band.band_upper,
+        "unit": problem.unit(band.name),
+    })
+
+
+def _measured(runs: Sequence[Run]) -> pd.DataFrame:
+    pieces = [
+        pd.DataFrame({
+            "experiment": run.name,
+            "name": np.array(run.measurements.names)[run.measurements.column],
+            "time": run.measurements.times[run.measurements.row],
+            "measured": run.measurements.value,
+        })
+        for run in runs
+    ]
+    return pd.concat(pieces, ignore_index=True)

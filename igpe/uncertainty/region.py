@@ -1,0 +1,146 @@
+"""Joint likelihood-ratio regions of two unknowns, the others at their best.
+
+The first unknown's profile is followed until the sum of squares has risen by what chance explains
+of two unknowns; at each of its points the second one goes both ways until it has. This follows bent
+regions, as long as what there is of them at each value of the first unknown is one piece.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from igpe.arrays import FloatArray
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.errors import ProblemError
+from igpe.problem import Problem
+from igpe.statistics.ellipse import ellipse
+from igpe.uncertainty.likelihood import (
+    Likelihood,
+    chosen,
+    likelihood,
+    quick,
+    require_confidence,
+    size_of,
+)
+from igpe.uncertainty.path import Line, Point, ShootingPath
+from igpe.uncertainty.walk import End, Steps, Walk, walk
+
+ALONG, ACROSS = 10, 2  # increments of the sum of squares, on each side
+INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
+
+
+@dataclass(frozen=True)
+class Region:
+    """Two unknowns that a fit explains well enough together.
+
+    names       of the two;  estimate: of both
+    edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
+                "bound reached", "open" or "no solution beyond"; closed
+    linearised  columns of the two names: the ellipse (empty if an error is not defined)
+    confidence  of the region;  rise: of the sum of squares on its edge
+    integrations  of the whole model, with derivatives
+    """
+
+    names: tuple[str, str]
+    estimate: tuple[float, float]
+    edge: pd.DataFrame = field(repr=False)
+    linearised: pd.DataFrame = field(repr=False)
+    confidence: float
+    rise: float
+    integrations: int
+
+    def plot(self, axes: Any = None) -> Any:
+        """Region, linearised ellipse and estimate; returns the axes."""
+        from igpe.uncertainty.pictures import plot_region  # noqa: PLC0415 - knows this file
+
+        return plot_region(self, axes)
+
+
+def region(
+    problem: Problem,
+    estimate: Any,
+    names: Sequence[str],
+    *,
+    confidence: float = 0.95,
+    method: SingleShooting = SingleShooting(),
+) -> Region:
+    """The joint region of two unknowns by the likelihood ratio.
+
+    estimate  a Result or Estimate of the problem, or unknown -> value
+    names     two free unknowns
+    raises    ProblemError for other than two names, names that are no free unknowns, or where there
+              are no degrees of freedom; Unsupported and EstimationFailed as `igpe.profile`
+    """
+    require_confidence("region", confidence)
+    pair = chosen(problem, names)
+    if len(set(pair)) != 2:  # noqa: PLR2004
+        raise ProblemError(f"A region is of two unknowns; {list(pair)} are given.")
+    base = likelihood(problem, estimate, method, confidence=confidence)
+    rise = base.rise(confidence, 2)
+    if not np.isfinite(rise):
+        raise ProblemError(
+            "There are not more measurements than unknowns, so nothing tells the errors; give "
+            "sigma= to the experiments."
+        )
+    i, j = (problem.box.names.index(n) for n in pair)
+    slices = [_slice(base, point, (i, j), rise) for point in _ridge(base, i, rise)]
+    upper, lower = [s[1] for s in slices], [s[0] for s in reversed(slices)]
+    return Region(
+        names=(pair[0], pair[1]),
+        estimate=(float(base.x[i]), float(base.x[j])),
+        edge=pd.DataFrame([*upper, *lower, upper[0]], columns=[*pair, "end"]),
+        linearised=pd.DataFrame(_ellipse(base, [i, j]), columns=list(pair)),
+        confidence=confidence,
+        rise=rise,
+        integrations=base.residuals.calls,
+    )
+
+
+Corner: TypeAlias = tuple[float, float, str]
+"""The two unknowns, and why the region ends there."""
+
+
+def _ridge(base: Likelihood, i: int, rise: float) -> list[Point]:
+    """The profile of the first unknown, as far as the joint region goes."""
+    path = ShootingPath(base, Line((i,), np.ones(1)), quick(base.search, INEXACT * rise))
+    origin, first = path.origin, size_of(base.problem, base.x, i)
+    low, high = path.reach
+    steps = Steps(rise, ALONG, first, longest=(high - low) / (2 * ALONG))
+    below, above = (_to_the_tip(path, walk(path, origin, sign, steps)) for sign in (-1, 1))
+    return [*reversed(below), origin, *above]
+
+
+def _to_the_tip(path: ShootingPath, side: Walk) -> list[Point]:
+    """Its points, the last one exactly at its end."""
+    if side.end is not End.FOUND:
+        return list(side.points)
+    tip = path.point(side.at, side.points[-1])
+    return [*side.points[:-1], tip or side.points[-1]]
+
+
+def _slice(
+    base: Likelihood, point: Point, held: tuple[int, int], rise: float
+) -> tuple[Corner, Corner]:
+    """The lowest and highest second unknown at a point of the ridge."""
+    here = replace(base, x=point.state.x, at=point.state.at)
+    path = ShootingPath(here, Line(held, np.array([0.0, 1.0])), quick(base.search, INEXACT * rise))
+    origin, (i, j) = path.origin, held
+    left = base.at.cost + rise - origin.cost
+    middle = float(origin.x[i]), float(origin.x[j])
+    if left <= INEXACT * rise:  # the tip of the region
+        return (*middle, ""), (*middle, "")
+    steps = Steps(left, ACROSS, size_of(base.problem, base.x, j))
+    ends = [walk(path, origin, sign, steps) for sign in (-1, 1)]
+    low, high = ((middle[0], middle[1] + w.at, w.end.value) for w in ends)
+    return low, high
+
+
+def _ellipse(base: Likelihood, pair: list[int]) -> FloatArray:
+    block = base.errors.covariance[np.ix_(pair, pair)]
+    if not np.isfinite(block).all():
+        return np.zeros((0, 2))
+    degrees = None if base.problem.sigma_known else base.errors.degrees
+    return ellipse(block, base.errors.confidence, degrees) + base.x[pair]

@@ -1,0 +1,212 @@
+"""Samples of the posterior, by emcee's ensemble of walkers (Foreman-Mackey et al. 2013)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.arguments import is_count, require
+from igpe.arrays import FloatArray
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.errors import SolverMissing
+from igpe.problem import Problem
+from igpe.progress import Progress
+from igpe.uncertainty.likelihood import likelihood, require_confidence
+from igpe.uncertainty.posterior import Posterior
+
+INSTALL = "pip install 'igpe[mcmc]'"
+EACH = 4  # walkers for each unknown, by default
+LEAST = 16  # walkers, by default
+LONG = 50.0  # autocorrelation times that a chain should be long (emcee's documentation)
+BURNT = (
+    2.0  # autocorrelation times at the beginning that are left out, at least a tenth of the steps
+)
+MIXED = 1.05  # R-hat up to which chains agree
+TELL = 100  # steps between two sentences
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Draws from the posterior; the beginning of the chains is left out.
+
+    names         of the n unknowns;  estimate: unknown -> value at the maximum of the likelihood
+    chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
+    autocorrelation  unknown -> steps after which a walker has forgotten where it was
+    acceptance    share of proposals that were taken
+    burnt         steps left out;  seed: of all that is random
+    confidence    of the intervals;  notes: sentences worth reading
+    """
+
+    names: tuple[str, ...]
+    estimate: Mapping[str, float]
+    chains: FloatArray = field(repr=False)
+    log_density: FloatArray = field(repr=False)
+    autocorrelation: Mapping[str, float]
+    acceptance: float
+    burnt: int
+    seed: int
+    confidence: float
+    notes: tuple[str, ...] = ()
+
+    def flat(self) -> pd.DataFrame:
+        """All draws, one column for each unknown."""
+        return pd.DataFrame(self.chains.reshape(-1, len(self.names)), columns=list(self.names))
+
+    def to_arviz(self) -> Any:
+        """As ArviZ has it: a DataTree with `posterior` and `sample_stats`, each walker a chain.
+
+        raises SolverMissing if arviz-base is not installed
+        """
+        posterior = {n: self.chains[:, :, k] for k, n in enumerate(self.names)}
+        stats = {"lp": self.log_density}
+        return _module("arviz_base").from_dict({"posterior": posterior, "sample_stats": stats})
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each unknown.
+
+        Estimate, mean, standard deviation, median, equal-tailed interval, R-hat and effective
+        sample size (Vehtari et al. 2021), autocorrelation time in steps.
+        """
+        draws, tail = self.flat(), (1 - self.confidence) / 2
+        rhat, size = self._convergence()
+        table = pd.DataFrame({
+            "estimate": [self.estimate[n] for n in self.names],
+            "mean": draws.mean(),
+            "standard_deviation": draws.std(),
+            "median": draws.median(),
+            "lower": draws.quantile(tail),
+            "upper": draws.quantile(1 - tail),
+            "r_hat": [rhat[n] for n in self.names],
+            "effective_size": [size[n] for n in self.names],
+            "autocorrelation": [self.autocorrelation[n] for n in self.names],
+        })
+        return table.rename_axis("name")
+
+    def _convergence(self) -> tuple[dict[str, float], dict[str, float]]:
+        statistics, whole = _module("arviz_stats"), self.to_arviz()
+        told = (statistics.rhat(whole), statistics.ess(whole))
+        rhat, size = ({n: float(found[n].values) for n in self.names} for found in told)
+        return rhat, size
+
+    def __str__(self) -> str:
+        told = self.to_frame().to_string(float_format="{:.5g}".format)
+        walkers, steps, _ = self.chains.shape
+        ended = (
+            f"{walkers} walkers, {steps} steps after {self.burnt} left out, seed {self.seed}; "
+            f"{100 * self.acceptance:.0f} % of the proposals taken."
+        )
+        return "\n".join([told, "", ended, *self.notes])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<li>{n}</li>" for n in self.notes)
+        return f"{self.to_frame().to_html(float_format='{:.5g}'.format)}<ul>{notes}</ul>"
+
+
+def sample(
+    problem: Problem,
+    estimate: Any,
+    *,
+    steps: int = 2000,
+    walkers: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    method: SingleShooting = SingleShooting(),
+    progress: Progress | None = None,
+) -> Samples:
+    """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
+
+    Where sigma is unknown it is integrated out (see `igpe.uncertainty.posterior`). Unknowns without
+    finite bounds have a flat prior; then the posterior may not exist where the data say nothing.
+
+    estimate  a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
+              spread by the linearised errors
+    steps     of each walker, those left out included
+    walkers   how many; None: four for each unknown, at least 16
+    method    whose integrator is used
+    progress  is told a sentence now and then
+    returns   what was drawn until then if it is interrupted (Ctrl-C)
+    raises    SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
+              Unsupported for constraints and robust losses, EstimationFailed if the model cannot be
+              integrated at the estimate
+    """
+    emcee = _module("emcee")
+    require_confidence("sample", confidence)
+    require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004
+    require(is_count(seed), "sample", "seed", seed, "a whole number, 0 or more")
+    base = likelihood(problem, estimate, method, confidence=confidence)
+    n = len(base.x)
+    count = max(EACH * n, LEAST) if walkers is None else walkers
+    ok = is_count(count) and count >= 2 * n and count % 2 == 0
+    require(ok, "sample", "walkers", count, f"an even number of at least {2 * n}")
+    posterior = Posterior(base)
+    start = posterior.walkers(count, np.random.default_rng(seed))
+    sampler = emcee.EnsembleSampler(count, n, posterior)
+    # emcee draws from NumPy's older generator
+    first = emcee.State(start, random_state=np.random.RandomState(seed).get_state())
+    complete = _run(sampler, first, steps, progress)
+    return _samples(problem, base.box.mapping(base.x), sampler, complete, (seed, confidence))
+
+
+def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> bool:
+    """Draw; whether to the end."""
+    try:
+        for k, _ in enumerate(sampler.sample(first, iterations=steps), start=1):
+            if progress is not None and k % TELL == 0:
+                progress(f"Sampling: {k} of {steps} steps")
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _samples(
+    problem: Problem,
+    estimate: Mapping[str, float],
+    sampler: Any,
+    complete: bool,
+    settings: tuple[int, float],
+) -> Samples:
+    chain, density = sampler.get_chain(), sampler.get_log_prob()
+    made = len(chain)
+    times = np.asarray(sampler.get_autocorr_time(tol=0, quiet=True), dtype=float)
+    longest = float(np.nanmax(times)) if np.isfinite(times).any() else np.inf
+    burnt = int(min(max(BURNT * longest, made / 10), made / 2))
+    names = problem.box.names
+    return Samples(
+        names=names,
+        estimate=estimate,
+        chains=np.swapaxes(chain[burnt:], 0, 1),
+        log_density=density[burnt:].T,
+        autocorrelation=dict(zip(names, times.tolist(), strict=True)),
+        acceptance=float(np.mean(sampler.acceptance_fraction)),
+        burnt=burnt,
+        seed=settings[0],
+        confidence=settings[1],
+        notes=tuple(_notes(made, longest, complete, problem)),
+    )
+
+
+def _notes(made: int, longest: float, complete: bool, problem: Problem) -> list[str]:
+    told = []
+    if not complete:
+        told.append(f"Interrupted after {made} steps.")
+    if made < LONG * longest:
+        told.append(
+            f"Too short: {made} steps are {made / longest:.0f} autocorrelation times; {LONG:g} "
+            f"or more are wanted: steps={int(np.ceil(LONG * longest))} or so."
+        )
+    if not problem.box.bounded:
+        told.append("Unknowns without bounds have a flat prior over all numbers.")
+    return told
+
+
+def _module(name: str) -> Any:
+    """An optional package. Raises SolverMissing with the command that installs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise SolverMissing(
+            f"`{name}` is not installed, which samples of the posterior need: {INSTALL}."
+        ) from None

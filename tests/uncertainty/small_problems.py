@@ -1,0 +1,93 @@
+"""Small problems for tests of uncertainty: a line, a product that cannot be split, two valleys."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+from pyomo import dae
+
+import igpe
+
+TIMES = np.linspace(0.5, 5.0, 10)
+
+
+def line_model(times):
+    """dA/dt = k: linear in all unknowns, so that every textbook formula is exact."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(-10, 10))
+    m.dA = dae.DerivativeVar(m.A)
+    m.slope = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k)
+    return m
+
+
+def line(sigma=0.2, seed=1, runs=1, **settings):
+    """A = start + 0.7 t with errors of 0.2; the start unknown, one slope for all runs."""
+    random = np.random.default_rng(seed)
+    experiments = []
+    for number in range(runs):
+        values = 1.0 + number + 0.7 * TIMES + 0.2 * random.standard_normal(len(TIMES))
+        table = pd.DataFrame({"time": TIMES, "A": values})
+        start = {"A": igpe.Unknown(-20, 20)}
+        experiments.append(
+            igpe.Experiment(table, start=start, start_time=0.0, sigma=sigma, name=f"r{number}")
+        )
+    return igpe.Problem(line_model, parameters=["k"], experiments=experiments, **settings)
+
+
+def kept_line(sigma=0.2):
+    """The line with a constraint that only collocation can keep: its end stays below 4.5."""
+
+    def model(times):
+        m = line_model(times)
+        last = m.t.last()
+        m.low = pyo.Constraint(expr=m.A[last] <= 4.5)
+        return m
+
+    return igpe.Problem(model, parameters=["k"], experiments=line(sigma).experiments)
+
+
+def product_model(times):
+    """dA/dt = -k1 k2 A: only the product is known."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k1, m.k2 = pyo.Var(bounds=(0.1, 10)), pyo.Var(bounds=(0.01, 100))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.k2 * m.A[t])
+    return m
+
+
+def product():
+    """A decay with k1 k2 = 0.5."""
+    values = np.exp(-0.5 * TIMES) + 0.02 * np.random.default_rng(3).standard_normal(len(TIMES))
+    run = igpe.Experiment(
+        pd.DataFrame({"time": TIMES, "A": values}), start={"A": 1.0}, start_time=0.0, sigma=0.02
+    )
+    return igpe.Problem(product_model, parameters=["k1", "k2"], experiments=[run])
+
+
+PRODUCT_NEAR = {"k1": 1.0, "k2": 0.5}
+
+
+def hump_model(times):
+    """dA/dt = cos(w) - A: several w fit alike, one best."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.w = pyo.Var(bounds=(-3, 3))
+    m.rate = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dA[t] == m.w**4 / 4 - m.w**2 / 2 + 0.1 * m.w - m.A[t]
+    )
+    return m
+
+
+def hump():
+    """The right-hand side has two valleys in w: near -1.05 (deeper) and near 0.95."""
+    w = -1.05
+    level = w**4 / 4 - w**2 / 2 + 0.1 * w
+    values = level * (1 - np.exp(-TIMES))
+    run = igpe.Experiment(
+        pd.DataFrame({"time": TIMES, "A": values}), start={"A": 0.0}, start_time=0.0, sigma=0.08
+    )
+    return igpe.Problem(hump_model, parameters=["w"], experiments=[run])

@@ -1,0 +1,226 @@
+"""The bootstrap: right spread, the same numbers whatever the order, and nothing done twice."""
+
+import sqlite3
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+
+import methanol
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from michaelis_menten import DECAY_TRUTH, decay
+from scipy import stats
+from small_problems import PRODUCT_NEAR, TIMES, line, product
+
+import igpe
+from igpe.errors import DataError, ProblemError, Unsupported
+from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.uncertainty.bootstrap import bootstrap, likelihood
+from igpe.uncertainty.bootstrapped import Bootstrapped
+from igpe.uncertainty.drawing import Parametric, Residual
+from igpe.uncertainty.profile import profile
+
+module = sys.modules["igpe.uncertainty.bootstrap"]
+NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
+
+
+@pytest.mark.parametrize("sigma", [0.2, None])
+def test_of_a_line_the_spread_is_the_textbooks(sigma):
+    found = bootstrap(line(sigma), NEAR_LINE, replications=2000)
+    y = line(sigma).experiments[0].measurements.value
+    fit = stats.linregress(TIMES, y)
+    error = fit.stderr if sigma is None else sigma / (np.std(TIMES) * np.sqrt(10))
+    table = found.to_frame()
+    assert table.loc["k", "standard_error"] == pytest.approx(error, rel=0.06)
+    assert abs(table.loc["k", "bias"]) < 4 * error / np.sqrt(2000)
+    assert table.loc["k", "upper"] - fit.slope == pytest.approx(1.96 * error, rel=0.15)
+    design = np.column_stack([TIMES, np.ones(10)])
+    v = np.linalg.inv(design.T @ design)
+    wanted = v[0, 1] / np.sqrt(v[0, 0] * v[1, 1])
+    assert found.correlation.loc["k", "A(t0)"] == pytest.approx(wanted, abs=0.02)
+
+
+def test_residuals_give_the_same_spread_though_sigma_is_wrong():
+    """A sigma ten times too large rules parametric errors; residuals know better."""
+    problem = line(2.0)
+    drawn = bootstrap(problem, NEAR_LINE, Residual(), 1000).to_frame()
+    normal = bootstrap(problem, NEAR_LINE, Parametric(), 1000).to_frame()
+    fit = stats.linregress(TIMES, problem.experiments[0].measurements.value)
+    # centred within 10 residuals, the pool's variance is (n - 1) / n of the errors'
+    assert drawn.loc["k", "standard_error"] == pytest.approx(fit.stderr, rel=0.15)
+    assert normal.loc["k", "standard_error"] > 5 * fit.stderr
+
+
+def test_columns_keep_their_own_residuals():
+    """Two columns with very different errors: none of one is drawn for the other."""
+    run = methanol.problem().experiments[0]
+    base = likelihood(methanol.problem(), methanol.OPTIMUM, igpe.SingleShooting())
+    pool = Residual()._pool(base)
+    errors = Residual().draw(base)(np.random.default_rng(1))
+    for k in range(len(run.measured)):
+        mine = run.measurements.column == k
+        assert set(errors[mine]) <= set(pool[mine])
+        assert np.mean(pool[mine]) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_priors_are_drawn_too():
+    """Their means are measurements: without it the spread would be too small."""
+    problem = line(0.2, priors={"k": igpe.Normal(0.7, 0.02)})
+    found = bootstrap(problem, NEAR_LINE, replications=1000).to_frame()
+    rows = np.vstack([np.column_stack([TIMES, np.ones(10)]) / 0.2, [1 / 0.02, 0]])
+    error = np.sqrt(np.linalg.inv(rows.T @ rows)[0, 0])
+    assert found.loc["k", "standard_error"] == pytest.approx(error, rel=0.08)
+
+
+def test_a_curved_model_has_the_profiles_interval():
+    found = bootstrap(decay(), DECAY_TRUTH, replications=1000).to_frame()
+    one = profile(decay(), DECAY_TRUTH)["km"]
+    half = (one.upper - one.lower) / 2
+    assert found.loc["km", "lower"] == pytest.approx(one.lower, abs=0.15 * half)
+    assert found.loc["km", "upper"] == pytest.approx(one.upper, abs=0.15 * half)
+
+
+def test_a_number_has_its_errors_whatever_the_order():
+    many = bootstrap(decay(), DECAY_TRUTH, Residual(), 30, seed=4).replications
+    few = bootstrap(decay(), DECAY_TRUTH, Residual(), 10, seed=4).replications
+    assert few.equals(many.iloc[:10])
+    with ProcessPoolExecutor(2) as executor:
+        there = bootstrap(decay(), DECAY_TRUTH, Residual(), 30, seed=4, executor=executor)
+    assert there.replications.equals(many)
+    other = bootstrap(decay(), DECAY_TRUTH, Residual(), 10, seed=5).replications
+    assert not np.allclose(other["km"], few["km"])
+
+
+def counted(monkeypatch):
+    """The numbers of the replications that are really made."""
+    made, original = [], module._replicate
+    monkeypatch.setattr(
+        module, "_replicate", lambda *given: (made.append(given[3]), original(*given))[1]
+    )
+    return made
+
+
+def test_a_store_keeps_what_is_done(tmp_path, monkeypatch):
+    made, store = counted(monkeypatch), tmp_path / "store.db"
+    first = bootstrap(decay(), DECAY_TRUTH, replications=25, store=store)
+    assert made == list(range(25))
+    more = bootstrap(decay(), DECAY_TRUTH, replications=40, store=store)
+    assert made == list(range(40))
+    assert more.replications.iloc[:25].equals(first.replications)
+    whole = bootstrap(decay(), DECAY_TRUTH, replications=40)
+    assert more.replications.equals(whole.replications)
+    for change in ({"seed": 1}, {"kind": Residual()}, {"problem": decay(seed=1)}):
+        made.clear()
+        bootstrap(**{"problem": decay(), "result": DECAY_TRUTH, "replications": 5, "store": store}
+                  | change)  # fmt: skip
+        assert len(made) == 5, change
+
+
+def test_other_equations_are_another_series(tmp_path):
+    store = tmp_path / "store.db"
+    bootstrap(decay(), DECAY_TRUTH, replications=3, store=store)
+    run = decay().experiments[0]
+
+    def other(times):
+        m = decay().model(times)
+        m.del_component(m.rate)
+        m.rate = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dS[t] == -m.vmax * m.S[t] / (m.km + m.S[t]) * 1.0001
+        )
+        return m
+
+    changed = igpe.Problem(other, parameters=["vmax", "km"], experiments=[run])
+    bootstrap(changed, DECAY_TRUTH, replications=3, store=store)
+    with sqlite3.connect(store) as file:
+        assert file.execute("SELECT COUNT(DISTINCT series) FROM replications").fetchone() == (2,)
+
+
+def test_an_interrupt_ends_with_what_is_done(tmp_path):
+    told, store = count(), tmp_path / "store.db"
+
+    def stop(sentence):
+        if next(told) == 1:
+            raise KeyboardInterrupt
+
+    found = bootstrap(decay(), DECAY_TRUTH, replications=100, store=store, progress=stop)
+    assert (len(found.replications), found.complete) == (40, False)
+    assert "Interrupted: 40 of 100" in " ".join(found.notes)
+    whole = bootstrap(decay(), DECAY_TRUTH, replications=100, store=store)
+    assert whole.complete
+    assert whole.replications.iloc[:40].equals(found.replications)
+
+
+def test_failed_refits_are_counted_and_told():
+    hasty = igpe.SingleShooting(search=GaussNewton(max_iterations=2))
+    found = bootstrap(decay(), {"vmax": 1.0, "km": 0.8}, replications=20, method=hasty)
+    assert 0 < found.failed <= 20
+    assert len(found.parameters) == 20 - found.failed
+    assert f"{found.failed} of 20 refits did not converge" in found.notes[0]
+
+
+def test_what_is_not_determined_has_no_spread_to_show():
+    """Refits leave k1 and k2 where they were, which is no sign of certainty."""
+    found = bootstrap(product(), PRODUCT_NEAR, replications=20)
+    assert found.undetermined == ("k1", "k2")
+    row = found.to_frame().loc["k1"]
+    assert (row["lower"], row["upper"], row["basic_upper"]) == (-np.inf, np.inf, np.inf)
+    assert "not determined" in str(found)
+    both = found.parameters["k1"] * found.parameters["k2"]
+    assert both.std() == pytest.approx(0.0119, rel=0.4)
+
+
+def test_an_estimate_on_a_bound_is_told():
+    found = bootstrap(methanol.problem(), methanol.OPTIMUM, replications=10)
+    assert any("p3, p4, p5 lie on a bound" in note for note in found.notes)
+
+
+def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
+    values = np.concatenate([-np.arange(1, 500.0), np.arange(1, 500.0)])
+    table = pd.DataFrame({"status": "CONVERGED", "objective": 1.0, "k": values})
+    for acceleration, shift in ((0.0, 0), (0.1, 1)):
+        found = Bootstrapped(
+            {"k": 0.0}, {"k": ""}, table, len(table), True, "", 0, 0.95, {"k": acceleration}
+        ).to_frame()
+        moved = found.loc["k", "lower"] - found.loc["k", "percentile_lower"]
+        assert (moved > 1) == bool(shift)
+    level = stats.norm.cdf(-1.959964 / (1 + 0.1 * 1.959964))
+    assert found.loc["k", "lower"] == pytest.approx(np.quantile(values, level), rel=1e-5)
+
+
+def test_words_and_pictures():
+    found = bootstrap(decay(), DECAY_TRUTH, replications=20)
+    assert "20 refits, Parametric(), seed 0" in str(found)
+    assert "km" in found._repr_html_()
+    assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"replications": 0}, ProblemError, "1 or more"),
+        ({"seed": -1}, ProblemError, "0 or more"),
+        ({"confidence": 1.0}, ProblemError, "between 0 and 1"),
+        ({"store": "/no/such/folder/s.db"}, DataError, "cannot be used"),
+        ({"store": __file__}, DataError, "cannot be used"),
+        ({"problem": decay(loss=igpe.L1())}, Unsupported, "L1"),
+        ({"result": {}}, ProblemError, "no value"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, error, says):
+    given = {"problem": decay(), "result": DECAY_TRUTH, "replications": 2} | change
+    with pytest.raises(error, match=says):
+        bootstrap(**given)
+
+
+def test_too_few_residuals_are_refused():
+    rows = line().experiments[0].table().reset_index().iloc[:4]
+    with pytest.raises(ProblemError, match=r"wants 5 or more; it found \{'A': 4\}"):
+        bootstrap(line().with_data(rows), NEAR_LINE, Residual())
+
+
+def test_without_degrees_of_freedom_nothing_tells_the_errors():
+    rows = line().experiments[0].table().reset_index().iloc[:2]
+    with pytest.raises(ProblemError, match="not more measurements"):
+        bootstrap(line(None).with_data(rows), NEAR_LINE)

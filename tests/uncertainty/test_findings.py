@@ -1,0 +1,90 @@
+"""What a result says of poor directions, and odd residuals, by itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from michaelis_menten import decay
+from scipy.special import lambertw
+from small_problems import TIMES, line
+from zoo import ZOO
+
+import igpe
+from igpe.errors import ProblemError
+
+CASE = {c.name: c for c in ZOO}
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """Michaelis and Menten's decay with vmax = 1, km = 4, from far below saturation."""
+    table = pd.DataFrame({"time": TIMES})
+    exact = 4.0 * lambertw(0.5 / 4.0 * np.exp((0.5 - TIMES) / 4.0)).real
+    table["S"] = exact + 0.002 * np.random.default_rng(2).standard_normal(10)
+    run = igpe.Experiment(table, start={"S": 0.5}, start_time=0.0, sigma=0.002)
+    return igpe.estimate(igpe.Problem(decay().model, parameters=["vmax", "km"], experiments=[run]))
+
+
+def test_unknowns_that_cannot_be_told_apart_are_named(weak):
+    told = " ".join(weak.notes)
+    assert "The data hardly tell vmax and km apart (correlation 0.99" in told
+    assert "Poorest determined: " in told
+    table = weak.combinations()
+    assert table["standard_error"].is_monotonic_decreasing
+    assert table.loc[0, "standard_error"] > 10 * table.loc[1, "standard_error"]
+    assert table.loc[0, "vmax"] == pytest.approx(table.loc[0, "km"], rel=0.1)
+
+
+def test_an_outlier_is_flagged_and_told():
+    problem = line(0.2, seed=7)
+    table = problem.experiments[0].table().reset_index()
+    table.loc[4, "A"] += 2.0
+    found = igpe.estimate(problem.with_data(table))
+    flagged = found.outliers()
+    assert list(flagged["time"]) == [TIMES[4]]
+    assert any(f"measurement at {TIMES[4]:g}" in n for n in found.notes)
+    assert found.points["leverage"].sum() == pytest.approx(2)
+
+
+def test_leverages_stand_beside_their_measurements():
+    """Of a line they are known: 1/n + (t - mean)^2 / sum."""
+    found = igpe.estimate(line(0.2, runs=2)).points
+    for name in ("r0", "r1"):
+        mine = found[found["experiment"] == name]
+        slope = (mine["time"] - TIMES.mean()) ** 2 / (2 * np.sum((TIMES - TIMES.mean()) ** 2))
+        assert mine["leverage"].to_numpy() == pytest.approx(0.1 + slope.to_numpy(), rel=1e-5)
+
+
+def test_good_fits_have_no_such_notes_and_sound_tests():
+    found = igpe.estimate(line(0.2, seed=7))
+    assert not [n for n in found.notes if "hardly tell" in n or "esiduals" in n]
+    tests = found.residual_tests()
+    assert list(tests["test"]) == ["chi squared", "runs", "autocorrelation", "normality", "outlier"]
+    assert (tests["verdict"] == "Nothing odd.").all()
+
+
+def test_exact_data_have_no_residuals_to_test():
+    """What is left is rounding, which has a pattern of its own."""
+    found = igpe.estimate(CASE["consecutive"].problem())
+    assert found.notes == ()
+    assert found.residual_tests().empty
+    assert found.outliers().empty
+
+
+def test_ellipses_of_a_result(weak):
+    edge = weak.ellipse("vmax", "km")
+    values = weak.parameters
+    middle = (edge.max() + edge.min()) / 2
+    assert middle["km"] == pytest.approx(values["km"], rel=1e-3)
+    half = (edge["km"].max() - edge["km"].min()) / 2
+    error = weak.to_frame().loc["km", "standard_error"]
+    assert half / error == pytest.approx(np.sqrt(5.9915), rel=2e-3)
+    with pytest.raises(ProblemError, match="no ellipse of 'km' and 'k9'"):
+        weak.ellipse("km", "k9")
+
+
+def test_a_result_of_before_has_no_leverages_but_its_tests():
+    found = igpe.estimate(line(0.2))
+    stored = found.to_dict()
+    del stored["points"]["leverage"]
+    old = igpe.Result.from_dict(stored)
+    assert len(old.residual_tests()) == 5

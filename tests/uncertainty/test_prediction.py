@@ -1,0 +1,126 @@
+"""Bands against the textbook's line, the bootstrap, and repeated experiments."""
+
+import consecutive
+import fitzhugh_nagumo
+import matplotlib.pyplot as plt
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from michaelis_menten import DECAY_TRUTH, decay
+from pyomo import dae
+from scipy import stats
+from small_problems import PRODUCT_NEAR, TIMES, line, product
+
+import igpe
+from igpe.errors import ProblemError, Unsupported
+from igpe.uncertainty.bootstrap import bootstrap
+from igpe.uncertainty.prediction import predict
+
+NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
+WHERE = np.array([0.0, 2.0, 8.0])
+
+
+@pytest.mark.parametrize("sigma", [0.2, None])
+def test_a_lines_bands_are_the_textbooks(sigma):
+    found = predict(line(sigma), NEAR_LINE, WHERE, confidence=0.9).table
+    y = line(sigma).experiments[0].measurements.value
+    fit = stats.linregress(TIMES, y)
+    s = (
+        np.sqrt(np.sum((y - fit.intercept - fit.slope * TIMES) ** 2) / 8)
+        if sigma is None
+        else sigma
+    )
+    q = stats.t.ppf(0.95, 8) if sigma is None else stats.norm.ppf(0.95)
+    share = 1 / 10 + (WHERE - TIMES.mean()) ** 2 / np.sum((TIMES - TIMES.mean()) ** 2)
+    mean = fit.intercept + fit.slope * WHERE
+    assert found["value"].to_numpy() == pytest.approx(mean, rel=1e-6)
+    assert found["upper"].to_numpy() == pytest.approx(mean + q * s * np.sqrt(share), rel=1e-5)
+    assert found["band_lower"].to_numpy() == pytest.approx(
+        mean - q * s * np.sqrt(1 + share), rel=1e-5
+    )
+
+
+def test_what_is_not_measured_has_a_band_of_the_mean_only():
+    found = predict(fitzhugh_nagumo.problem(), fitzhugh_nagumo.OPTIMUM, [5.0, 10.0]).table
+    hidden = found[found["name"] == "R"]
+    assert (hidden["upper"] > hidden["lower"]).all()
+    assert hidden["band_upper"].isna().all()
+    assert found.loc[found["name"] == "V", "band_upper"].notna().all()
+
+
+def test_a_determined_prediction_of_undetermined_parameters_is_finite():
+    """Only k1 k2 is known, and only k1 k2 matters."""
+    found = predict(product(), PRODUCT_NEAR, [1.0, 3.0]).table
+    assert np.isfinite(found["standard_error"]).all()
+    t = np.array([1.0, 3.0])
+    k = 0.51  # the product found, 1.0099 * 0.50497
+    slope = TIMES * np.exp(-k * TIMES)
+    error = 0.02 / np.sqrt(np.sum(slope**2)) * t * np.exp(-k * t)
+    assert found["standard_error"].to_numpy() == pytest.approx(error, rel=0.02)
+
+
+def test_refits_and_linearised_bands_agree():
+    problem = decay()
+    drawn = bootstrap(problem, DECAY_TRUTH, replications=400)
+    times = [0.5, 2.0, 4.0]
+    linear = predict(problem, DECAY_TRUTH, times).table
+    refits = predict(problem, DECAY_TRUTH, times, replications=drawn)
+    assert refits.kind == "400 refits"
+    for column in ("lower", "upper", "band_lower", "band_upper"):
+        half = 1.96 * (linear["standard_error"] if "band" not in column else 0.045)
+        assert (abs(refits.table[column] - linear[column]) < 0.25 * half).all()
+
+
+def test_what_is_not_determined_has_an_infinite_band():
+    """k2 splits off a state that nobody measures."""
+
+    def model(times):
+        m = product().model(times)
+        m.Q = pyo.Var(m.t)
+        m.dQ = dae.DerivativeVar(m.Q)
+        m.split = pyo.Constraint(m.t, rule=lambda m, t: m.dQ[t] == m.k2 * m.A[t])
+        return m
+
+    old = product().experiments[0].table().reset_index()
+    run = igpe.Experiment(old, start={"A": 1.0, "Q": 0.0}, start_time=0.0, sigma=0.02)
+    problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=[run])
+    drawn = bootstrap(problem, PRODUCT_NEAR, replications=20)
+    for found in (
+        predict(problem, PRODUCT_NEAR, [1.0, 2.0]).table,
+        predict(problem, PRODUCT_NEAR, [1.0, 2.0], replications=drawn).table,
+    ):
+        lost = found[found["name"] == "Q"]
+        assert np.isinf(lost[["lower", "upper", "standard_error"]]).all(axis=None)
+        assert np.isfinite(found.loc[found["name"] == "A", ["lower", "upper"]]).all(axis=None)
+
+
+def test_several_experiments_and_default_times():
+    problem = line(runs=2)
+    found = predict(problem, {"k": 0.7, "A(t0)@r0": 1.0, "A(t0)@r1": 2.0})
+    assert set(found.table["experiment"]) == {"r0", "r1"}
+    assert set(TIMES) <= set(found.table["time"])
+    drawn = found.plot()
+    assert len(drawn) == 2
+    plt.close("all")
+
+
+def test_names_choose():
+    found = predict(consecutive.problem(), consecutive.OPTIMUM, [0.5], names="x2")
+    assert list(found.table["name"]) == ["x2"]
+    assert "x2" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"names": ["Z"]}, ProblemError, r"\['Z'\] cannot be predicted"),
+        ({"times": [-1.0]}, ProblemError, "from the start"),
+        ({"times": "soon"}, ProblemError, "finite numbers"),
+        ({"times": []}, ProblemError, "finite numbers"),
+        ({"confidence": 0}, ProblemError, "between 0 and 1"),
+        ({"problem": decay(loss=igpe.Huber())}, Unsupported, "Huber"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, error, says):
+    with pytest.raises(error, match=says):
+        predict(**({"problem": decay(), "estimate": DECAY_TRUTH} | change))

@@ -1,0 +1,254 @@
+"""Profile likelihoods against closed forms, brute force and each other's methods."""
+
+from concurrent.futures import ProcessPoolExecutor
+
+import bellman
+import matplotlib.pyplot as plt
+import methanol
+import numpy as np
+import pytest
+from michaelis_menten import DECAY_TRUTH, decay, decay_data
+from scipy import stats
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq, least_squares, minimize_scalar
+from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
+
+import igpe
+from igpe.errors import DataError, EstimationFailed, ProblemError, Unsupported
+from igpe.uncertainty.profile import profile
+from igpe.uncertainty.profiles import Profiles
+
+NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
+
+
+@pytest.mark.parametrize("sigma", [0.2, None])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_a_linear_model_has_the_textbooks_intervals(sigma, confidence):
+    found = profile(line(sigma), NEAR_LINE, confidence=confidence)
+    y = line(sigma).experiments[0].measurements.value
+    fit = stats.linregress(TIMES, y)
+    if sigma is None:
+        half = stats.t.ppf(0.5 + confidence / 2, 8) * fit.stderr
+    else:
+        half = stats.norm.ppf(0.5 + confidence / 2) * sigma / (np.std(TIMES) * np.sqrt(10))
+    assert found["k"].lower == pytest.approx(fit.slope - half, rel=1e-6)
+    assert found["k"].upper == pytest.approx(fit.slope + half, rel=1e-6)
+    assert found["A(t0)"].estimate == pytest.approx(fit.intercept, rel=1e-6)
+    assert found["k"].determined
+    assert found.notes == ()
+
+
+def test_steps_rise_evenly():
+    """Equal increments of the sum of squares, and few integrations for them."""
+    found = profile(line(), NEAR_LINE)
+    for one in found.profiles:
+        rise = (one.costs - found.objective) / found.rise
+        assert sorted(rise)[1::2] == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.03)
+    assert found.integrations <= 2 * (2 * 4 + 2) + 3
+
+
+def test_priors_count_as_measurements():
+    """Of a line the posterior is known: the normal equations with one more row."""
+    prior = igpe.Normal(0.8, 0.05)
+    problem = line(priors={"k": prior})
+    y = problem.experiments[0].measurements.value
+    rows = np.vstack([np.column_stack([TIMES, np.ones(10)]) / 0.2, [1 / 0.05, 0]])
+    right = np.append(y / 0.2, 0.8 / 0.05)
+    best = np.linalg.lstsq(rows, right, rcond=None)[0]
+    error = np.sqrt(np.linalg.inv(rows.T @ rows)[0, 0])
+    found = profile(problem, NEAR_LINE)["k"]
+    assert [found.lower, found.upper] == pytest.approx(
+        [best[0] - 1.959964 * error, best[0] + 1.959964 * error], rel=1e-5
+    )
+
+
+def test_several_experiments_with_own_starts():
+    problem = line(runs=3)
+    starts = {f"A(t0)@r{n}": 1.0 + n for n in range(3)}
+    found = profile(problem, {"k": 0.7, **starts})
+    error = 0.2 / np.sqrt(3 * np.sum((TIMES - TIMES.mean()) ** 2))
+    assert found["k"].upper - found["k"].lower == pytest.approx(2 * 1.959964 * error, rel=1e-5)
+    assert set(starts) < {p.name for p in found.profiles}
+
+
+def decay_rise(name, value, best):
+    """Sum of squares with one parameter held, minimised without igpe."""
+    data = decay_data(0)
+
+    def residual(other):
+        p = {name: value} | dict(zip([n for n in best if n != name], other, strict=True))
+        run = solve_ivp(
+            lambda t, s: -p["vmax"] * s / (p["km"] + s), (0, 4), [2.0], "DOP853", data["time"],
+            rtol=1e-11, atol=1e-13,
+        )  # fmt: skip
+        return (run.y[0] - data["S"]) / 0.04
+
+    start = [v for n, v in best.items() if n != name]
+    return 2 * least_squares(residual, start, bounds=(0.01, 50), xtol=1e-14, ftol=1e-14).cost
+
+
+@pytest.mark.parametrize("name", ["vmax", "km"])
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_ends_are_where_brute_force_has_them(name, side):
+    found = profile(decay(), DECAY_TRUTH)
+    one, best = found[name], found.parameters
+    end = getattr(one, side)
+    far = one.estimate + 1.5 * (end - one.estimate)
+
+    def excess(value):
+        return decay_rise(name, value, best) - found.objective - stats.chi2.ppf(0.95, 1)
+
+    there = brentq(excess, one.estimate, far, rtol=1e-6)
+    assert end - one.estimate == pytest.approx(there - one.estimate, rel=1e-3)
+    linear = found.linearised[name][0 if side == "lower" else 1]
+    assert abs(linear - end) > 0.03 * abs(end - one.estimate), "too linear to test anything"
+
+
+def test_every_point_is_an_optimum_of_the_others():
+    found = profile(decay(), DECAY_TRUTH)
+    for one in found.profiles:
+        for value, cost in zip(one.values, one.costs, strict=True):
+            assert cost == pytest.approx(
+                decay_rise(one.name, value, found.parameters), abs=2e-3 * found.rise
+            )
+
+
+@pytest.mark.parametrize("module", [bellman, methanol])
+def test_collocation_gives_the_same(module):
+    shot = profile(module.problem(), module.OPTIMUM)
+    collocated = profile(module.problem(), module.OPTIMUM, method=igpe.Collocation())
+    for one, other in zip(shot.profiles, collocated.profiles, strict=True):
+        width = one.upper - one.lower
+        assert [other.lower, other.upper] == pytest.approx([one.lower, one.upper], abs=2e-3 * width)
+        assert other.remark == one.remark
+
+
+def test_collocation_keeps_constraints():
+    """Free, the line ends at 4.55; kept below 4.5 it has a profile of its own, known exactly."""
+    y = kept_line().experiments[0].measurements.value
+    with pytest.raises(Unsupported, match="Collocation"):
+        profile(kept_line(), NEAR_LINE)
+    found = profile(kept_line(), NEAR_LINE, "k", method=igpe.Collocation())["k"]
+
+    def cost(k):
+        start = min(np.mean(y - k * TIMES), 4.5 - 5 * k)
+        return np.sum((y - start - k * TIMES) ** 2) / 0.04
+
+    best = minimize_scalar(cost, bounds=(0, 2), method="bounded", options={"xatol": 1e-10})
+    assert found.estimate == pytest.approx(best.x, rel=1e-4)
+    for end in (found.lower, found.upper):
+        assert cost(end) - best.fun == pytest.approx(3.8415, rel=5e-3)
+
+
+def test_an_estimate_on_its_bound_has_an_interval_on_one_side():
+    found = profile(methanol.problem(), methanol.OPTIMUM)
+    for name in ("p3", "p4", "p5"):
+        one = found[name]
+        assert (one.lower, one.lower_end, one.upper_end) == (0.0, "bound reached", "")
+        assert 0 < one.upper < 1
+        assert one.remark == "bound reached below"
+
+
+def test_what_is_not_determined_is_open():
+    found = profile(product(), PRODUCT_NEAR)
+    one = found["k1"]
+    assert (one.lower, one.upper, one.remark) == (0.1, 10.0, "open on both sides")
+    assert np.ptp(one.costs) < 1e-3 * found.rise
+    assert "k1 is not identifiable in practice: below and above" in found.notes[0]
+
+
+def test_the_bounds_of_another_unknown_end_a_flat_profile():
+    """k2 may go as far as k1 can make up for it: to product / 10 and product / 0.1, and a bit."""
+    found = profile(product(), PRODUCT_NEAR)
+    product_error = 0.03  # of k1 k2, relative, at most
+    one, best = found["k2"], found.parameters["k1"] * found.parameters["k2"]
+    assert one.determined
+    assert [one.lower, one.upper] == pytest.approx([best / 10, best / 0.1], rel=3 * product_error)
+    ends = one.others[[0, -1], found.names.index("k1")]
+    assert ends == pytest.approx([10.0, 0.1])
+
+
+def test_a_rising_profile_that_meets_its_bound_is_not_called_open():
+    tight = igpe.Problem(
+        decay().model, parameters={"vmax": (0.9, 20), "km": (0.6, 0.85)},
+        experiments=decay().experiments,
+    )  # fmt: skip
+    one = profile(tight, {"vmax": 1.0, "km": 0.8}, names="km")["km"]
+    assert "bound reached" in {one.lower_end, one.upper_end}
+
+
+def test_a_better_optimum_is_met_and_told():
+    found = profile(hump(), {"w": 0.93})
+    assert found.parameters["w"] == pytest.approx(-1.05, abs=0.02)
+    assert "was not the best" in found.notes[0]
+    assert found.objective < 1e-6
+
+
+def test_json_gives_back_all():
+    found = profile(product(), PRODUCT_NEAR)
+    again = Profiles.from_json(found.to_json())
+    assert again.to_json() == found.to_json()
+    assert again.to_frame().equals(found.to_frame())
+    with pytest.raises(DataError, match="no stored profiles"):
+        Profiles.from_json('{"format": 99}')
+    with pytest.raises(DataError, match="lack"):
+        Profiles.from_json('{"format": 1}')
+
+
+def test_table_and_words():
+    found = profile(decay(), DECAY_TRUTH)
+    table = found.to_frame()
+    assert list(table.index) == ["vmax", "km"]
+    assert table.loc["km", "upper"] == found["km"].upper
+    assert "95 % interval" in str(found)
+    assert "vmax" in found._repr_html_()
+    with pytest.raises(ProblemError, match="no profile of 'k9'"):
+        found["k9"]
+
+
+def test_pictures():
+    found = profile(decay(), DECAY_TRUTH)
+    drawn = found.plot()
+    assert [ax.get_xlabel() for ax in drawn] == ["vmax", "km"]
+    _, given = plt.subplots(1, 2)
+    assert list(found.plot(given)) == list(given)
+    plt.close("all")
+
+
+def test_an_executor_gives_the_same():
+    with ProcessPoolExecutor(2) as executor:
+        there = profile(decay(), DECAY_TRUTH, executor=executor)
+    here = profile(decay(), DECAY_TRUTH)
+    assert there.to_frame().equals(here.to_frame())
+
+
+def test_no_degrees_of_freedom_are_told():
+    two = line(None).with_data(line(None).experiments[0].table().reset_index().iloc[:2])
+    found = profile(two, NEAR_LINE)
+    assert found["k"].lower_end == "no degrees of freedom"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"names": ["k9"]}, ProblemError, r"\['k9'\] are no free unknowns"),
+        ({"names": []}, ProblemError, "No names"),
+        ({"confidence": 95}, ProblemError, "between 0 and 1"),
+        ({"estimate": {"vmax": 1.0}}, ProblemError, r"no value for \['km'\]"),
+        ({"estimate": {"vmax": 1.0, "km": np.nan}}, ProblemError, "finite"),
+        ({"estimate": 3.0}, ProblemError, "mapping"),
+        ({"method": igpe.MultipleShooting()}, ProblemError, "SingleShooting"),
+        ({"method": igpe.Collocation(solver=igpe.Scip())}, Unsupported, "Ipopt"),
+        ({"problem": decay(loss=igpe.Huber())}, Unsupported, "Huber"),
+        ({"problem": decay().fixing(DECAY_TRUTH)}, ProblemError, "held"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, error, says):
+    given = {"problem": decay(), "estimate": DECAY_TRUTH} | change
+    with pytest.raises(error, match=says):
+        profile(**given)
+
+
+def test_a_model_that_cannot_be_integrated_is_told():
+    with pytest.raises(EstimationFailed, match="could not be integrated"):
+        profile(methanol.problem(), dict.fromkeys(methanol.OPTIMUM, 0.0))

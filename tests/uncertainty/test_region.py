@@ -1,0 +1,86 @@
+"""Joint regions and pictures."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from michaelis_menten import DECAY_TRUTH, decay, decay_data
+from scipy import stats
+from small_problems import PRODUCT_NEAR, TIMES, line, product
+
+import igpe
+from igpe.errors import ProblemError
+from igpe.uncertainty.region import region
+from igpe.uncertainty.result_pictures import plot_correlation, plot_ellipses, plot_residuals
+
+NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
+
+
+@pytest.mark.parametrize("sigma", [0.2, None])
+def test_of_a_line_it_is_the_ellipse(sigma):
+    found = region(line(sigma), NEAR_LINE, ["k", "A(t0)"])
+    y = line(sigma).experiments[0].measurements.value
+    fit = stats.linregress(TIMES, y)
+    best = np.sum((y - fit.intercept - fit.slope * TIMES) ** 2)
+    cost = [np.sum((y - a - k * TIMES) ** 2) for k, a in found.edge[["k", "A(t0)"]].to_numpy()]
+    limit = 0.2**2 * stats.chi2.ppf(0.95, 2) if sigma else 2 * stats.f.ppf(0.95, 2, 8) * best / 8
+    assert np.array(cost) - best == pytest.approx(np.full(len(cost), limit), rel=2e-3)
+    assert (found.edge["end"] == "").all()
+    assert len(found.edge) > 30
+
+
+def test_every_edge_has_its_sum_of_squares():
+    """Of two unknowns nothing is left to optimise: one simulation each."""
+    problem = decay()
+    found = region(problem, DECAY_TRUTH, ["vmax", "km"])
+    data = decay_data(0)
+    best = None
+    for vmax, km in [found.estimate, *found.edge[["vmax", "km"]].to_numpy()[::4]]:
+        run = igpe.simulate(problem, {"vmax": vmax, "km": km}, data["time"])
+        cost = np.sum(((run["S"].to_numpy() - data["S"].to_numpy()) / 0.04) ** 2)
+        best = cost if best is None else best
+        assert cost == best or cost - best == pytest.approx(5.9915, rel=5e-3)
+
+
+def test_a_bent_region_is_followed_to_the_bounds():
+    found = region(product(), PRODUCT_NEAR, ["k1", "k2"])
+    edge = found.edge
+    assert [edge["k1"].min(), edge["k1"].max()] == pytest.approx([0.1, 10.0])
+    both = edge["k1"] * edge["k2"]
+    assert both.min() > 0.45
+    assert both.max() < 0.56
+    assert found.linearised.empty
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"names": ["vmax"]}, "two unknowns"),
+        ({"names": ["vmax", "vmax"]}, "two unknowns"),
+        ({"names": ["vmax", "k9"]}, "no free unknowns"),
+        ({"confidence": 2}, "between 0 and 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, says):
+    given = {"problem": decay(), "estimate": DECAY_TRUTH, "names": ["vmax", "km"]} | change
+    with pytest.raises(ProblemError, match=says):
+        region(**given)
+
+
+def test_without_degrees_of_freedom_there_is_none():
+    rows = line().experiments[0].table().reset_index().iloc[:2]
+    with pytest.raises(ProblemError, match="not more measurements"):
+        region(line(None).with_data(rows), NEAR_LINE, ["k", "A(t0)"])
+
+
+def test_pictures_take_axes_and_return_them():
+    result = igpe.estimate(line(0.2, runs=2))
+    _, axes = plt.subplots(1, 3)
+    assert list(plot_residuals(result, axes)) == list(axes)
+    assert len(plot_ellipses(result)) == 3
+    assert plot_correlation(result).get_xticklabels()[0].get_text() == "k"
+    _, one = plt.subplots()
+    assert region(line(), NEAR_LINE, ["k", "A(t0)"]).plot(one) is one
+    plt.close("all")
+    lone = igpe.estimate(line(0.2).fixing({"k": 0.7}))
+    with pytest.raises(ProblemError, match="No two unknowns"):
+        plot_ellipses(lone)
