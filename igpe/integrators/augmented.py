@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
+import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
@@ -74,6 +75,8 @@ class Augmented:
     told       function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units, as
                `Layout` places them
     layout     where they are
+    general    start, slope and told with one input more, which is to be `numbers`: sizes, and start
+               values that are no unknowns; what is compiled serves other such numbers as well
     """
 
     tau: Any
@@ -86,6 +89,8 @@ class Augmented:
     slope: Any
     told: Any
     layout: Layout
+    general: tuple[Any, ...]
+    numbers: FloatArray
 
 
 def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
@@ -97,10 +102,12 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     x, y = ca.SX.sym("x", n_x), ca.SX.sym("y", n_y)
     s, y_s = ca.SX.sym("S", n_x, n_q), ca.SX.sym("Y", n_y, n_q)
+    size, size_y, begun = (ca.SX.sym(*v) for v in (("size", n_x), ("size", n_y), ("begun", n_x)))
+    general, numbers = ca.vertcat(size, size_y, begun), _numbers(ivp)
 
     def scaled(expression: Any, time: Any) -> Any:
         old = ca.vertcat(ivp.t, ivp.x, ivp.y, ivp.u)
-        new = ca.vertcat(time, x * ca.DM(ivp.scale), y * ca.DM(ivp.implicit_scale), a + b * time)
+        new = ca.vertcat(time, x * size, y * size_y, a + b * time)
         return ca.substitute(expression, old, new)
 
     def varied(expression: Any, product: Any = ca.mtimes) -> Any:
@@ -111,41 +118,61 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
         return product(by_x, s) + product(by_y, y_s) + by_q
 
     known, rows = ca.vertcat(ivp.q, scale, a, b), ca.SX.sym("rows", n_y)
-    now = begin + span * tau
-    f = span * scaled(ivp.f, now) / ca.DM(ivp.scale)
-    g, h = scaled(ivp.g, now) / rows, scaled(ivp.measured, ivp.t)
-    start = ivp.start / ca.DM(ivp.scale)
+    f, g = (scaled(e, begin + span * tau) for e in (ivp.f, ivp.g))
+    f, g, h = span * f / size, g / rows, scaled(ivp.measured, ivp.t)
+    first = [begun[i] if e.is_constant() else e for i, e in enumerate(ca.vertsplit(ivp.start))]
+    start = ca.vertcat(*first) / size
     seed = ca.jacobian(start, ivp.q) @ ca.diag(scale) if n_q else ca.SX(n_x, 0)
-    layout = Layout(n_x, n_y, h.numel(), n_q)
-    row = _row(ivp, [x, y, s, h, varied(h, _without_rest)], scale[:n_q])
-    xs, zs, p = (
-        ca.vertcat(x, ca.vec(s)),
-        ca.vertcat(y, ca.vec(y_s)),
-        ca.vertcat(known, rows, begin, span),
-    )
-    begins = ca.densify(ca.vertcat(start, ca.vec(seed)))
+    row = _row([x * size, y * size_y, s, h, varied(h, _without_rest)], size, scale[:n_q])
+    xs, zs = ca.vertcat(x, ca.vec(s)), ca.vertcat(y, ca.vec(y_s))
+    p = ca.vertcat(known, rows, begin, span)
     ode = ca.densify(ca.vertcat(f, ca.vec(varied(f))))
+    formulas = {
+        "start": ([ivp.q, scale], ca.densify(ca.vertcat(start, ca.vec(seed)))),
+        "slope": ([tau, xs, zs, p], ode),
+        "told": ([ivp.t, xs, zs, known], row),
+    }
+    whole = [ode, ca.vertcat(g, ca.vec(varied(g)))]
+    ode, alg = ca.substitute(whole, [general], [ca.DM(numbers)])
     return Augmented(
         tau=tau,
         x=xs,
         z=zs,
         p=p,
         ode=ode,
-        alg=ca.vertcat(g, ca.vec(varied(g))),
-        start=ca.Function("igpe_start", [ivp.q, scale], [begins]),
-        slope=ca.Function("igpe_slope", [tau, xs, zs, p], [ode]),
-        told=ca.Function("igpe_told", [ivp.t, xs, zs, known], [row]),
-        layout=layout,
+        alg=alg,
+        layout=Layout(n_x, n_y, h.numel(), n_q),
+        general=_functions(formulas, [general]),
+        numbers=numbers,
+        **dict(zip(formulas, _functions(formulas, [], general, numbers), strict=True)),
     )
 
 
-def _row(ivp: InitialValueProblem, parts: list[Any], scale: Any) -> Any:
-    """The numbers of one time as `Layout` has them, with all scaling taken back."""
+def _functions(
+    formulas: dict[str, tuple[list[Any], Any]],
+    more: list[Any],
+    symbols: Any = None,
+    values: FloatArray | None = None,
+) -> tuple[Any, ...]:
+    """A function of each formula, with `more` inputs, or with values for the symbols."""
+    found = []
+    for name, (given, formula) in formulas.items():
+        whole = formula if values is None else ca.substitute(formula, symbols, ca.DM(values))
+        found.append(ca.Function(f"igpe_{name}", [*given, *more], [whole]))
+    return tuple(found)
+
+
+def _numbers(ivp: InitialValueProblem) -> FloatArray:
+    """Sizes of x and of y, and start values; 0 for those that depend on unknowns."""
+    first = [float(v) if v.is_constant() else 0.0 for v in ca.vertsplit(ca.densify(ivp.start))]
+    return np.concatenate([ivp.scale, ivp.implicit_scale, first])
+
+
+def _row(parts: list[Any], size: Any, scale: Any) -> Any:
+    """The numbers of one time as `Layout` has them; derivatives with their scaling taken back."""
     x, y, s, h, h_s = parts
-    by_unknown = ca.diag(ca.DM(ivp.scale)) @ s
-    by_rows = [ca.vec((m @ ca.diag(1 / scale)).T) for m in (by_unknown, h_s)]
-    states = [x * ca.DM(ivp.scale), y * ca.DM(ivp.implicit_scale), h]
-    return ca.densify(ca.vertcat(*states, *by_rows))
+    by_rows = [ca.vec((m @ ca.diag(1 / scale)).T) for m in (ca.diag(size) @ s, h_s)]
+    return ca.densify(ca.vertcat(x, y, h, *by_rows))
 
 
 def _without_rest(matrix: Any, change: Any) -> Any:

@@ -7,9 +7,11 @@
 
    The functions of the model stand above this text, written by CasADi:
 
-     igpe_start  (q, scale) -> x           igpe_slope  (tau, x, z, p) -> dx / dtau
-     igpe_told   (t, x, z, known) -> row   with known = [q, scale, a, b], p = [known, begin, span]
+     igpe_start  (q, scale, n, c) -> x         igpe_slope  (tau, x, z, p, n, c) -> dx / dtau
+     igpe_told   (t, x, z, known, n, c) -> row
 
+   with known = [q, scale, a, b], p = [known, begin, span]; n are sizes and start values, c all other
+   numbers that stand in the equations, so that experiments which differ in those share a library
    and so do the numbers N_Q unknowns, N_U inputs given by tables, N_X states, N entries of x (states
    and sensitivities), N_ROW numbers told of one time, and the sizes of the functions' memory. */
 
@@ -26,6 +28,8 @@ typedef struct {
   long long n_times, at_start; /* at_start: 1 if the first of the times is the start */
   const double *most;          /* (N_X) how large each state may be, in its sizes */
   const double *nearest;       /* (N_Q) an unknown nearer to 0 counts as so large */
+  const double *sizes;         /* n of the model's functions */
+  const double *constants;     /* c of them */
   double rtol, atol, seconds;
   long long max_steps;
 } Plan;
@@ -42,18 +46,19 @@ enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START }
 
 /* Work of one run; k[0] is the slope where a step begins, k[6] where it ends. */
 typedef struct {
+  const double *sizes, *constants;
   double p[KNOWN + 2], x[N], end[N], stage[N], k[7][N], dense[5][N], at[N], w[WORK + 1];
   casadi_int iw[IWORK + 1];
 } Run;
 
 static void slope(Run *r, double tau, const double *x, double *found) {
-  const double *arg[ARG] = {&tau, x, 0, r->p};
+  const double *arg[ARG] = {&tau, x, 0, r->p, r->sizes, r->constants};
   double *res[RES] = {found};
   igpe_slope(arg, res, r->iw, r->w, 0);
 }
 
 static void tell(Run *r, double t, const double *x, double *row) {
-  const double *arg[ARG] = {&t, x, 0, r->p};
+  const double *arg[ARG] = {&t, x, 0, r->p, r->sizes, r->constants};
   double *res[RES] = {row};
   igpe_told(arg, res, r->iw, r->w, 0);
 }
@@ -237,6 +242,7 @@ CASADI_SYMBOL_EXPORT int igpe_run(const Plan *s, const double *q, double *out, d
   int ended = r ? DONE : MEMORY;
   double deadline = s->seconds < HUGE_VAL ? now() + s->seconds : HUGE_VAL;
   for (long long i = 0; i < s->n_times * N_ROW; i++) out[i] = NAN;
+  if (r) r->sizes = s->sizes, r->constants = s->constants;
   for (int i = 0; r && i < N_Q; i++) {
     double size = fabs(q[i]);
     r->p[i] = q[i], r->p[N_Q + i] = size < s->nearest[i] ? s->nearest[i] : size;
@@ -246,7 +252,7 @@ CASADI_SYMBOL_EXPORT int igpe_run(const Plan *s, const double *q, double *out, d
     for (int i = 0; i < 2 * N_U; i++) r->p[2 * N_Q + i] = numbers[2 + i];
     r->p[KNOWN] = numbers[0], r->p[KNOWN + 1] = numbers[1];
     if (k == 0) {
-      const double *arg[ARG] = {r->p, r->p + N_Q};
+      const double *arg[ARG] = {r->p, r->p + N_Q, r->sizes, r->constants};
       double *res[RES] = {r->x};
       igpe_start(arg, res, r->iw, r->w, 0);
       told[1] = numbers[0];

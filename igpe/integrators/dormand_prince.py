@@ -19,6 +19,7 @@ from igpe.integrators.base import Trajectory
 from igpe.integrators.compiler import built
 from igpe.integrators.limits import NO_START, Limits, at, no_number
 from igpe.integrators.method import Method
+from igpe.integrators.numbers import lifted
 from igpe.integrators.prepared import Prepared
 from igpe.integrators.refused import Refused, implicit_refused
 from igpe.status import Status
@@ -55,15 +56,17 @@ class DormandPrince(Method):
         """The same for equations that are already generated."""
         if whole.system.layout.implicit:
             return Refused(whole, implicit_refused("DormandPrince", whole))
-        functions = (whole.system.start, whole.system.slope, whole.system.told)
+        functions = whole.system.general
         length = sum(f.n_instructions() for f in functions)
         if length > LONGEST:
             why = f"The equations are too long to compile: {length} operations, at most {LONGEST}."
             return Refused(whole, why)
-        library, why = built(_source(whole.system, functions), "igpe_run")
+        model = lifted(functions)
+        library, why = built(_source(whole.system, model.functions), "igpe_run")
         if library is None:
             return Refused(whole, why, Status.NO_SOLVER)
-        return DormandPrinceSimulation(whole, self, Limits.of(self, whole.ivp), library)
+        limits = Limits.of(self, whole.ivp)
+        return DormandPrinceSimulation(whole, self, limits, library, model.numbers)
 
 
 class Ran(NamedTuple):
@@ -81,6 +84,7 @@ class DormandPrinceSimulation:
     method: DormandPrince
     limits: Limits
     library: ctypes.CDLL
+    numbers: FloatArray  # of the equations, see `igpe.integrators.numbers`
 
     def run(self, q: FloatArray) -> Trajectory:
         """Integrate the pieces in turn, as far as they go."""
@@ -122,7 +126,7 @@ class DormandPrinceSimulation:
     @cached_property
     def _call(self) -> Any:
         """The C function of (q, rows, told), given as addresses."""
-        plan = _Plan.of(self.whole, self.limits, self.method)
+        plan = _Plan.of(self.whole, self.limits, self.method, self.numbers)
         function = self.library.igpe_run
         function.argtypes = [ctypes.c_void_p] * 4
         return partial(function, ctypes.byref(plan))  # which keeps the plan
@@ -142,6 +146,8 @@ class _Plan(ctypes.Structure):
         ("at_start", ctypes.c_longlong),
         ("most", ctypes.c_void_p),
         ("nearest", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
         ("rtol", ctypes.c_double),
         ("atol", ctypes.c_double),
         ("seconds", ctypes.c_double),
@@ -149,7 +155,9 @@ class _Plan(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, whole: Prepared, limits: Limits, method: DormandPrince) -> "_Plan":
+    def of(
+        cls, whole: Prepared, limits: Limits, method: DormandPrince, numbers: FloatArray
+    ) -> "_Plan":
         """The plan; it keeps the arrays it points at."""
         pieces, times = whole.pieces, np.ascontiguousarray(whole.times)
         counts = [len(p.outputs) for p in pieces]
@@ -165,6 +173,8 @@ class _Plan(ctypes.Structure):
             "times": times,
             "most": np.ascontiguousarray(limits.most),
             "nearest": np.ascontiguousarray(whole.ivp.unknown_scale),
+            "sizes": whole.system.numbers,
+            "constants": numbers,
         }
         plan = cls(
             pieces=len(pieces),

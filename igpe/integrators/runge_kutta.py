@@ -82,7 +82,7 @@ class RungeKutta(Tolerances):
         library, why = built(model.source)
         if library is None:
             return NoShots(ivp, pieces, why, Status.NO_SOLVER)
-        return RungeKuttaIntervals(ivp, pieces, self, library)
+        return RungeKuttaIntervals(ivp, pieces, self, library, model.numbers)
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,7 @@ class RungeKuttaIntervals(Intervals):
     cut: Cut
     method: RungeKutta
     library: ctypes.CDLL
+    numbers: FloatArray  # of the equations, see `igpe.integrators.numbers`
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
@@ -208,7 +209,7 @@ class RungeKuttaIntervals(Intervals):
 
     @cached_property
     def _plan(self) -> "_Plan":
-        return _Plan.of(self.ivp, self.cut, self.method)
+        return _Plan.of(self.ivp, self.cut, self.method, self.numbers)
 
 
 class _Plan(ctypes.Structure):
@@ -225,6 +226,7 @@ class _Plan(ctypes.Structure):
         ("size", ctypes.c_void_p),
         ("most", ctypes.c_void_p),
         ("nearest", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
         ("rtol", ctypes.c_double),
         ("atol", ctypes.c_double),
         ("slack", ctypes.c_double),
@@ -233,7 +235,9 @@ class _Plan(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, ivp: InitialValueProblem, pieces: Cut, method: RungeKutta) -> "_Plan":
+    def of(
+        cls, ivp: InitialValueProblem, pieces: Cut, method: RungeKutta, numbers: FloatArray
+    ) -> "_Plan":
         """The plan; it keeps the arrays it points at."""
         arrays = {
             "first": pieces.first.astype(np.int64),
@@ -245,6 +249,7 @@ class _Plan(ctypes.Structure):
             "size": np.ascontiguousarray(ivp.scale, dtype=float),
             "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
             "most": np.ascontiguousarray(Limits.of(method, ivp).most * ivp.scale),
+            "numbers": numbers,
         }
         plan = cls(
             intervals=pieces.intervals,

@@ -4,9 +4,10 @@
    directions of (start, q): dS/dt = f_x S + f_q D. The functions of the model stand above this text,
    written by CasADi, ab being the inputs' a and b:
 
-     igpe_slope   (t, x, q, ab) -> f         igpe_slopes  (t, x, q, ab) -> f, f_x, f_q
-     igpe_told    (t, x, q, ab) -> h         igpe_tolds   (t, x, q, ab) -> h, h_x, h_q
+     igpe_slope   (t, x, q, ab, c) -> f      igpe_slopes  (t, x, q, ab, c) -> f, f_x, f_q
+     igpe_told    (t, x, q, ab, c) -> h      igpe_tolds   (t, x, q, ab, c) -> h, h_x, h_q
 
+   c being all numbers that stand in them (so that experiments which differ in those share a library)
    and so do the sizes, the places of the Jacobians' entries (FX_N, FX_ROW, FX_COL, ...) and the
    numbers of the Runge-Kutta pairs (A, E, D of igpe/integrators/tableaux.py). */
 
@@ -29,6 +30,7 @@ typedef struct {
   const double *size;       /* (N_X) of the states */
   const double *most;       /* (N_X) how large each may be */
   const double *nearest;    /* (N_Q) an unknown nearer to 0 counts as so large */
+  const double *numbers;    /* of the model's functions */
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
   long long max_steps, pair;
 } Plan;
@@ -64,13 +66,13 @@ typedef struct {
 } Run;
 
 static void slope_at(Run *r, double t, const double *x) {
-  const double *arg[ARG] = {&t, x, r->q, r->ab};
+  const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
   double *res[RES] = {r->f};
   igpe_slope(arg, res, r->iw, r->w, 0);
 }
 
 static void slopes_at(Run *r, double t, const double *x) {
-  const double *arg[ARG] = {&t, x, r->q, r->ab};
+  const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
   double *res[RES] = {r->f, r->fx, r->fq};
   igpe_slopes(arg, res, r->iw, r->w, 0);
 }
@@ -85,8 +87,14 @@ static void gather(const Run *r, const double *from, double *point) {
   for (int i = 0; i < N_X; i++) point[i] = from[i * r->columns];
 }
 
-INLINE void axpy(double *restrict y, double a, const double *restrict x, long n) {
-  for (long d = 0; d < n; d++) y[d] += a * x[d];
+/* Four numbers anywhere in memory; compilers make of them what the machine has. */
+typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+
+INLINE void axpy(double *restrict y, double a, const double *restrict x, const long n) {
+  const Four wide = {a, a, a, a};
+  long d = 0;
+  for (; d + 4 <= n; d += 4) *(Four *)(y + d) += wide * *(const Four *)(x + d);
+  for (; d < n; d++) y[d] += a * x[d];
 }
 
 /* Add factor f_q D to the derivatives in k. */
@@ -99,6 +107,48 @@ static void add_by_unknowns(const Run *r, double factor, double *k) {
   }
 }
 
+/* f_x S + f_q D in one row, `many` times four columns from column d on; entries row by row. */
+INLINE void fours_of_row(const Run *r, const double *x, double *k, int i, long d, const int many) {
+  const long c = r->columns;
+  Four sum[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++)
+    for (int j = 0; j < many; j++)
+      sum[j] += r->fx[FX_ENTRY[m]] * *(const Four *)(x + FX_PLACE[m] * c + 1 + d + 4 * j);
+  for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
+    for (int j = 0; j < many; j++)
+      sum[j] += r->fq[FQ_ENTRY[m]] *
+                *(const Four *)(r->along + FQ_PLACE[m] * (c - 1) + d + 4 * j);
+  for (int j = 0; j < many; j++) *(Four *)(k + i * c + 1 + d + 4 * j) = sum[j];
+}
+
+INLINE void one_of_row(const Run *r, const double *x, double *k, int i, long d) {
+  const long c = r->columns;
+  double sum = 0;
+  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++)
+    sum += r->fx[FX_ENTRY[m]] * x[FX_PLACE[m] * c + 1 + d];
+  for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
+    sum += r->fq[FQ_ENTRY[m]] * r->along[FQ_PLACE[m] * (c - 1) + d];
+  k[i * c + 1 + d] = sum;
+}
+
+#define WIDE 16 /* columns from which rows are gone through one by one, measured */
+
+/* The slopes of the derivatives S; the last columns of a row may be computed twice. */
+static void slopes_of_derivatives(const Run *r, const double *x, double *k) {
+  const long n = r->columns - 1;
+  for (int i = 0; n >= WIDE && i < N_X; i++) {
+    long d = 0;
+    for (; d + 8 <= n; d += 8) fours_of_row(r, x, k, i, d, 2);
+    for (; d < n; d += 4) fours_of_row(r, x, k, i, d < n - 4 ? d : n - 4, 1);
+  }
+  for (long d = 0; n >= 4 && n < WIDE && d < n; d += 4)
+    for (int i = 0; i < N_X; i++) fours_of_row(r, x, k, i, d < n - 4 ? d : n - 4, 1);
+  for (long d = 0; n < 4 && d < n; d++)
+    for (int i = 0; i < N_X; i++) one_of_row(r, x, k, i, d);
+  if (r->along) return;
+  for (int m = 0; m < FQ_N; m++) k[FQ_ROW[m] * (n + 1) + 1 + N_X + FQ_COL[m]] += r->fq[m];
+}
+
 /* The slopes of x and of its derivatives. */
 static void slopes(Run *r, double t, const double *x, double *k) {
   const long c = r->columns;
@@ -109,18 +159,16 @@ static void slopes(Run *r, double t, const double *x, double *k) {
     return;
   }
   slopes_at(r, t, r->point);
-  memset(k, 0, sizeof(double) * r->N);
   for (int i = 0; i < N_X; i++) k[i * c] = r->f[i];
-  add_by_unknowns(r, 1, k);
-  for (int m = 0; m < FX_N; m++)
-    axpy(k + FX_ROW[m] * c + 1, r->fx[m], x + FX_COL[m] * c + 1, c - 1);
+  slopes_of_derivatives(r, x, k);
 }
 
 /* What is measured at time `row` if the state is x. */
 static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Plan *p = r->plan;
   const long c = r->columns, n_d = c - 1;
-  const double *arg[ARG] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U};
+  const double *arg[ARG] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U,
+                            p->numbers};
   double *res[RES] = {b->measured + row * N_H, r->hx, r->hq};
   gather(r, x, r->point);
   if (c == 1) {

@@ -8,6 +8,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.integrators.numbers import lifted
 from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, Tableau
 
 DRIVER = tuple(
@@ -16,15 +17,17 @@ DRIVER = tuple(
 
 
 class Written(NamedTuple):
-    """A C text, and how many operations the model's functions have."""
+    """A C text, how many operations the model's functions have, and the numbers in them."""
 
     source: str
     length: int
+    numbers: FloatArray
 
 
 def written(ivp: InitialValueProblem) -> Written:
     """The source for a problem without implicit algebraic variables."""
-    functions, jacobians = model_functions(ivp)
+    plain, jacobians = model_functions(ivp)
+    functions, numbers = lifted(plain)
     generator = ca.CodeGenerator("igpe", {"with_header": False})
     for function in functions:
         generator.add(function)
@@ -41,10 +44,11 @@ def written(ivp: InitialValueProblem) -> Written:
     }
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
+    lines += [line for name in ("FX", "FQ") for line in _by_rows(name, jacobians[name])]
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     driver = (part.read_text() for part in DRIVER)
     source = "\n".join([generator.dump(), *lines, *driver])
-    return Written(source, sum(f.n_instructions() for f in functions))
+    return Written(source, sum(f.n_instructions() for f in plain), numbers)
 
 
 def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:
@@ -75,6 +79,18 @@ def _places(name: str, matrix: Any) -> list[str]:
         text = ", ".join(str(place) for place in places) or "0"
         lines.append(f"static const int {name}_{kind}[] = {{{text}}};")
     return lines
+
+
+def _by_rows(name: str, matrix: Any) -> list[str]:
+    """The entries of a sparse matrix row by row: where each row begins, which entry, its column."""
+    rows, columns = (np.array(v, dtype=int) for v in matrix.sparsity().get_triplet())
+    order = np.argsort(rows, kind="stable")
+    first = np.searchsorted(rows[order], np.arange(matrix.shape[0] + 1))
+    lists = {"FIRST": first, "ENTRY": order, "PLACE": columns[order]}
+    return [
+        f"static const int {name}_{kind}[] = {{{', '.join(map(str, places)) or '0'}}};"
+        for kind, places in lists.items()
+    ]
 
 
 def _numbers(name: str, pair: Tableau) -> list[str]:
