@@ -28,6 +28,7 @@ from igpe.algebraic.regression import Piece, Regression
 from igpe.box import Box as Bounds
 from igpe.projection import basis as basis_module
 from igpe.projection import columns as columns_module
+from igpe.projection.axis import Span
 from igpe.projection.bound import Bounded, bound
 from igpe.projection.box import Box
 from igpe.projection.columns import Columns
@@ -170,7 +171,8 @@ class Case:
         else:
             index = [int(rng.integers(0, 2**v)) for v in level]
         lower, upper = self._linear(rng)
-        return Box(tuple(level), tuple(index), tuple(lower.tolist()), tuple(upper.tolist()))
+        spans = tuple(Span(*cell) for cell in zip(level, index, strict=True))
+        return Box(spans, tuple(lower.tolist()), tuple(upper.tolist()))
 
     def _linear(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """All of the linear parameters' ranges, or parts of them; signs split or not."""
@@ -195,7 +197,7 @@ def _at(axis: Any, level: int, value: float) -> int:
     low, high = 0, 2**level
     while high - low > 1:
         middle = (low + high) // 2
-        end = axis.cells(np.array(level), np.array(middle))[0]
+        end = axis.ends(np.array(level), np.array(middle))[0]
         low, high = (middle, high) if end <= value else (low, middle)
     return low
 

@@ -4,8 +4,11 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
 from figures import Row, at_most
 
 import igpe
@@ -14,6 +17,8 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.global_solver import BOUNDED, _Scaled
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Regression
+from igpe.equations.to_pyomo import to_pyomo
+from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.solvers.base import Solver
 from igpe.status import Status
@@ -78,41 +83,80 @@ def posed(problem: igpe.Problem) -> Make:
     return lambda: posing.regression(group)
 
 
+class Posed(NamedTuple):
+    """The problem as another solver gets it: how it was made, a Pyomo model."""
+
+    how: str
+    model: Any
+
+
+def strengthened(regression: Regression, found: Found) -> Posed:
+    """As `igpe.GlobalSolver` gives it to solvers.
+
+    Scaled by our optimum, a variable for each residual, Arrhenius terms centred, our optimum as the
+    start and its sum of squares as a cut-off.
+    """
+    return Posed("strengthened", _Scaled(regression, _optimum(regression, found)).model)
+
+
+def plain(regression: Regression, found: Found) -> Posed:
+    """What `igpe.Projected` itself gets, in the same scales and nothing else.
+
+    Parameters and residuals are scaled as in `strengthened`, and the squares of the residuals as
+    they stand are summed: no variables for them, no centring, no cut-off, no point to start from.
+    """
+    fit, box = _optimum(regression, found), regression.box
+    size = np.maximum(np.abs(fit.x), 1e-3 * (box.upper - box.lower))
+    lower, upper = (box.lower / size).tolist(), (box.upper / size).tolist()
+    model: Any = pyo.ConcreteModel()
+    model.v = pyo.Var(range(len(box)), bounds=lambda _, i: (lower[i], upper[i]))
+    p, residual = regression.symbolic()
+    v = ca.SX.sym("v", len(box))
+    scaled = ca.substitute(residual, p, v * size) / np.sqrt(max(fit.cost, 1e-12))
+    rows = to_pyomo(scaled, v, list(model.v.values()))
+    model.objective = pyo.Objective(expr=sum(row**2 for row in rows))
+    return Posed("plain", model)
+
+
+def _optimum(regression: Regression, found: Found) -> Fit:
+    box = regression.box
+    undetermined = box.mapping((box.lower + box.upper) / 2)
+    ours = box.vector({**undetermined, **found.estimate.parameters})
+    return GaussNewton().fit(regression.linearised, ours, box)
+
+
 class Beside(NamedTuple):
     """How far another solver came.
 
+    how      the problem was posed: see `Posed`
     seconds  wall time;  nodes: visited
     gap      of our incumbent to its bound, 1 if it has none, NaN if it failed
     """
 
     name: str
+    how: str
     seconds: float
     gap: float
     nodes: int
     status: Status
 
+    @property
+    def title(self) -> str:
+        """Solver and posing."""
+        return f"{self.name}, {self.how}"
+
     def rows(self, case: str) -> Iterator[Row]:
         """Time and gap without a target."""
-        yield at_most(case, f"{self.name}: {self.status.name}, time", self.seconds, "s")
-        yield at_most(case, f"{self.name}: gap then, after {self.nodes} nodes", self.gap)
+        yield at_most(case, f"{self.title}: {self.status.name}, time", self.seconds, "s")
+        yield at_most(case, f"{self.title}: gap then, after {self.nodes} nodes", self.gap)
 
 
-def beside(
-    regression: Regression, found: Found, solvers: Sequence[Solver], limit: float
-) -> Iterator[Beside]:
-    """Other solvers on the problem as `igpe.GlobalSolver` gives it them, with our incumbent.
-
-    They get parameters and residuals of order one, Arrhenius terms centred, and our sum of squares
-    as a cut-off.
-    """
-    box = regression.box
-    undetermined = box.mapping((box.lower + box.upper) / 2)
-    ours = box.vector({**undetermined, **found.estimate.parameters})
-    fit = GaussNewton().fit(regression.linearised, ours, box)
+def beside(posed: Posed, solvers: Sequence[Solver], limit: float) -> Iterator[Beside]:
+    """Other solvers on the problem, for at most so many seconds."""
     for solver in solvers:
         allowed = min(limit, MAINGO_LIMIT) if isinstance(solver, igpe.MAiNGO) else limit
-        answer = solver.solve(_Scaled(regression, fit).model, time_limit=allowed)
+        answer = solver.solve(posed.model, time_limit=allowed)
         bound = min(max(answer.lower_bound, 0.0), 1.0)
         gap = 1 - bound if answer.status in BOUNDED else math.nan
         name = type(solver).__name__
-        yield Beside(name, answer.seconds, gap, answer.iterations, answer.status)
+        yield Beside(name, posed.how, answer.seconds, gap, answer.iterations, answer.status)

@@ -125,7 +125,11 @@ class Projected:
         allowed = max(self.gap * local.objective, limits.absolute) / max(squares, 1e-300)
         miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
         columns = Columns(problem, self.seed, miss)
-        return Search(problem, columns, local.trial).run(local.objective, limits)
+
+        def best() -> FloatArray | None:
+            return None if local.best is None else separated.theta(local.best.x)
+
+        return Search(problem, columns, local.trial, best).run(local.objective, limits)
 
 
 def _joined(regression: Regression) -> Regression:

@@ -62,9 +62,8 @@ class Ranges:
 
     def most(self, reach: FloatArray) -> float:
         """Upper bound on sum_k beta_k reach_k."""
-        with np.errstate(invalid="ignore"):
-            each = np.where(reach > 0, self.upper * reach, self.lower * reach)
-        each = np.where(reach == 0, 0.0, each)
+        each = np.where(reach > 0, self.upper, self.lower)
+        each = np.multiply(each, reach, out=np.zeros(len(reach)), where=reach != 0)
         taken: set[int] = set()
         for k, m, low, high in self.ratios:
             if reach[m] > 0 and np.isinf(high):
@@ -140,7 +139,7 @@ class _Program:
         vectors, owners = self.atoms.vectors, self.atoms.owners
         square, against = vectors @ vectors.T, vectors @ self.d
         size = np.maximum(np.sqrt(square.diagonal()), self._floor)
-        square = square / np.outer(size, size)
+        square = square / (size[:, None] * size)
         square.flat[:: len(size) + 1] += RIDGE
         cost = np.minimum(self.atoms.errors + margin[owners], FREE / 1e10)
         linear = -(against + norm * cost) / size

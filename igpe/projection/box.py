@@ -1,12 +1,13 @@
-"""A box of the search: a cell on each axis, and bounds on the linear parameters."""
+"""A box of the search: a span of each axis, and bounds on the linear parameters."""
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.projection.axis import Span
 from igpe.projection.columns import Key
 from igpe.projection.separable import Separable
 
@@ -17,23 +18,24 @@ ROOM = 1e-12  # for the rounding of a difference, relative to its terms
 class Box:
     """See the top of the file.
 
-    level, index  (J,) the cell on each axis: `Axis.cells`
+    spans         (J,) of the axes
     lower, upper  (K,) of the linear parameters
     halvings      of the axes that were needed to bound the box this one comes from
     """
 
-    level: tuple[int, ...]
-    index: tuple[int, ...]
+    spans: tuple[Span, ...]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     halvings: int = 1
 
     def halves(self, axis: int) -> "tuple[Box, Box]":
-        """The two boxes of the next level on an axis."""
-        level = _with(self.level, axis, self.level[axis] + 1)
-        i = 2 * self.index[axis]
-        low, high = (_with(self.index, axis, k) for k in (i, i + 1))
-        return replace(self, level=level, index=low), replace(self, level=level, index=high)
+        """The two halves on an axis."""
+        low, high = self.spans[axis].parts(1)
+        return self.with_span(axis, low), self.with_span(axis, high)
+
+    def with_span(self, axis: int, span: Span) -> "Box":
+        """The box with another span of an axis."""
+        return replace(self, spans=_with(self.spans, axis, span))
 
     def with_halvings(self, halvings: int) -> "Box":
         """The same box with what is known of the cells it needs."""
@@ -46,18 +48,20 @@ class Box:
 
     def key(self, problem: Separable, k: int) -> Key:
         """The cell of column k that covers the box."""
-        own = ((self.level[a], self.index[a]) for a in problem.depends[k])
-        return (k, *itertools.chain.from_iterable(own))
+        return (k, *itertools.chain.from_iterable(self.spans[a] for a in problem.depends[k]))
 
     def ends(self, problem: Separable) -> tuple[FloatArray, FloatArray]:
         """Lower and upper theta (J,)."""
-        cells = [
-            axis.cells(np.array(level), np.array(index))
-            for axis, level, index in zip(problem.axes, self.level, self.index, strict=True)
-        ]
-        return np.array([c[0] for c in cells], dtype=float), np.array(
-            [c[1] for c in cells], dtype=float
+        both = zip(problem.axes, self.spans, strict=True)
+        ends = [axis.ends(*(np.array(number) for number in span)) for axis, span in both]
+        return np.array([e[0] for e in ends], dtype=float), np.array(
+            [e[1] for e in ends], dtype=float
         )
+
+    def holds(self, problem: Separable, theta: FloatArray) -> bool:
+        """Whether theta (J,) is in it."""
+        lower, upper = self.ends(problem)
+        return bool(((lower <= theta) & (theta <= upper)).all())
 
     def feasible(self, problem: Separable) -> bool:
         """Whether some theta in it keeps the bounds on differences."""
@@ -73,10 +77,18 @@ class Box:
         )
 
 
+class Open(NamedTuple):
+    """A box in the queue, smallest bound first, the older of equals first."""
+
+    lower_bound: float
+    number: int
+    box: Box
+
+
 def root(problem: Separable) -> Box:
     """All of the problem."""
-    n = len(problem.axes)
-    return Box((0,) * n, (0,) * n, tuple(problem.lower.tolist()), tuple(problem.upper.tolist()))
+    spans = (Span(0, 0),) * len(problem.axes)
+    return Box(spans, tuple(problem.lower.tolist()), tuple(problem.upper.tolist()))
 
 
 def _with(items: tuple[Any, ...], k: int, value: Any) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ SMALLEST = 1e-300
 
 def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int:
     """The nonlinear parameter whose halving promises most."""
-    n = len(box.level)
+    n = len(box.spans)
     loss, shape = np.zeros(n), np.zeros(n)
     means: list[list[_Mean]] = [[] for _ in range(n)]
     for k, part in enumerate(hull.parts):
@@ -43,7 +43,7 @@ def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int
             for axis, one in zip(own, mean, strict=True):
                 means[axis].append(one)
     loss += [_disagreement(seen) for seen in means]
-    width = 0.5 ** np.array(box.level, dtype=float)
+    width = np.array([s.width for s in box.spans])
     score = SHAPE * _share(shape) + WIDTH * _share(width)
     return int(np.argmax(score + _share(loss) if found.lower > 0 else score))
 
@@ -81,7 +81,7 @@ def _change(columns: Columns, box: Box, hull: Hull, part: Part) -> tuple[FloatAr
     with np.errstate(over="ignore"):
         doubt = cells.errors / length  # a remainder may look like a move
     turns = _moves(halves / length[:, None], doubt, n)
-    width = 0.5 ** np.array([box.level[a] for a in part.axes], dtype=float)
+    width = np.array([box.spans[a].width for a in part.axes])
     turns += min(float(doubt.max()), MOST_MOVE) * _share(width)
     return turns, _moves(halves, np.zeros(len(halves)), n)
 
@@ -122,7 +122,7 @@ def _disagreement(seen: list[_Mean]) -> float:
 
 def guess(columns: Columns, box: Box, hull: Hull, found: Bounded) -> FloatArray:
     """(J,) a theta where the relaxation's solution points to."""
-    n = len(box.level)
+    n = len(box.spans)
     total, mass = np.zeros(n), np.zeros(n)
     for k, part in enumerate(hull.parts):
         weights, places = _course(found, k, len(part.axes))

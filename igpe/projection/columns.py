@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
+from igpe.projection.axis import Span
 from igpe.projection.basis import basis
 from igpe.projection.separable import Separable
 from igpe.projection.taylor import GROWTH, UNIT, Taylor
@@ -31,7 +32,7 @@ CHUNK = 30_000  # numbers of one array that are enclosed at a time; in thousands
 LONG, CHUNK_OF_LONG = 1000, 10_000  # as memory of large arrays comes from the system each time
 
 
-Key = tuple[int, ...]  # a column, then level and index of the cell on each axis it depends on
+Key = tuple[int, ...]  # a column, then the numbers of the span on each axis it depends on
 
 
 class Cell(NamedTuple):
@@ -124,16 +125,13 @@ class Columns:
         own = (self.problem.axes[a] for a in self.problem.depends[key[0]])
         return any(
             index == 0 and axis.log_affine and axis.lower <= 0
-            for index, axis in zip(key[2::2], own, strict=True)
+            for index, axis in zip(key[2::3], own, strict=True)
         )
 
     def _enclose(self, keys: list[Key]) -> None:
         own = self.problem.depends[keys[0][0]]
-        numbers = np.array(keys)[:, 1:].reshape(len(keys), len(own), 2)
-        ends = [
-            self.problem.axes[a].cells(numbers[:, j, 0], numbers[:, j, 1])
-            for j, a in enumerate(own)
-        ]
+        numbers = np.array(keys)[:, 1:].reshape(len(keys), len(own), 3)
+        ends = [self.problem.axes[a].ends(*numbers[:, j].T) for j, a in enumerate(own)]
         lower, upper = np.stack(ends, axis=-1) if ends else np.zeros((2, len(keys), 0))
         alike = self.problem.alike(keys[0][0])
         found = self.problem.enclosures(alike, lower, upper)
@@ -169,10 +167,8 @@ def _worthless(f: Taylor) -> BoolArray:
 
 def subcells(key: Key, halvings: int) -> list[Key]:
     """The cells into which a cell falls when each of its axes is halved so many times."""
-    count = 2**halvings
-    own = zip(key[1::2], key[2::2], strict=True)
-    ranges = [[(level + halvings, index * count + i) for i in range(count)] for level, index in own]
-    return [(key[0], *itertools.chain.from_iterable(cell)) for cell in itertools.product(*ranges)]
+    parts = [Span(*key[i : i + 3]).parts(halvings) for i in range(1, len(key), 3)]
+    return [(key[0], *itertools.chain.from_iterable(cell)) for cell in itertools.product(*parts)]
 
 
 @lru_cache

@@ -70,7 +70,7 @@ class Joint:
 
 def joint(columns: Columns, box: Box, active: list[int]) -> Joint:
     """The active columns on the box."""
-    n = len(box.level)
+    n = len(box.spans)
     cells = [columns.cell(box.key(columns.problem, k)) for k in active]
     usable = np.logical_and.reduce([c.usable for c in cells])
     position = {pair: q for q, pair in enumerate(pairs(n))}

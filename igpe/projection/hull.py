@@ -81,6 +81,9 @@ class Hull:
         counts = [len(part.cells.errors) for part in parts]
         self.n = max((len(part.axes) for part in parts), default=0)
         self._pairs = pairs(self.n)
+        numbered = list(enumerate(self._pairs, start=1 + self.n))
+        self._pure = [q for q, (i, j) in numbered if i == j]
+        self._mixed = [q for q, (i, j) in numbered if i != j]
         self._first = np.cumsum([0, *counts])[:-1]  # of each part's cells
         self._owners = np.repeat(np.arange(len(parts)), counts)
         self._coefficients = np.zeros((sum(counts), 1 + self.n + len(self._pairs), n_coordinates))
@@ -93,22 +96,18 @@ class Hull:
         if not usable.all():
             self._coefficients *= usable
         self._errors = np.concatenate([np.zeros(0), *(part.cells.errors for part in parts)])
-        sizes = np.linalg.norm(self._coefficients, axis=2).sum(axis=1)
+        squares = np.einsum("cpr,cpr->cp", self._coefficients, self._coefficients)
+        sizes = np.sqrt(squares).sum(axis=1)
         self.least = self._farthest(self._errors - sizes)
         """(n_parts,) how far each column reaches in any direction: so large is its remainder."""
 
     def support(self, u: FloatArray) -> "Support":
         """How far the columns reach in direction u, (r,) of norm at most one."""
         w = self._coefficients @ u
-        reach = w[:, 0] + self._errors
-        s = np.zeros((len(w), self.n))
-        for q, (i, j) in enumerate(self._pairs):
-            t = w[:, 1 + self.n + q]
-            if i == j:
-                s[:, i], most = farthest(w[:, 1 + i], t)
-                reach = reach + most
-            else:
-                reach = reach + np.abs(t)
+        s, most = farthest(w[:, 1 : 1 + self.n], w[:, self._pure])
+        reach = w[:, 0] + self._errors + most.sum(axis=1)
+        if self.n > 1:
+            reach += np.abs(w[:, self._mixed]).sum(axis=1)
         return Support(self._farthest(reach), reach, s)
 
     def atoms(self, support: "Support") -> Atoms:
@@ -138,11 +137,10 @@ class Hull:
     def _atoms(self, cells: IntArray, s: FloatArray) -> Atoms:
         """The points s (n_cells, J) of some cells."""
         s = s[cells]
-        powers = np.column_stack([
-            np.ones(len(cells)),
-            s,
-            *(s[:, i] * s[:, j] for i, j in self._pairs),
-        ])
+        powers = np.ones((len(cells), 1 + self.n + len(self._pairs)))
+        powers[:, 1 : 1 + self.n] = s
+        for q, (i, j) in enumerate(self._pairs, start=1 + self.n):
+            np.multiply(s[:, i], s[:, j], out=powers[:, q])
         vectors = np.matmul(powers[:, None], self._coefficients[cells])[:, 0]
         places = self._places[cells, 0] + self._places[cells, 1] * s
         return Atoms(vectors, self._errors[cells], self._owners[cells], places)

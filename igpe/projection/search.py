@@ -19,12 +19,13 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.projection.bound import Bounded, Ranges, bound
-from igpe.projection.box import Box, root
+from igpe.projection.box import Box, Open, root
 from igpe.projection.branching import axis_to_halve, guess
 from igpe.projection.columns import Columns, cell_places, subcells
 from igpe.projection.coupling import Factors, coupled, joint, narrowed
 from igpe.projection.hull import Hull, Part
 from igpe.projection.separable import Separable
+from igpe.projection.surroundings import Gap, Surroundings
 from igpe.status import Status
 
 BATCH = 16  # boxes whose enclosures are computed together
@@ -71,25 +72,23 @@ class Outcome(NamedTuple):
     left: int
 
 
-class Open(NamedTuple):
-    """A box in the queue, smallest bound first, the older of equals first."""
-
-    lower_bound: float
-    number: int
-    box: Box
-
-
 class Search:
     """One search; `run` it once.
 
     trial  theta -> objective of a point near it, or infinity: a local search that may improve on
            the objective known so far
+    best   () -> theta of the best point known, a local optimum; None if there is none
     """
 
     def __init__(
-        self, problem: Separable, columns: Columns, trial: Callable[[FloatArray], float]
+        self,
+        problem: Separable,
+        columns: Columns,
+        trial: Callable[[FloatArray], float],
+        best: Callable[[], FloatArray | None] = lambda: None,
     ) -> None:
         self.problem, self.columns, self.trial = problem, columns, trial
+        self._around = Surroundings(problem, best)
         self.objective, self.put_aside = np.inf, np.inf
         self.boxes = 0
         self._number = itertools.count()
@@ -155,12 +154,16 @@ class Search:
     def _handle(self, queue: list[Open], waiting: list[Open], goal: float) -> None:
         """One batch. Whatever happens, each box is in the queue, waiting, or put aside."""
         self._fill(waiting, queue, goal)
+        if not waiting:
+            return
         batch = list(waiting)
         found = self._bounded([item.box for item in batch], goal)
         self.boxes += len(batch)
         for item, (hull, bounded) in zip(batch, found, strict=True):
             box, lower = self._judged(item, bounded, goal)
-            children = () if lower >= goal else self._children(box, hull, bounded)
+            gap = Gap(self.objective, goal, lower)
+            self._around.look(box, gap)
+            children = () if lower >= goal else self._children(box, hull, bounded, gap)
             if not children:
                 self.put_aside = min(self.put_aside, lower)
             for child in children:
@@ -190,8 +193,9 @@ class Search:
         """Take the first boxes of the queue; those that need no more are put aside."""
         while queue and len(waiting) < BATCH:
             first = queue[0]
-            if first.lower_bound >= goal:
-                self.put_aside = min(self.put_aside, first.lower_bound)
+            lower = max(first.lower_bound, self._around.lower_bound(first.box))
+            if lower >= goal:
+                self.put_aside = min(self.put_aside, lower)
             else:
                 waiting.append(first)
             heapq.heappop(queue)
@@ -280,14 +284,17 @@ class Search:
             np.array(lower), np.array(upper), ratios
         )
 
-    def _children(self, box: Box, hull: Hull, found: Bounded) -> tuple[Box, ...]:
-        """The parts of a box: by the sign of a linear parameter, then by halves of an axis."""
+    def _children(self, box: Box, hull: Hull, found: Bounded, gap: Gap) -> tuple[Box, ...]:
+        """By the sign of a linear parameter, around the best point, else halves of an axis."""
         for k in range(self.problem.n_linear):
             if box.lower[k] < 0 < box.upper[k]:
                 return box.signs(k)
         if not self.problem.axes:
             return ()
+        pieces = self._around.pieces(box, gap)
+        if pieces:
+            return pieces
         axis = axis_to_halve(self.columns, box, hull, found)
-        if box.level[axis] >= DEEPEST:
+        if box.spans[axis].level >= DEEPEST:
             return ()
         return tuple(c.with_halvings(max(1, found.halvings - 1)) for c in box.halves(axis))

@@ -45,14 +45,22 @@ class Separated:
 
     def residual(self, p: FloatArray) -> FloatArray:
         """Residuals of the separable problem at old parameters; `order` sorts the sources' so."""
+        new = self._new(p)
+        (columns,) = self.problem.values(new[None, list(self.nonlinear)])
+        predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
+        return np.asarray(self.problem.target - predicted)
+
+    def theta(self, p: FloatArray) -> FloatArray:
+        """The nonlinear parameters (J,) at old ones."""
+        return self._new(p)[list(self.nonlinear)]
+
+    def _new(self, p: FloatArray) -> FloatArray:
         new = p.copy()
         for e in self.products:
             new[list(e.old)] = [np.prod([p[i] ** a for i, a in vector]) for vector in e.vectors]
         for e in self.sums:
             new[list(e.old)] = [sum(a * p[i] for i, a in vector) for vector in e.vectors]
-        (columns,) = self.problem.values(new[None, list(self.nonlinear)])
-        predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
-        return np.asarray(self.problem.target - predicted)
+        return new
 
     def parameters(self, theta: FloatArray, beta: FloatArray) -> FloatArray:
         """The old parameters, clipped into their box."""

@@ -8,6 +8,7 @@ import pytest
 from brute_force import Case, Setting
 from scipy.optimize import linprog
 
+from igpe.projection.axis import Span
 from igpe.projection.bound import Ranges, bound
 from igpe.projection.columns import Cells
 from igpe.projection.hull import Hull, Part, farthest
@@ -142,7 +143,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
 
 def test_data_that_are_zero_have_no_bound():
     case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
-    root = brute_force.Box((0, 0), (0, 0), (0.0, 0.0), (100.0, 100.0))
+    root = brute_force.Box((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
     case.search._prepare([root], 1)
     hull, ranges = case.search._hull(root, 1)
     for cutoff in (0.0, 1.0, np.inf):

@@ -222,11 +222,11 @@ def test_cells_cover_the_axis_at_every_level(seed, logarithmic):
     axis = Axis(lower, lower + 10 ** rng.uniform(-6, 6), logarithmic and lower >= 0)
     for level in (0, 1, 5, 9):
         index = np.arange(2**level)
-        low, high = axis.cells(np.full(len(index), level), index)
+        low, high = axis.ends(np.full(len(index), level), index)
         assert (low[0], high[-1]) == (axis.lower, axis.upper)
         assert (low[1:] == high[:-1]).all()
         assert (low <= high).all()
-        deeper = axis.cells(np.full(2 * len(index), level + 1), np.arange(2 * len(index)))
+        deeper = axis.ends(np.full(2 * len(index), level + 1), np.arange(2 * len(index)))
         assert (deeper[0][::2] == low).all()
         assert (deeper[1][1::2] == high).all()
 
