@@ -1,4 +1,4 @@
-"""The command line: check, estimate, profile, simulate and design for a model file.
+"""The command line: check, estimate, profile, simulate and design for a model file; reports.
 
 A model file is a Python file with a function `problem()` that returns an `igpe.Problem`.
 Exit codes: 0 done, 1 nothing could be estimated, 2 the input is not usable, 130 interrupted.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 PICTURES = (".pdf", ".png", ".svg")
+PAGES = (".html", ".htm")
 
 
 class Commands(TyperGroup):
@@ -48,9 +49,17 @@ def _writable(path: Path | None) -> Path | None:
 
 
 def _picture(path: Path | None) -> Path | None:
-    if path is not None and path.suffix.lower() not in PICTURES:
-        raise typer.BadParameter(f"'{path}' does not end in {', '.join(PICTURES)}.")
-    return _writable(path)
+    return _writable(_ending(path, PICTURES))
+
+
+def _page(path: Path | None) -> Path | None:
+    return _writable(_ending(path, PAGES))
+
+
+def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
+    if path is not None and path.suffix.lower() not in known:
+        raise typer.BadParameter(f"'{path}' does not end in {', '.join(known)}.")
+    return path
 
 
 app = typer.Typer(
@@ -68,6 +77,10 @@ DataFile = Annotated[
 PlotFile = Annotated[
     Path | None,
     typer.Option("--plot", callback=_picture, help="Write a picture (.png, .pdf, .svg)."),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", callback=_page, help="Write a page with all that was found (.html)."),
 ]
 JsonFile = Annotated[
     Path | None,
@@ -112,8 +125,10 @@ def check(model: Model, data: DataFile = None, json: JsonFile = None) -> None:
 @app.command()
 def estimate(
     model: Model,
+    *,
     data: DataFile = None,
     plot: PlotFile = None,
+    report: ReportFile = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
     json: JsonFile = None,
 ) -> None:
@@ -129,6 +144,21 @@ def estimate(
         _write(json, result.to_json())
     if plot is not None:
         _save(result.plot(), plot)
+    if report is not None:
+        result.report(report)
+
+
+@app.command()
+def report(
+    result: Annotated[Path, typer.Argument(help="Stored result (JSON), of estimate --json.")],
+    page: Annotated[Path, typer.Argument(callback=_page, help="The page to write (.html).")],
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
+    date: Annotated[str, typer.Option(help="Stands below the heading as it is given.")] = "",
+) -> None:
+    """Write a page with all that a stored result holds: answer, fits, residuals, steps."""
+    from igpe.result import Result
+
+    Result.from_json(result).report(page, title=title, date=date)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from igpe.certificate import Certificate
 from igpe.errors import DataError, ProblemError
 from igpe.json_form import plain, read_json, restored
 from igpe.plots import plot_fit
+from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
 from igpe.result_text import html, text
 from igpe.statistics.covariance import correlation
@@ -82,7 +83,7 @@ class Result:
                   fitted, whatever it follows), unit, leverage
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
-    notes         sentences worth reading
+    notes         sentences worth reading;  settings: how the steps were carried out, as text
     """
 
     estimates: tuple[Parameter, ...]
@@ -103,6 +104,7 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     notes: tuple[str, ...] = ()
+    settings: str = ""
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -195,6 +197,16 @@ class Result:
         """Data, smoothed band and fitted model, one panel per measured quantity; returns axes."""
         return plot_fit(self.points, self.curves, axes)
 
+    def report(self, path: str | Path | None = None, *, title: str = TITLE, date: str = "") -> str:
+        """One self-contained page of HTML, also written to `path` if given.
+
+        title  its heading;  date: stands below it as given, none by itself
+        """
+        written = page(self, title, date)
+        if path is not None:
+            Path(path).write_text(written, encoding="utf-8")
+        return written
+
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
         whole = asdict(self) | {
@@ -218,7 +230,8 @@ class Result:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
         """The result that `to_dict` stored. Raises DataError if it is nothing of the kind."""
-        _check_stored(stored, set(cls.__dataclass_fields__))
+        _check_stored(stored, set(cls.__dataclass_fields__) - {"settings"})
+        stored = {"settings": "", **stored}  # what was stored before results kept them
         kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         return cls(
             **kept

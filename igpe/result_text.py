@@ -1,10 +1,10 @@
 """A result in words: for the terminal and for notebooks."""
 
-import html as escape
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from igpe.markup import bullets, table
 from igpe.status import Status
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found b
 
 def text(result: "Result") -> str:
     """The answer first, then how sure it is, then how it came about."""
-    rows = _table(result)
+    rows = estimates(result)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *_sentences(result)])
@@ -23,13 +23,8 @@ def text(result: "Result") -> str:
 
 def html(result: "Result") -> str:
     """The same as a table and a list."""
-    heads, *rows = _table(result)
-    head = "".join(f"<th>{escape.escape(h)}</th>" for h in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape.escape(c)}</td>" for c in row) + "</tr>" for row in rows
-    )
-    said = "".join(f"<li>{escape.escape(s)}</li>" for s in _sentences(result))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{said}</ul>"
+    heads, *rows = estimates(result)
+    return table(heads, rows) + bullets(_sentences(result))
 
 
 def number(value: float, error: float = math.nan) -> str:
@@ -42,7 +37,7 @@ def number(value: float, error: float = math.nan) -> str:
     return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
 
 
-def _table(result: "Result") -> list[list[str]]:
+def estimates(result: "Result") -> list[list[str]]:
     """Heads and one row for each unknown, without columns that say nothing."""
     rows = [_cells(p) for p in result.estimates]
     kept = [i for i in range(len(HEADS)) if any(row[i] for row in rows)]
@@ -59,20 +54,24 @@ def _cells(p: "Parameter") -> tuple[str, ...]:
 
 
 def _sentences(result: "Result") -> Sequence[str]:
-    words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
-    fit = (
-        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{result.degrees} degrees of freedom."
-    )
-    percent = f"{100 * result.confidence:g} %"
     return [
-        _verdict(result),
-        fit,
-        *_spread(result),
-        *([f"Intervals: {percent}, linearised."] if _has_intervals(result) else []),
+        verdict(result),
+        *quality(result),
         *(f"Step 3: {c.sentence}" for c in result.certificates),
         *result.notes,
         _time(result),
+    ]
+
+
+def quality(result: "Result") -> list[str]:
+    """How good the fit is, and what the intervals are."""
+    words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
+    percent = f"{100 * result.confidence:g} %"
+    return [
+        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
+        f"{result.degrees} degrees of freedom.",
+        *_spread(result),
+        *([f"Intervals: {percent}, linearised."] if _has_intervals(result) else []),
     ]
 
 
@@ -93,7 +92,7 @@ def _spread(result: "Result") -> list[str]:
     ]
 
 
-def _verdict(result: "Result") -> str:
+def verdict(result: "Result") -> str:
     """How it ended, and whether the candidates agree."""
     tried = len(result.candidates)
     if result.status is not Status.CONVERGED or tried <= 1:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pprint import pformat
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         seconds=steps.seconds,
         versions=_versions(),
         seed=settings.seed,
+        settings=pformat(settings, width=80),
         notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
     )
     return with_findings(result, problem, at)

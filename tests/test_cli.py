@@ -60,6 +60,32 @@ def test_estimate_writes_json_and_picture(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_estimate_writes_a_report_and_so_does_a_stored_result(tmp_path):
+    stored, page, again = (tmp_path / n for n in ("result.json", "one.html", "other.htm"))
+    assert run("estimate", CHAIN, "--json", stored, "--report", page).exit_code == 0
+    done = run("report", stored, again)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert again.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    assert "Settings(ladder=" in page.read_text(encoding="utf-8")
+    run("report", stored, again, "--title", "Run 12", "--date", "today")
+    assert "<h1>Run 12</h1><p>today</p>" in again.read_text(encoding="utf-8")
+
+
+def test_a_report_of_no_result(tmp_path):
+    page = tmp_path / "report.html"
+    refused(run("report", tmp_path / "nowhere.json", page), "nowhere.json", "could not be read")
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["estimate", "nowhere.py", "--report"], ["report", "nowhere.json"]]
+)
+def test_a_report_that_is_no_page_is_noticed_before_the_work(words):
+    done = run(*words, "report.pdf")
+    assert done.exit_code == 2
+    assert "does not end in .html, .htm" in done.stderr
+
+
 @pytest.mark.parametrize("ending", WRITERS)
 def test_other_measurements(tmp_path, ending):
     """Data of a chain that is twice as fast: the same values at half the times."""
@@ -168,6 +194,7 @@ def test_bad_values(name):
 UNWRITABLE = {
     "--json": "nowhere/result.json",
     "--plot": "nowhere/fit.png",
+    "--report": "nowhere/report.html",
 }
 
 
@@ -246,7 +273,7 @@ def test_help_does_not_wait_for_what_is_slow():
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in ("check", "estimate", "simulate"))
+    assert all(word in done.stdout for word in ("check", "estimate", "report", "simulate"))
 
 
 def refused(done, *words):

@@ -72,6 +72,7 @@ def test_the_example_runs_as_written(folder):
     assert (done.returncode, done.stderr) == (0, "")
     assert igpe.Result.from_json(folder / "result.json").parameters.keys() == {"k1", "k2"}
     assert (folder / "fit.png").exists()
+    assert "<h1>" in (folder / "report.html").read_text(encoding="utf-8")
     assert "k1  from the slope" in done.stdout
     assert "step 3, linear least squares" in done.stdout
 
@@ -114,7 +115,7 @@ def test_the_commands_are_found():
     assert any(OWN_RUN in line for line in COMMANDS)
 
 
-OUTPUT = ("--plot", "--json")
+OUTPUT = ("--plot", "--json", "--report")
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -283,6 +283,15 @@ def test_json_keeps_everything(kind, request, tmp_path):
         pd.testing.assert_frame_equal(back.to_frame(), result.to_frame())
 
 
+def test_what_was_stored_without_settings_is_read(chain):
+    """Results did not always keep them."""
+    older = chain.to_dict()
+    assert older.pop("settings").startswith("Settings(ladder=(GcvSpline(")
+    assert igpe.Result.from_dict(older).settings == ""
+    with pytest.raises(igpe.DataError, match=r"lacks \['points'\]"):
+        igpe.Result.from_dict({k: v for k, v in older.items() if k != "points"})
+
+
 def test_a_text_is_not_taken_for_a_number(chain):
     """Experiments may be called Infinity, and notes may be empty of sense."""
     points = chain.points.assign(experiment="Infinity", unit="-Infinity", sigma=np.inf)

@@ -1,11 +1,11 @@
 """The findings of structure analysis in words, as a table, and as HTML."""
 
 from collections.abc import Sequence
-from html import escape
 from math import ceil, log10
 
 import pandas as pd
 
+from igpe.markup import paragraph, table
 from igpe.structure.alternatives import Alternatives
 from igpe.structure.combinations import Combination
 from igpe.structure.findings import Finding, Reach, Verdict
@@ -65,14 +65,9 @@ def frame(findings: Sequence[Finding]) -> pd.DataFrame:
 
 def html(findings: Sequence[Finding], told: Sequence[str]) -> str:
     """A table for notebooks."""
-    rows = "".join(
-        f"<tr><th>{escape(f.unknown)}</th><td>{escape(f.reach.name.lower())}</td>"
-        f"<td>{escape(sentence(f))}</td></tr>"
-        for f in findings
-    )
-    below = "".join(f"<p>{escape(line)}</p>" for line in [*_shared(findings), *told])
-    head = "<tr><th>unknown</th><th>reach</th><th>how</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>{below}"
+    rows = [(f.unknown, f.reach.name.lower(), sentence(f)) for f in findings]
+    below = "".join(paragraph(line) for line in [*_shared(findings), *told])
+    return table(("unknown", "reach", "how"), rows) + below
 
 
 def _sets(options: Sequence[tuple[str, ...]]) -> str:

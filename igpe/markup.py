@@ -1,0 +1,48 @@
+"""Tables and lists as HTML: for notebooks and for reports. Every text is escaped here."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+LONG = 40  # characters; what is longer may be broken into lines
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """A table whose first column names the rows.
+
+    heads  of the columns; an empty one stands above what needs no name
+    rows   as many texts each
+    """
+    head = "".join(_head(h) for h in heads)
+    body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def bullets(texts: Iterable[str]) -> str:
+    """A list; nothing if there are no texts."""
+    items = "".join(f"<li>{escape(t)}</li>" for t in texts)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def folded(summary: str, inside: str) -> str:
+    """Markup that opens on demand."""
+    return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph."""
+    return f"<p>{escape(text)}</p>"
+
+
+def _head(text: str) -> str:
+    return f'<th scope="col"{_kind(text)}>{escape(text)}</th>' if text else "<td></td>"
+
+
+def _row(row: Sequence[str]) -> str:
+    name, *cells = row
+    head = f'<th scope="row"{_kind(name)}>{escape(name)}</th>'
+    return head + "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in cells)
+
+
+def _kind(text: str) -> str:
+    return ' class="long"' if len(text) > LONG else ""

@@ -1,0 +1,29 @@
+"""The answer: the estimates, how sure they are, what is proved, what to heed."""
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from igpe.markup import bullets, table
+from igpe.report.section import Section, wide
+from igpe.result_text import estimates, quality, verdict
+
+if TYPE_CHECKING:
+    from igpe.result import Result
+
+UNPROVED = "Step 3 proved nothing: no unknown was estimated algebraically."
+
+
+def answer(result: "Result") -> Section:
+    """All that a reader in a hurry needs."""
+    heads, *rows = estimates(result)
+    caption = f"Estimated unknowns, with {100 * result.confidence:g} % intervals"
+    parts = (
+        f'<p class="verdict">{escape(verdict(result))}</p>',
+        wide(table(heads, rows, caption), caption),
+        bullets(quality(result)),
+        "<h3>What is proved</h3>",
+        bullets([c.sentence for c in result.certificates] or [UNPROVED]),
+        "<h3>Worth knowing</h3>" if result.notes else "",
+        bullets(result.notes),
+    )
+    return Section("The answer", "".join(parts))

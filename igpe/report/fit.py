@@ -1,0 +1,41 @@
+"""How well the model meets the measurements: pictures, sums, residuals, all points."""
+
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from igpe.markup import paragraph
+from igpe.report.pictures import fits, panels, residuals
+from igpe.report.section import Section, frame_table, legend
+
+if TYPE_CHECKING:
+    from igpe.result import Result
+
+
+def fit(result: "Result") -> Section:
+    """Each measured quantity of each experiment beside the fitted model."""
+    told = frame_table(_without_single_experiment(result.fit().reset_index()), "Fit by quantity")
+    drawn = fits(panels(result.points, result.curves))
+    return Section("Fit", legend("measured", "fitted model") + drawn + told)
+
+
+def residual(result: "Result") -> Section:
+    """What the model leaves unexplained, over time, and every measurement."""
+    words = "Residuals of a right model scatter around zero without a pattern"
+    band = "; 95 % of them lie in the band" if _scale(result) > 0 else ""
+    drawn = residuals(panels(result.points, result.curves), _scale(result))
+    points = _without_single_experiment(result.points)
+    return Section(
+        "Residuals",
+        paragraph(f"{words}{band}.") + drawn + frame_table(points, "All measurements"),
+    )
+
+
+def _scale(result: "Result") -> float:
+    return math.sqrt(result.variance) if result.variance >= 0 else math.nan
+
+
+def _without_single_experiment(table: pd.DataFrame) -> pd.DataFrame:
+    one = table["experiment"].nunique() == 1
+    return table.drop(columns="experiment") if one else table

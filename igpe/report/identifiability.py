@@ -1,0 +1,39 @@
+"""What the measurements can tell: the report of step 2, and the correlation of the estimates."""
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from igpe.markup import paragraph
+from igpe.report.section import Section, frame_table, wide_table
+
+if TYPE_CHECKING:
+    from igpe.result import Result
+
+
+def identifiability(result: "Result") -> Section:
+    """How each unknown is reached, and which estimates move together."""
+    return Section("Identifiability", _structure(result) + _correlation(result.correlation))
+
+
+def _structure(result: "Result") -> str:
+    """Lines that begin with an unknown are rows; the others are remarks on all of them."""
+    lines = [line.partition("  ") for line in result.structure.splitlines()]
+    rows = [(name, said.strip()) for name, _, said in lines if name in result.parameters and said]
+    told = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
+    caption = "How the measurements reach each unknown"
+    return wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, told))
+
+
+def _correlation(table: pd.DataFrame) -> str:
+    known = [str(n) for n in table.index[np.isfinite(np.diag(table))]]
+    values = table.loc[known, known].to_numpy(dtype=float)
+    pairs = [(known[i], known[j], values[i, j]) for i, j in combinations(range(len(known)), 2)]
+    if not pairs:
+        return ""
+    one, other, value = max(pairs, key=lambda pair: abs(pair[2]))
+    words = f"The strongest correlation of two estimates is that of {one} and {other}: {value:.3f}."
+    texts = table.loc[known, known].map(lambda r: f"{r:z.2f}").rename_axis("").reset_index()
+    return paragraph(words) + frame_table(texts, "Correlation of the estimates")

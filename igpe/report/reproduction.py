@@ -1,0 +1,30 @@
+"""What is needed to get these numbers again."""
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from igpe.markup import folded, paragraph
+from igpe.report.section import Section, wide_table
+from igpe.result_text import number
+
+if TYPE_CHECKING:
+    from igpe.result import Result
+
+
+def reproduction(result: "Result") -> Section:
+    """Bounds, seed, settings and versions."""
+    words = (
+        "The model, the measurements and what stands here give these numbers again, but for what a "
+        f"time limit cut short. Seed of the search: {result.seed}."
+    )
+    bounds = [(p.name, *map(number, p.bounds), p.unit) for p in result.estimates]
+    settings = (
+        folded("Settings", f"<pre>{escape(result.settings)}</pre>") if result.settings else ""
+    )
+    return Section(
+        "To reproduce this",
+        paragraph(words)
+        + wide_table(("unknown", "from", "to", "unit"), bounds, "Sought within")
+        + settings
+        + wide_table(("package", "version"), list(result.versions.items()), "Versions"),
+    )
