@@ -25,11 +25,9 @@ def residual(result: "Result") -> Section:
     words = "Residuals of a right model scatter around zero without a pattern"
     band = "; 95 % of them lie in the band" if _scale(result) > 0 else ""
     drawn = residuals(panels(result.points, result.curves), _scale(result))
-    points = _without_single_experiment(result.points)
-    return Section(
-        "Residuals",
-        paragraph(f"{words}{band}.") + drawn + frame_table(points, "All measurements"),
-    )
+    tests = frame_table(_without_single_experiment(result.residual_tests()), "Tests of residuals")
+    points = frame_table(_without_single_experiment(result.points), "All measurements")
+    return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + points)
 
 
 def _scale(result: "Result") -> float:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def identifiability(result: "Result") -> Section:
     """How each unknown is reached, and which estimates move together."""
-    return Section("Identifiability", _structure(result) + _correlation(result.correlation))
+    told = _structure(result) + _correlation(result.correlation) + _combinations(result)
+    return Section("Identifiability", told)
 
 
 def _structure(result: "Result") -> str:
@@ -37,3 +38,13 @@ def _correlation(table: pd.DataFrame) -> str:
     words = f"The strongest correlation of two estimates is that of {one} and {other}: {value:.3f}."
     texts = table.loc[known, known].map(lambda r: f"{r:z.2f}").rename_axis("").reset_index()
     return paragraph(words) + frame_table(texts, "Correlation of the estimates")
+
+
+def _combinations(result: "Result") -> str:
+    table = result.combinations()
+    if len(table) < 2:  # noqa: PLR2004 - one unknown combines with nothing
+        return ""
+    texts = table.map(lambda v: f"{v:.3g}").drop(columns="standard_error")
+    texts.insert(0, "relative standard error", [f"{v:.3g}" for v in table["standard_error"]])
+    caption = "Relative changes of the unknowns, the poorest determined together first"
+    return frame_table(texts, caption)
