@@ -1,27 +1,34 @@
 """Designed experiments beside plain ones: how much surer are the parameters of urethane?
 
-    python benchmarks/design.py [plain] [designed] [sequential] [--json FILE] [--repeat N]
+    python benchmarks/design.py [plain] [freedoms] [designed] [sequential] [--json FILE]
+                                [--starts N] [--repeat N]
 
-Four experiments of 40 samples of nA, nB, nC and V, every 0.2 h for 8 h, eight parameters
-(Michalik, Chachuat & Marquardt 2009, IGPE, Table 1: initial amounts nA0 to nE0, constant feeds fA
-and fB, and the temperature's course are free; the bounds are not in print, these are ours). A
+Four experiments of 40 samples of nA, nB, nC and V within 8 h, eight parameters (Michalik, Chachuat
+& Marquardt 2009, IGPE, Table 1: initial amounts nA0 to nE0, constant feeds fA and fB, and the
+temperature's course are free; its form and the bounds are not in print, these are ours). The paper
+samples at equal distances, as the plain experiments do; a design may also choose its samples. A
 measurement has a standard deviation of 0.5 % of its value and 0.001 mol (or litre) beside it: with
-a share alone, designs live on traces that nobody can measure.
+a share alone, designs live on traces that nobody can measure. Errors are independent however close
+two samples are; the less apart they may be, the more they are replicates of a few good times.
 
 plain       what one would run without a design: equal amounts of A and B or an excess of one,
             constant feeds, linear temperature ramps of different height and direction; and 200 sets
             of four such experiments at random: A and B, feeds and both ends of the ramp anywhere in
             the bounds of the design, no products at the start
-designed    D-optimal in the same bounds, planned together; then simulated by plain differential
-            equations at the true parameters, estimated with `igpe.estimate`, and repeated with
-            other random errors
-sequential  the plain experiments done, two more planned on what they tell
+freedoms    D-optimal in the same bounds, planned together, and what each freedom brings: samples,
+            and a more flexible temperature; beside the plain experiments as they are, and with
+            their samples (nothing else) chosen in the same way
+designed    the design with samples 0.1 h apart or more: simulated by plain differential equations
+            at the true parameters, estimated with `igpe.estimate`, and repeated with other random
+            errors
+sequential  the plain experiments done, two more planned on what they tell, samples every 0.2 h
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,11 +37,14 @@ from figures import Row, at_least, at_most, command
 import igpe
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.planning.posing import pose
+from igpe.planning.choosing import choose
+from igpe.planning.evidence import Evidence, Judge
+from igpe.planning.posing import Posed, pose
 
 NOISE = igpe.Noise(absolute=0.001, relative=0.005)
 SOLVENT = 5.0  # mol, in all experiments
 TIMES = 3.0  # that the mean error must shrink
+GRID = np.linspace(0.0, 8.0, 161)[1:]  # h, every 3 min: when a sample may be taken
 SETS = 200  # of plain experiments at random
 PLAIN = pd.DataFrame(
     {
@@ -76,16 +86,23 @@ def with_ramps(designs: pd.DataFrame) -> pd.DataFrame:
     return designs.assign(**ramps)
 
 
-def measured(designs: pd.DataFrame, seed: int) -> list[igpe.Experiment]:
-    """The designs simulated at the truth by plain differential equations, with random errors."""
+def measured(
+    designs: pd.DataFrame, seed: int, samples: Mapping[str, Any] = MappingProxyType({})
+) -> list[igpe.Experiment]:
+    """The designs simulated at the truth by plain differential equations, with random errors.
+
+    samples  name -> times of the samples; the model's own where nothing is said
+    """
     m, random, runs = model(), np.random.default_rng(seed), []
+    knots = np.linspace(0.0, m.HOURS, sum(n[0] == "T" for n in designs.columns))
     for name, design in designs.iterrows():
-        exact = m.exact_course(design)
+        times = samples.get(str(name), m.TIMES)
+        exact = m.exact_course(design, times=times)
         sigma = np.hypot(NOISE.absolute, NOISE.relative * exact)
         table = pd.DataFrame(
             exact + sigma * random.standard_normal(exact.shape), columns=m.MEASURED
         )
-        table.insert(0, "time", m.TIMES)
+        table.insert(0, "time", times)
         runs.append(
             igpe.Experiment(
                 table,
@@ -93,7 +110,7 @@ def measured(designs: pd.DataFrame, seed: int) -> list[igpe.Experiment]:
                 start={n: float(design[f"{n}0"]) for n in ("nA", "nB", "nC")},
                 start_time=0.0,
                 inputs={n: float(design[n]) for n in ("fA", "fB", "nS", "nD0", "nE0")}
-                | {"T": igpe.linear(m.KNOTS, [float(design[f"T{i}"]) for i in range(1, 5)])},
+                | {"T": igpe.linear(knots, [design[f"T{i + 1}"] for i in range(len(knots))])},
                 sigma={n: sigma[:, i] for i, n in enumerate(m.MEASURED)},
             )
         )
@@ -120,11 +137,43 @@ def mean_error(relative: np.ndarray) -> float:
     return float(np.exp(np.linalg.slogdet(relative)[1] / (2 * len(relative))))
 
 
-def free() -> dict[str, Any]:
+class Freedom(NamedTuple):
+    """How freely experiments are designed.
+
+    knots  of the temperature's course, at equal distances
+    apart  least hours between two of the 40 samples, which are chosen; 0: they are as in the plain
+           experiments
+    """
+
+    knots: int
+    apart: float
+
+    def __str__(self) -> str:
+        chosen = f"chosen, {self.apart:g} h apart or more" if self.apart else "every 0.2 h"
+        return f"T at {self.knots} knots, samples {chosen}"
+
+    def times(self) -> Any:
+        """What `igpe.design` wants to know of the samples."""
+        m = model()
+        return (
+            igpe.Sampling(GRID, at_most=len(m.TIMES), spacing=self.apart) if self.apart else m.TIMES
+        )
+
+
+FREEDOMS = (Freedom(4, 0.0), Freedom(4, 0.1), Freedom(4, 0.05), Freedom(7, 0.1))
+DESIGNED = FREEDOMS[1]
+
+
+def free(knots: int) -> dict[str, Any]:
     """Table 1, within bounds that the plain experiments keep too."""
     most = {"nA": 2.0, "nB": 2.0, "nC": 1.0, "nD0": 0.5, "nE0": 0.5, "fA": 0.2, "fB": 0.2}
     constant = {n: igpe.Between(0.0, upper) for n, upper in most.items()}
-    return constant | {"T": igpe.Ramps(tuple(model().KNOTS), 290.0, 420.0)}
+    return constant | {"T": igpe.Ramps(tuple(np.linspace(0.0, model().HOURS, knots)), 290.0, 420.0)}
+
+
+def times_of(plan: igpe.Plan) -> dict[str, Any]:
+    """The plan's samples, by experiment."""
+    return {e.name: e.times for e in plan.experiments}
 
 
 def designs_of(plan: igpe.Plan) -> pd.DataFrame:
@@ -138,22 +187,24 @@ def designs_of(plan: igpe.Plan) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def planned(given: argparse.Namespace, problem: Any, count: int, **settings: Any) -> igpe.Plan:
+def planned(
+    given: argparse.Namespace, problem: Any, count: int, freedom: Freedom, **settings: Any
+) -> igpe.Plan:
     """D-optimal experiments at the true parameters."""
     m = model()
     return igpe.design(
         problem, settings.pop("at", m.TRUTH),
-        free=free(), conditions={"nS": SOLVENT}, times=m.TIMES,
+        free=free(freedom.knots), conditions={"nS": SOLVENT}, times=freedom.times(),
         measure=dict.fromkeys(m.MEASURED, NOISE), experiments=count, starts=given.starts,
         **settings,
     )  # fmt: skip
 
 
-def from_nothing(given: argparse.Namespace) -> igpe.Plan:
+def from_nothing(given: argparse.Namespace, freedom: Freedom) -> igpe.Plan:
     """Four experiments where nothing is measured yet."""
     m = model()
     nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
-    return planned(given, nothing, len(PLAIN))
+    return planned(given, nothing, len(PLAIN), freedom)
 
 
 def plain_rows(given: argparse.Namespace) -> Iterator[Row]:
@@ -167,16 +218,45 @@ def plain_rows(given: argparse.Namespace) -> Iterator[Row]:
     yield at_most("data/urethane_designs.csv", "mean relative error", 100 * chosen, "%")
 
 
+def freedom_rows(given: argparse.Namespace) -> Iterator[Row]:
+    """What each freedom brings."""
+    plain = mean_error(covariance(posed(measured(with_ramps(PLAIN), 0))))
+    for freedom in FREEDOMS:
+        after = from_nothing(given, freedom).after
+        yield at_least(str(freedom), "plain / designed, predicted", plain / after, "-", TIMES)
+        if freedom.apart:
+            chosen = plain_resampled(freedom) / after
+            yield at_least(str(freedom), "plain, samples chosen / designed", chosen, "-", 1.0)
+
+
+def posed_design(freedom: Freedom, count: int) -> Posed:
+    """The design problem where nothing is measured yet."""
+    m = model()
+    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
+    return pose(
+        nothing, m.TRUTH,
+        free=free(freedom.knots), conditions={"nS": SOLVENT}, times=freedom.times(),
+        measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.DOptimal(), count=count,
+        existing=False, like=None, integrator=igpe.Automatic(),
+    )  # fmt: skip
+
+
+def plain_resampled(freedom: Freedom) -> float:
+    """Mean relative error of the plain experiments with their samples, and nothing else, chosen."""
+    truth = model().TRUTH
+    one = posed_design(freedom._replace(knots=len(model().KNOTS)), len(PLAIN))
+    told, designs = one.told(truth), with_ramps(PLAIN)
+    names = [*AMOUNTS, "fA", "fB", *(n for n in designs.columns if n[0] == "T")]
+    rows = np.array([told.rows(design) for design in designs[names].to_numpy(dtype=float)])
+    judge = Judge(igpe.DOptimal(), one.space.interest)
+    evidence = Evidence(one.space, judge, [one.known(truth)], [rows])
+    return float(np.exp(-choose(evidence, one.allowed).value / 2))
+
+
 def random_plain() -> np.ndarray:
     """(200,) mean relative errors of random sets of plain experiments."""
     m, random = model(), np.random.default_rng(0)
-    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
-    one = pose(
-        nothing, m.TRUTH,
-        free=free(), conditions={"nS": SOLVENT}, times=m.TIMES,
-        measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.DOptimal(), count=1,
-        existing=False, like=None, integrator=igpe.Automatic(),
-    )  # fmt: skip
+    one = posed_design(FREEDOMS[0], 1)
     told, found = one.told(m.TRUTH), []
     labels = [c.label for c in one.plan.choices]
     products = [labels.index(n) for n in ("nC(t0)", "nD0", "nE0")]
@@ -196,14 +276,14 @@ def random_plain() -> np.ndarray:
 
 def designed_rows(given: argparse.Namespace) -> Iterator[Row]:
     """The designed experiments: predicted, estimated, and repeated."""
-    case, plan = "4 designed experiments", from_nothing(given)
+    case, plan = "4 designed experiments", from_nothing(given, DESIGNED)
     plain = mean_error(covariance(posed(measured(with_ramps(PLAIN), 0))))
     yield at_most(case, "mean relative error, predicted", 100 * plan.after, "%")
     yield at_least(case, "plain / designed, predicted", plain / plan.after, "-", TIMES)
     ratio = random_plain() / plan.after
     yield at_least(case, "plain at random / designed, median", float(np.median(ratio)), "-", TIMES)
     yield at_least(case, "plain at random / designed, luckiest", float(ratio.min()), "-", 1.0)
-    problem = posed(measured(designs_of(plan), 0))
+    problem = posed(measured(designs_of(plan), 0, times_of(plan)))
     again = mean_error(covariance(problem))
     yield at_most(
         case, "|residuals' / predicted mean error - 1|", abs(again / plan.after - 1), "-", 0.01
@@ -231,7 +311,7 @@ def repeated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan, repeat: int
     shooting = igpe.SingleShooting().prepare(problem)
     designs = designs_of(plan)
     for seed in range(1, repeat + 1):
-        tables = [e.measurements for e in measured(designs, seed)]
+        tables = [e.measurements for e in measured(designs, seed, times_of(plan))]
         shooting.residuals.runs = tuple(
             replace(run, measurements=table)
             for run, table in zip(shooting.residuals.runs, tables, strict=True)
@@ -252,7 +332,7 @@ def sequential_rows(given: argparse.Namespace) -> Iterator[Row]:
     """Two more experiments on what the plain ones tell."""
     case, problem = "4 plain, then 2 designed", posed(measured(with_ramps(PLAIN), 0))
     found = igpe.SingleShooting().estimate(problem, model().TRUTH)
-    plan = planned(given, problem, 2, at=found)
+    plan = planned(given, problem, 2, FREEDOMS[0], at=found)
     yield at_most(case, "mean relative error before", 100 * plan.before, "%")
     yield at_most(case, "mean relative error after", 100 * plan.after, "%")
     yield at_least(case, "before / after", plan.before / plan.after, "-", 2.0)
@@ -266,5 +346,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sections = {"plain": plain_rows, "designed": designed_rows, "sequential": sequential_rows}
+    sections = {
+        "plain": plain_rows,
+        "freedoms": freedom_rows,
+        "designed": designed_rows,
+        "sequential": sequential_rows,
+    }
     command(__doc__, "Optimum experimental design", sections, options)

@@ -236,30 +236,38 @@ def simulated(seed: int, noise: float = NOISE) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def exact_course(design: Any, p: Mapping[str, float] = MappingProxyType(TRUTH)) -> Any:
-    """(40, 4) nA, nB, nC, V at TIMES: five plain differential equations, one for each species.
+def exact_course(
+    design: Any, p: Mapping[str, float] = MappingProxyType(TRUTH), times: Any = TIMES
+) -> Any:
+    """(n_times, 4) nA, nB, nC, V: five plain differential equations, one for each species.
 
-    design  a row of DESIGNS;  p: the parameters
+    design  a row of DESIGNS, with T1, T2, ... at equal distances from 0 to HOURS
+    p       the parameters;  times: increasing, after 0 and until HOURS
     """
     design = {name: float(value) for name, value in design.items()}
+    knots, temperatures = _temperatures(design)
     n = np.array([design[f"n{c}0"] for c in "ABCDE"])
     parts = []
-    for begin, end in pairwise(KNOTS):  # T has a kink at each
-        inside = TIMES[(begin < TIMES) & (end > TIMES)]
+    for begin, end in pairwise(knots):  # T has a kink at each
+        inside = times[(begin < times) & (end > times)]
         at = [*inside, end]
-        run = solve_ivp(
-            _slopes, (begin, end), n, "LSODA", at, args=(design, p), rtol=1e-11, atol=1e-14
-        )
+        given = design, (knots, temperatures), p
+        run = solve_ivp(_slopes, (begin, end), n, "LSODA", at, args=given, rtol=1e-11, atol=1e-14)
         n = run.y[:, -1]
-        parts.append(run.y[:, np.isin(at, TIMES)])
+        parts.append(run.y[:, np.isin(at, times)])
     amounts = np.hstack(parts)
     return np.column_stack([*amounts[:3], _volume(amounts, design)])
 
 
-def _slopes(t: float, n: Any, design: Any, p: Mapping[str, float]) -> list[float]:
+def _temperatures(design: Mapping[str, float]) -> tuple[Any, Any]:
+    """(n,) knots and (n,) temperatures; T is linear between them."""
+    count = sum(name[0] == "T" and name[1:].isdigit() for name in design)
+    return np.linspace(0.0, HOURS, count), np.array([design[f"T{i + 1}"] for i in range(count)])
+
+
+def _slopes(t: float, n: Any, design: Any, course: Any, p: Mapping[str, float]) -> list[float]:
     """Slopes of the five amounts."""
-    temperature = np.interp(t, KNOTS, [design[f"T{i}"] for i in range(1, 5)])
-    over = (1 / temperature - 1 / T_REF) / GAS
+    over = (1 / np.interp(t, *course) - 1 / T_REF) / GAS
     k1, k2, k4, kc = (
         p[factor] * np.exp(-p[energy] * over)
         for factor, energy in (("kref1", "Ea1"), ("kref2", "Ea2"), ("kref4", "Ea4"), ("kc2", "dh2"))

@@ -2,44 +2,29 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
-from igpe.errors import ProblemError
-from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table
-from igpe.json_form import plain
-from igpe.planning.criteria import Criterion
+from igpe.errors import DataError, ProblemError
+from igpe.experiment import Experiment
+from igpe.json_form import plain, read_json, restored
+from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
+from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.result_text import number
 from igpe.tables import Data, read_table, rows_of
 
+NONE: Mapping[str, Any] = MappingProxyType({})
 FORMAT = 1  # of the JSON form
+CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
-
-
-@dataclass(frozen=True)
-class PlannedExperiment:
-    """One planned experiment.
-
-    settings    name -> number that was chosen, as in `Plan.settings`
-    start, inputs, start_time  as for `Experiment`
-    times       (n,) when to sample;  measured: what to measure in each sample
-    """
-
-    name: str
-    settings: Mapping[str, float]
-    start: Mapping[str, Any]
-    inputs: Mapping[str, Any]
-    start_time: float
-    times: FloatArray
-    measured: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -161,7 +146,7 @@ class Plan:
             "after": self.after,
             "efficiency": self.efficiency,
             "sentence": self.sentence,
-            "experiments": [_told(e) for e in self.experiments],
+            "experiments": [e.to_dict() for e in self.experiments],
             "bounds": self.bounds,
             "errors": self.errors.reset_index().to_dict("list"),
             "covariance": self.covariance.tolist(),
@@ -179,6 +164,34 @@ class Plan:
         if path is not None:
             Path(path).write_text(written, encoding="utf-8")
         return written
+
+    @classmethod
+    def from_json(
+        cls, source: str | Path, *, functions: Mapping[str, Callable[[Any], Any]] = NONE
+    ) -> "Plan":
+        """The plan that `to_json` wrote, from its text or from the path of its file.
+
+        functions  input -> the function of time that it is: of these only names are stored
+        raises     DataError if there is no such file, it holds no plan of this form, or a
+                   function is missing
+        """
+        stored = read_json(source)
+        _check_stored(stored, {*cls.__dataclass_fields__, "of"})
+        kept = restored(stored)
+        return cls(
+            experiments=tuple(
+                PlannedExperiment.from_dict(e, functions) for e in kept["experiments"]
+            ),
+            bounds={n: (lower, upper) for n, (lower, upper) in kept["bounds"].items()},
+            errors=pd.DataFrame(kept["errors"]).set_index("name"),
+            covariance=np.array(kept["covariance"], dtype=float),
+            covariance_before=np.array(kept["covariance_before"], dtype=float),
+            criterion=CRITERIA[kept["criterion"]](tuple(kept["of"])),
+            courses=pd.DataFrame(kept["courses"]),
+            starts=tuple(kept["starts"]),
+            notes=tuple(kept["notes"]),
+            **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},
+        )
 
     def __str__(self) -> str:
         samples = [
@@ -208,29 +221,23 @@ class Plan:
         return _course(self.courses, planned.name, name, at, "sigma")
 
 
+def _check_stored(stored: Any, wanted: set[str]) -> None:
+    if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
+        raise DataError(
+            f"This is no stored plan of format {FORMAT}; give what Plan.to_json of this igpe wrote."
+        )
+    missing = sorted(wanted - set(stored))
+    if missing:
+        raise DataError(f"The stored plan lacks {missing}; give all of what Plan.to_json wrote.")
+    if stored["criterion"] not in CRITERIA:
+        raise DataError(
+            f"The stored plan has the criterion {stored['criterion']!r}; plans can be read with "
+            f"one of {list(CRITERIA)}."
+        )
+
+
 def _course(
     courses: pd.DataFrame, experiment: str, name: str, times: FloatArray, column: str
 ) -> FloatArray:
     here = courses[(courses["experiment"] == experiment) & (courses["name"] == name)]
     return np.asarray(np.interp(times, here["time"], here[column]))
-
-
-def _told(planned: PlannedExperiment) -> dict[str, Any]:
-    return {
-        "name": planned.name,
-        "settings": dict(planned.settings),
-        "start": {n: _value(v) for n, v in planned.start.items()},
-        "start_time": planned.start_time,
-        "inputs": {n: _value(v) for n, v in planned.inputs.items()},
-        "times": planned.times.tolist(),
-        "measured": planned.measured,
-    }
-
-
-def _value(given: Any) -> Any:
-    if isinstance(given, Table):
-        kind = "steps" if given.hold else "linear"
-        return {kind: {"times": given.times.tolist(), "values": given.values.tolist()}}
-    if isinstance(given, Unknown):
-        return {"unknown": [given.lower, given.upper]}
-    return getattr(given, "__name__", "function of time") if callable(given) else given

@@ -10,7 +10,7 @@ from igpe.inputs import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from igpe.planning.plan import PlannedExperiment
+    from igpe.planning.planned_experiment import PlannedExperiment
 
 PANEL = (4.2, 3.0)  # inches
 WIDEST = 1e3  # percent: larger errors are drawn as large

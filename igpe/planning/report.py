@@ -9,7 +9,8 @@ from igpe.arrays import FloatArray
 from igpe.dynamic.base import constraints
 from igpe.experiment import Experiment
 from igpe.planning.evidence import LEAST, Judge, covariance
-from igpe.planning.plan import Plan, PlannedExperiment
+from igpe.planning.plan import Plan
+from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.planning.posing import Posed, planned_name
 from igpe.planning.search import Found, Search
 from igpe.problem import Problem

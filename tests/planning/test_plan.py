@@ -222,6 +222,80 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
         plan.experiment("plan7", sheet)
 
 
+def same(a, b):
+    """Whether two plans hold the same; tables exactly, NaN like NaN."""
+    for one, other in ((a.errors, b.errors), (a.courses, b.courses), (a.settings, b.settings)):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+    for one, other in (
+        (a.covariance, b.covariance),
+        (a.covariance_before, b.covariance_before),
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert str(a) == str(b)
+    assert a.to_json() == b.to_json()
+    assert (a.criterion, a.starts, a.notes) == (b.criterion, b.starts, b.notes)
+    return True
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"experiments": 2},
+        {"criterion": igpe.ModifiedE(of=("k1", "k2"))},  # nothing is proven: NaN
+        {"existing": False},  # nothing is known before: infinite
+    ],
+    ids=["several", "unproven", "nothing known"],
+)
+def test_a_plan_comes_back_from_json(tmp_path, settings):
+    plan = planned(**settings)
+    text = plan.to_json(tmp_path / "plan.json")
+    assert same(plan, igpe.Plan.from_json(text))
+    again = igpe.Plan.from_json(tmp_path / "plan.json")
+    assert same(plan, again)
+    data = plan.simulated(0)
+    pd.testing.assert_frame_equal(again.simulated(0), data)
+    ours, theirs = plan.experiment(0, data), again.experiment(0, data)
+    np.testing.assert_array_equal(ours.measurements.value, theirs.measurements.value)
+    np.testing.assert_array_equal(ours.measurements.sigma, theirs.measurements.sigma)
+
+
+def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
+    def cubic(t):
+        return 0.01 * t**3
+
+    starts = {"A": igpe.Unknown(0.5, 2.0), "B": igpe.Unknown(0.0, 1.0, guess=0.2)}
+    profiles = {"feed": igpe.linear([0, 4], [0.1, 0.3]), "T": igpe.steps([0, 4], [340.0, 360.0])}
+    plan = planned()
+    (one,) = plan.experiments
+    other = replace(one, start=starts, inputs={**profiles, "cubic": cubic, "S": 2.0})
+    text = replace(plan, experiments=(other,)).to_json()
+    (back,) = igpe.Plan.from_json(text, functions={"cubic": cubic}).experiments
+    assert back.start == other.start
+    assert (back.inputs["cubic"], back.inputs["S"]) == (cubic, 2.0)
+    for name, profile in profiles.items():
+        assert back.inputs[name].hold == profile.hold
+        assert back.inputs[name].times.tolist() == profile.times.tolist()
+        assert back.inputs[name].values.tolist() == profile.values.tolist()
+    with pytest.raises(igpe.DataError, match=r"\['cubic'\] are functions of time"):
+        igpe.Plan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda d: d.update(format=0), "no stored plan of format 1"),
+        (lambda d: d.pop("courses"), "lacks .'courses'."),
+        (lambda d: d.update(criterion="Mine"), "the criterion 'Mine'"),
+    ],
+    ids=["format", "lacks", "criterion"],
+)
+def test_what_is_no_stored_plan_is_refused(spoil, said):
+    stored = planned().to_dict()
+    spoil(stored)
+    with pytest.raises(igpe.DataError, match=said):
+        igpe.Plan.from_json(json.dumps(stored))
+
+
 def test_names_of_existing_experiments_are_not_taken():
     again = planned()
     other = problem(experiments=[again.experiment("plan1", again.simulated(0))])
