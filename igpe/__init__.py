@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from igpe.errors import ProblemError as ProblemError
     from igpe.errors import SolverMissing as SolverMissing
     from igpe.errors import Unsupported as Unsupported
+    from igpe.estimated import Estimated as Estimated
     from igpe.estimates import Estimate as Estimate
     from igpe.experiment import Experiment as Experiment
     from igpe.experiment import Unknown as Unknown
@@ -51,11 +52,15 @@ if TYPE_CHECKING:
     from igpe.integrators.lsoda import Lsoda as Lsoda
     from igpe.integrators.runge_kutta import RungeKutta as RungeKutta
     from igpe.integrators.sundials import Sundials as Sundials
+    from igpe.likelihood import negative_log_likelihood as negative_log_likelihood
     from igpe.loss import L1 as L1
     from igpe.loss import Huber as Huber
     from igpe.loss import LeastSquares as LeastSquares
     from igpe.loss import Normal as Normal
     from igpe.loss import PiecewiseConstant as PiecewiseConstant
+    from igpe.petab.export import write_petab_parameters as write_petab_parameters
+    from igpe.petab.objective import petab_objective as petab_objective
+    from igpe.petab.read import read_petab as read_petab
     from igpe.pipeline import check as check
     from igpe.pipeline import estimate as estimate
     from igpe.planning.criteria import AOptimal as AOptimal
@@ -118,6 +123,7 @@ _HOME = {
     "DormandPrince": "igpe.integrators.dormand_prince",
     "EOptimal": "igpe.planning.criteria",
     "Estimate": "igpe.estimates",
+    "Estimated": "igpe.estimated",
     "EstimationFailed": "igpe.errors",
     "Experiment": "igpe.experiment",
     "GcvSpline": "igpe.smoothing.gcv_spline",
@@ -180,6 +186,8 @@ _HOME = {
     "estimate": "igpe.pipeline",
     "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",
+    "negative_log_likelihood": "igpe.likelihood",
+    "petab_objective": "igpe.petab.objective",
     "plot_correlation": "igpe.uncertainty.result_pictures",
     "plot_ellipses": "igpe.uncertainty.result_pictures",
     "plot_film_strip": "igpe.horizons_plot",
@@ -188,10 +196,12 @@ _HOME = {
     "predict": "igpe.uncertainty.prediction",
     "profile": "igpe.uncertainty.profile",
     "read_experiments": "igpe.experiment",
+    "read_petab": "igpe.petab.read",
     "region": "igpe.uncertainty.region",
     "sample": "igpe.uncertainty.sampling",
     "simulate": "igpe.simulation",
     "steps": "igpe.inputs",
+    "write_petab_parameters": "igpe.petab.export",
 }
 """Where each public name is defined. They are loaded on first use: `igpe --help` must not wait for
 Pyomo and CasADi."""

@@ -18,11 +18,13 @@ class Box:
 
     names         (n,)
     lower, upper  (n,), in the units of the unknowns; may be infinite
+    logarithmic   those whose logarithms are sought and spread; their bounds are positive
     """
 
     names: tuple[str, ...]
     lower: FloatArray
     upper: FloatArray
+    logarithmic: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,7 +48,8 @@ class Box:
         """The box of some of the unknowns, in the order asked for."""
         chosen = tuple(names)
         index = [self.names.index(n) for n in chosen]
-        return Box(chosen, self.lower[index], self.upper[index])
+        logarithmic = self.logarithmic & frozenset(chosen)
+        return Box(chosen, self.lower[index], self.upper[index], logarithmic)
 
     def without(self, names: Iterable[str]) -> "Box":
         """The box of all unknowns but these."""
@@ -61,11 +64,17 @@ class Box:
         """The values by name."""
         return {n: float(v) for n, v in zip(self.names, values, strict=True)}
 
+    @property
+    def in_logarithms(self) -> BoolArray:
+        """(n,) which unknowns are sought in logarithms."""
+        return np.array([n in self.logarithmic for n in self.names], dtype=bool)
+
     def sobol(self, count: int, seed: int) -> FloatArray:
         """(count, n) well-spread points, the same for the same seed.
 
         Where no bound is negative, every other point is spread evenly over orders of magnitude
-        (four of them where the lower bound is zero): rate constants live there.
+        (four of them where the lower bound is zero): rate constants live there. Those sought in
+        logarithms are so spread in all points.
         """
         if len(self) == 0:
             return np.zeros((count, 0))
@@ -77,4 +86,5 @@ class Box:
         ratio = np.where(positive, self.upper / floor, 1.0)
         logarithmic = np.where(positive, floor * ratio**unit, straight)
         every_other = (np.arange(count) % 2 == 1)[:, None]
-        return np.asarray(self.clip(np.where(every_other, logarithmic, straight)))
+        even = every_other | self.in_logarithms
+        return np.asarray(self.clip(np.where(even, logarithmic, straight)))

@@ -14,7 +14,7 @@ from igpe.arrays import FloatArray, IntArray
 from igpe.error_model import Proportional, deviations
 from igpe.errors import DataError
 from igpe.inputs import Input, InputValue, read_inputs
-from igpe.sigma import Sigma, check_sigma, error_models, sigma_columns, sigma_of
+from igpe.sigma import Sigma, check_sigma, error_models, estimated_sigma, sigma_columns, sigma_of
 from igpe.tables import Data, read_table, rows_of, select_columns, time_column
 
 
@@ -87,7 +87,8 @@ class Experiment:
                 of time written with Pyomo's functions
     sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them; None
-                if unknown. Proportional ones follow the model's predictions, never measurements
+                if unknown. Proportional ones follow the model's predictions, never measurements;
+                `Estimated(name)` is what the model computes and is estimated with the rest
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
@@ -123,13 +124,14 @@ class Experiment:
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        self.sigma_known = sigma is not None
         times = time_column(table, replicates=replicates)
         columns = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, columns, sigma)
         self.error_models: Mapping[str, Proportional] = MappingProxyType(
             error_models(columns, sigma)
         )
+        self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(columns, sigma))
+        self.sigma_known = sigma is not None and not self.estimated_sigma
         self.start_time = _start_time(times, start_time)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -139,7 +141,7 @@ class Experiment:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for name in ("start", "inputs", "units", "error_models"):
+        for name in ("start", "inputs", "units", "error_models", "estimated_sigma"):
             setattr(self, name, MappingProxyType(state[name]))
 
     def with_data(self, data: Data) -> "Experiment":
@@ -151,6 +153,7 @@ class Experiment:
         held = copy(self)
         held.measurements = replace(self.measurements, sigma=sigma)
         held.error_models, held.sigma_known = MappingProxyType({}), True
+        held.estimated_sigma = MappingProxyType({})
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
@@ -168,6 +171,11 @@ class Experiment:
     def measured(self) -> tuple[str, ...]:
         """Names of the measured columns."""
         return self.measurements.names
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the model must tell: the measured columns, then estimated standard deviations."""
+        return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
 
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""

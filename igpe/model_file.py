@@ -1,4 +1,4 @@
-"""Loading a problem, and settings of a design, from a Python file with such functions."""
+"""Loading a problem, or settings of a design, from a Python file; a problem from PEtab too."""
 
 import runpy
 import sys
@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from igpe.errors import IgpeError, ProblemError
+from igpe.petab.read import read_petab
 from igpe.problem import Problem
 
 
 def load_problem(path: Path) -> Problem:
-    """The `Problem` that the file's `problem()` returns.
+    """The `Problem` that the file's `problem()` returns, or that a PEtab YAML file describes.
 
-    raises ProblemError if the file is missing, fails, or has no such function
+    raises ProblemError if the file is missing, fails, or has no such function; what `read_petab`
+           raises
     """
+    if is_petab(path):
+        return read_petab(path)
     problem = _returned(path, "problem", "an igpe.Problem")
     if not isinstance(problem, Problem):
         raise ProblemError(
@@ -57,6 +61,11 @@ def _returned(path: Path, name: str, wanted: str) -> Any:
     if not callable(function):
         raise ProblemError(f"'{path}' has no function {name}(); write one that returns {wanted}.")
     return returned
+
+
+def is_petab(path: Path) -> bool:
+    """Whether a model file is a PEtab problem, by its suffix."""
+    return path.suffix.lower() in {".yaml", ".yml"}
 
 
 @contextmanager

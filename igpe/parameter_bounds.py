@@ -1,11 +1,13 @@
 """Names and bounds of the parameters that a problem estimates, from the models and the call."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from igpe.arguments import shown
+from igpe.box import Box
 from igpe.errors import ProblemError
 from igpe.model import Instance
 
@@ -59,3 +61,29 @@ def bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:
             "Fix the variable in the model if it is known."
         )
     return low, high
+
+
+def with_logarithms(box: Box, names: Iterable[str]) -> Box:
+    """The box, in which some parameters (or all their members) are sought in logarithms.
+
+    raises ProblemError if one is no unknown, or its bounds are not positive and finite
+    """
+    wanted = set(names)
+    found = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)
+    strangers = sorted(wanted - {n.split("@", maxsplit=1)[0] for n in found})
+    if strangers:
+        raise ProblemError(
+            f"logarithmic names {strangers}, which are not among the unknowns {list(box.names)}."
+        )
+    inside = box.select(found)
+    loose = [
+        n
+        for n, low, high in zip(inside.names, inside.lower, inside.upper, strict=True)
+        if not (low > 0 and np.isfinite(high))
+    ]
+    if loose:
+        raise ProblemError(
+            f"{loose} are sought in logarithms, but their bounds are not positive and finite; give "
+            f"them: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
+        )
+    return replace(box, logarithmic=found)

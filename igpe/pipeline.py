@@ -8,7 +8,7 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import estimate_algebraic
-from igpe.dynamic.base import constrained_unknowns, require_plain
+from igpe.dynamic.base import constrained_unknowns, require_known_sigma, require_plain
 from igpe.dynamic.complement import complement
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
@@ -49,6 +49,7 @@ def estimate(
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
     require_plain(problem, "igpe.estimate", constraints_too=False)
+    require_known_sigma(problem, "igpe.estimate")
     clock = Clock(progress)
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):

@@ -14,7 +14,7 @@ from igpe.experiment import Experiment, Unknown
 from igpe.labelled import read_labelled
 from igpe.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.model import Builder, Instance, build
-from igpe.parameter_bounds import Bounds, bounds_of, expanded, shared_bounds
+from igpe.parameter_bounds import Bounds, bounds_of, expanded, shared_bounds, with_logarithms
 from igpe.problem_checks import (
     check_arguments,
     check_experiment,
@@ -44,6 +44,8 @@ class Problem:
     priors        parameter -> `Normal(mean, deviation)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
+    logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
+                  spread evenly over logarithms, and Gauss-Newton (shooting) steps in them
     raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
@@ -63,6 +65,7 @@ class Problem:
         priors: Mapping[str, Normal] = EMPTY,
         loss: Loss = LeastSquares(),
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
+        logarithmic: Iterable[str] = (),
     ) -> None:
         runs = name_experiments(experiments)
         check_arguments(local, priors, loss, time_varying)
@@ -74,6 +77,7 @@ class Problem:
             "priors": dict(priors),
             "loss": loss,
             "time_varying": dict(time_varying),
+            "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
         }
         self.instances = tuple(build(model, [e.start_time, *e.times], e) for e in runs)
         self.model = model
@@ -89,7 +93,10 @@ class Problem:
             check_experiment(self, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: tuple[FloatArray, ...] | None = None
-        self.unknowns = self._unknowns(parameters)
+        self.unknowns = with_logarithms(
+            self._unknowns(parameters),
+            expanded("logarithmic", self._given["logarithmic"], self.instances),
+        )
         self.priors = MappingProxyType(dict(priors))
         strangers = [n for n in self.priors if n not in self.unknowns.names]
         if strangers:
@@ -135,6 +142,11 @@ class Problem:
     def sigma_follows_model(self) -> bool:
         """Whether standard deviations depend on the model's predictions (`Proportional`)."""
         return any(e.error_models for e in self.experiments)
+
+    @property
+    def sigma_estimated(self) -> bool:
+        """Whether standard deviations are estimated with the rest (`Estimated`)."""
+        return any(e.estimated_sigma for e in self.experiments)
 
     @property
     def inequalities(self) -> frozenset[str]:

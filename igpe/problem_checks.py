@@ -95,8 +95,8 @@ def _check_each(role: str, given: Any, kind: type, wanted: str) -> None:
 
 def check_weights(problem: "Problem") -> None:
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
-    known = [e.name for e in problem.experiments if e.sigma_known]
-    unknown = [e.name for e in problem.experiments if not e.sigma_known]
+    known = [e.name for e in problem.experiments if e.sigma_known or e.estimated_sigma]
+    unknown = [e.name for e in problem.experiments if e.name not in known]
     if known and unknown:
         raise ProblemError(
             f"The experiments {known} have standard deviations, {unknown} have none, so they "
@@ -184,6 +184,7 @@ def check_experiment(
 ) -> None:
     """What the experiment names exists in the model, and everything it must know is given."""
     _check_measured(experiment, instance)
+    _check_estimated(experiment, instance)
     _check_inputs(problem, experiment, instance)
     _check_starts(problem, experiment, instance, starts)
     _check_free(problem, experiment, instance)
@@ -202,6 +203,21 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
             f"{known}. Rename the columns, add an Expression over time for what is measured, or "
             "leave them out with only=[...]."
         )
+
+
+def _check_estimated(experiment: Experiment, instance: Instance) -> None:
+    for column, name in experiment.estimated_sigma.items():
+        if instance.over_time(name) is None and name not in instance.scalars:
+            raise DataError(
+                f"The standard deviation of '{column}' is igpe.Estimated({name!r}), but the model "
+                f"has no such Var, Param or Expression over time; its parameters are "
+                f"{sorted(instance.scalars)}."
+            )
+        if column in experiment.units:
+            raise DataError(
+                f"units are given for '{column}', whose standard deviation is estimated in the "
+                "model's unit; convert the measurements, and leave the unit out."
+            )
 
 
 def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance) -> None:

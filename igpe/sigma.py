@@ -11,13 +11,18 @@ from igpe.arguments import shown
 from igpe.arrays import FloatArray, IntArray
 from igpe.error_model import Proportional
 from igpe.errors import DataError
+from igpe.estimated import Estimated
 from igpe.tables import numbers
 
 Sigma: TypeAlias = (
-    float | Proportional | Mapping[str, float | str | npt.ArrayLike | Proportional] | None
+    float
+    | Proportional
+    | Estimated
+    | Mapping[str, float | str | npt.ArrayLike | Proportional | Estimated]
+    | None
 )
-"""Standard deviations: one for all, per column (number, array, name of a column, or following the
-model), or unknown."""
+"""Standard deviations: one for all, per column (number, array, name of a column, following the
+model, or estimated with it), or unknown."""
 
 
 def sigma_columns(sigma: Sigma) -> set[str]:
@@ -34,14 +39,22 @@ def error_models(columns: list[str], sigma: Sigma) -> dict[str, Proportional]:
     return {c: model for c, model in pairs if isinstance(model, Proportional)}
 
 
+def estimated_sigma(columns: list[str], sigma: Sigma) -> dict[str, str]:
+    """Column -> the model's quantity that is its standard deviation, where that is estimated."""
+    given = sigma if isinstance(sigma, Mapping) else dict.fromkeys(columns, sigma)
+    pairs = ((c, given.get(c)) for c in columns)
+    return {c: value.name for c, value in pairs if isinstance(value, Estimated)}
+
+
 def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     """(n_rows,) standard deviations of one column; 1 where unknown.
 
-    Those that follow the model are one level for the whole column, until the model is known.
+    Those that follow the model are one level for the whole column, until the model is known; those
+    estimated with it are 1.
     raises DataError if they are missing, no numbers, or not one for each row
     """
     n = len(table)
-    if sigma is None:
+    if sigma is None or estimated_sigma([column], sigma):
         return np.ones(n)
     model = error_models([column], sigma).get(column)
     if model is not None:

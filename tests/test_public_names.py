@@ -24,6 +24,7 @@ NAMES = [
     "DormandPrince",
     "EOptimal",
     "Estimate",
+    "Estimated",
     "EstimationFailed",
     "Experiment",
     "GcvSpline",
@@ -86,6 +87,8 @@ NAMES = [
     "estimate",
     "horizon_table",
     "linear",
+    "negative_log_likelihood",
+    "petab_objective",
     "plot_correlation",
     "plot_ellipses",
     "plot_film_strip",
@@ -94,10 +97,12 @@ NAMES = [
     "predict",
     "profile",
     "read_experiments",
+    "read_petab",
     "region",
     "sample",
     "simulate",
     "steps",
+    "write_petab_parameters",
 ]
 
 

@@ -127,6 +127,19 @@ def require_numbers(problem: Problem, method: str) -> None:
         )
 
 
+def require_known_sigma(problem: Problem, method: str) -> None:
+    """Refuse standard deviations that are estimated where sums of squares are minimised.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.sigma_estimated:
+        raise Unsupported(
+            f"{method} minimises a sum of squares, but here standard deviations are estimated "
+            "(igpe.Estimated). Use igpe.SingleShooting or igpe.MultiStart, which maximise the "
+            "likelihood, or give standard deviations as numbers."
+        )
+
+
 def require_bounds(problem: Problem, method: str) -> None:
     """Refuse unknowns without finite bounds.
 

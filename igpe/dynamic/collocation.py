@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_numbers, require_plain
+from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
 from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
@@ -97,6 +97,7 @@ class Collocation:
                      breaks that a model with times of its own does not have
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
+        require_known_sigma(problem, "Collocation")
         require_numbers(problem, "Collocation.estimate_each")
         if not starts:
             return []

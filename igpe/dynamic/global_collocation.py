@@ -23,7 +23,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_bounds, require_plain
+from igpe.dynamic.base import Profile, require_bounds, require_known_sigma, require_plain
 from igpe.dynamic.collocation_guess import begin, first_meshes, sizes
 from igpe.dynamic.mesh import Radau
 from igpe.dynamic.transcription import Transcription, transcribe
@@ -88,6 +88,7 @@ class GlobalCollocation:
                      ProblemError if an unknown has no finite bounds
         """
         require_plain(problem, "Collocation by a global solver", constraints_too=False)
+        require_known_sigma(problem, "Collocation by a global solver")
         require_bounds(problem, "A global search")
         began = time.perf_counter()
         program = transcribe(problem, first_meshes(problem, (), Radau(self.points), TOLERANCE))

@@ -21,7 +21,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic import handover
-from igpe.dynamic.base import Profile, require_numbers, require_plain
+from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
 from igpe.dynamic.budget import Budget
 from igpe.dynamic.horizons import Reach, reaches, require_increasing
 from igpe.dynamic.recovery import Recovery
@@ -110,6 +110,7 @@ class IncrementalShooting:
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)
+        require_known_sigma(problem, "IncrementalShooting")
         require_numbers(problem, "IncrementalShooting.prepare")
         horizons = reaches(problem.experiments, self.intervals)
         systems = read_systems(problem)

@@ -151,8 +151,10 @@ class _Rows(NamedTuple):
             self._append(name, body - high, -np.inf, 0.0)
 
     def _append(self, name: str, value: Any, low: float, high: float) -> None:
-        for place, entry in zip(self, (name, value, low, high), strict=True):
-            place.append(entry)
+        self.names.append(name)
+        self.values.append(value)
+        self.low.append(low)
+        self.high.append(high)
 
 
 def _number(bound: Any, otherwise: float) -> float:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, constraints, require_numbers
+from igpe.dynamic.base import Profile, constraints, require_known_sigma, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth
@@ -100,6 +100,7 @@ class MultipleShooting:
         raises Unsupported for constraints on what no equation determines, ProblemError for
                `unobserved` states that the model does not have
         """
+        require_known_sigma(problem, "MultipleShooting")
         require_numbers(problem, "MultipleShooting.prepare")
         check_unobserved(self.unobserved, problem)
         chains = Chains(problem, shootings(problem, self.integrator, self.intervals))

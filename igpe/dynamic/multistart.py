@@ -117,6 +117,7 @@ def distinct(found: Sequence[Estimate]) -> list[Estimate]:
     """Usable estimates with different objectives, best first."""
     kept: list[Estimate] = []
     for one in sorted((e for e in found if e.status.usable), key=lambda e: e.objective):
-        if not kept or one.objective > kept[-1].objective * (1 + SAME) + np.finfo(float).tiny:
+        last = kept[-1].objective if kept else 0.0
+        if not kept or one.objective > last + SAME * abs(last) + np.finfo(float).tiny:
             kept.append(one)
     return kept

@@ -74,13 +74,15 @@ def in_deviations(fit: Fit, spread: float) -> Fit:
     """The fit with residuals in standard deviations; spread: one of them, in their units."""
     if spread == 1.0:
         return fit
-    at = None if fit.at is None else Linearised(*(part / spread for part in fit.at))
+    at = fit.at
+    if at is not None:
+        at = Linearised(at.residual / spread, at.jacobian / spread, at.offset / spread**2)
     return fit._replace(at=at, promised=fit.promised / spread**2)
 
 
 def spread_of(problem: Problem) -> float:
     """One standard deviation in units of the residuals: 1 where known, else a guess."""
-    if problem.sigma_known:
+    if problem.sigma_known or problem.sigma_estimated:
         return 1.0
     values = np.concatenate([
         e.measurements.value / e.measurements.sigma for e in problem.experiments

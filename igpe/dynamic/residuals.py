@@ -1,7 +1,8 @@
 """The residuals of a problem by integration, with exact sensitivities.
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
-those of `igpe.dynamic.unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)).
+those of `igpe.dynamic.unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
+standard deviations are estimated `igpe.dynamic.likelihood_residuals` takes their place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.dynamic.likelihood_residuals import likelihood_residuals
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.switches import switching
 from igpe.equations.system import System
 from igpe.estimates import Estimate
-from igpe.experiment import Measurements
+from igpe.experiment import Experiment, Measurements
 from igpe.integrators.base import Integrator, Simulation, Trajectory
 from igpe.least_squares.base import Fit, Linearised
 from igpe.problem import Problem
@@ -45,6 +47,8 @@ class Run:
     """One experiment made ready: `index` (n_q,) places its unknowns among the problem's.
 
     measurements  at the simulation's times and no others
+    deviation     (m,) which of the told quantities is each one's standard deviation, -1 where that
+                  is a number; None if all are
     """
 
     name: str
@@ -53,6 +57,7 @@ class Run:
     integrator: Integrator
     simulation: Simulation
     index: IntArray
+    deviation: IntArray | None = None
 
     def until(self, last: float) -> "Run | None":
         """The same with the measurements up to a time; None if there are none."""
@@ -70,13 +75,15 @@ class Run:
             value=m.value[early],
             sigma=m.sigma[early],
         )
-        return replace(self, measurements=fewer, simulation=self.simulation.until(last))
+        deviation = None if self.deviation is None else self.deviation[early]
+        simulation = self.simulation.until(last)
+        return replace(self, measurements=fewer, simulation=simulation, deviation=deviation)
 
     @cached_property
     def _cells(self) -> IntArray:
-        """(m,) where each measurement stands in the flattened (n_times, n_columns) table."""
+        """(m,) where each measurement stands in the flattened (n_times, n_told) table."""
         m = self.measurements
-        return np.asarray(m.row * len(m.names) + m.column)
+        return np.asarray(m.row * self.ivp.measured.numel() + m.column)
 
     @cached_property
     def _weight(self) -> FloatArray:
@@ -86,18 +93,28 @@ class Run:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
         m, n = self.measurements, len(self.index)
         residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
-        by_unknown = trajectory.measured_by_unknown[m.row, m.column]
-        lost = np.isnan(by_unknown)
-        if lost.any():
-            # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
-            resting = lost & (trajectory.by_unknown[m.row] == 0).all(axis=1)
-            by_unknown = np.where(resting, 0.0, by_unknown)
-        weighted = by_unknown * self._weight[:, None]
+        by_unknown = self._by_unknown(trajectory, m.column)
+        found = Linearised(residual, by_unknown * self._weight[:, None])
+        if self.deviation is not None:
+            spread = trajectory.measured[m.row, self.deviation]
+            slope = self._by_unknown(trajectory, self.deviation)
+            found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
         if n == size:  # the problem's order is the run's
-            return Linearised(residual, weighted)
-        jacobian = np.zeros((len(m.value), size))
-        jacobian[:, self.index] = weighted
-        return Linearised(residual, jacobian)
+            return found
+        jacobian = np.zeros((len(found.residual), size))
+        jacobian[:, self.index] = found.jacobian
+        return found._replace(jacobian=jacobian)
+
+    def _by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
+        """(m, n_q) derivative of one told quantity at each measurement's time."""
+        row = self.measurements.row
+        by_unknown = trajectory.measured_by_unknown[row, column]
+        lost = np.isnan(by_unknown)
+        if not lost.any():
+            return by_unknown
+        # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
+        resting = lost & (trajectory.by_unknown[row] == 0).all(axis=1)
+        return np.where(resting, 0.0, by_unknown)
 
 
 class Residuals:
@@ -174,7 +191,9 @@ def untouched(residuals: Residuals, method: str) -> Estimate:
 
 def _stacked(pieces: Sequence[Linearised]) -> Linearised:
     return Linearised(
-        np.concatenate([p.residual for p in pieces]), np.vstack([p.jacobian for p in pieces])
+        np.concatenate([p.residual for p in pieces]),
+        np.vstack([p.jacobian for p in pieces]),
+        sum(p.offset for p in pieces),
     )
 
 
@@ -206,7 +225,17 @@ def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> Ru
         integrator=integrator,
         simulation=integrator.prepare(ivp, measurements.times, sensitivities=True),
         index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
+        deviation=deviations(experiment, measurements),
     )
+
+
+def deviations(experiment: Experiment, m: Measurements) -> IntArray | None:
+    """(m,) which of the told quantities is each standard deviation, -1 where it is a number."""
+    if not experiment.estimated_sigma:
+        return None
+    own = [experiment.estimated_sigma.get(n) for n in m.names]
+    where = [-1 if n is None else experiment.told.index(n) for n in own]
+    return np.array(where, dtype=np.intp)[m.column]
 
 
 def measured_only(m: Measurements) -> Measurements:

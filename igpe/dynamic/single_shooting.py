@@ -31,7 +31,9 @@ class SingleShooting:
 
     Good when the start is near; a bad start may break the integration (a status, not an exception).
 
-    restarts  further starts where a fit is bad; none by default
+    restarts  further starts where a fit is bad; none by default, nor where standard deviations are
+              estimated. There the likelihood is maximised: the objective of an estimate is
+              sum (r / s)^2 + 2 log s
     """
 
     integrator: Integrator = Automatic()
@@ -67,7 +69,11 @@ class SingleShooting:
         require_plain(problem, "SingleShooting", constraints_too=True, varying_too=False)
         require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, read_systems(problem), self.integrator)
-        return PreparedShooting(problem, residuals, self.search, self.restarts)
+        search, restarts = self.search, self.restarts
+        if problem.sigma_estimated:
+            search = replace(search, curvature=True) if isinstance(search, GaussNewton) else search
+            restarts = ONCE  # a likelihood does not tell whether a fit is bad
+        return PreparedShooting(problem, residuals, search, restarts)
 
 
 @dataclass(frozen=True)

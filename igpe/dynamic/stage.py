@@ -109,7 +109,8 @@ class Counted:
         if found is None:
             return None
         if self.stage.spread != 1.0:
-            found = Linearised(*(part / self.stage.spread for part in found))
+            spread = self.stage.spread
+            found = Linearised(found.residual / spread, found.jacobian / spread)
         if self.prior is None:
             return found
         rows = self.prior.prior(x, self.start, self.stage.box)

@@ -39,7 +39,7 @@ class InitialValueProblem:
     t0        start time
     t, x, y, u, q   symbols; u holds only inputs given by tables, and switches of what varies
     f, g, start     see above
-    measured  h, in the order of the experiment's measured names
+    measured  h, in the order of the experiment's measured names, then estimated deviations
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
     scale     (n_x,) positive: how large each state is; errors of integration are relative to it
@@ -104,7 +104,7 @@ def initial_value_problem(
         new = [parameters, initial, stack([u, *w.values])]
         return with_safe_powers(ca.substitute([ca.SX(expressions)], old, new)[0])
 
-    measured = stack(system.measured[n] for n in experiment.measured)
+    measured = stack(system.measured[n] for n in experiment.told)
     z = stack(solved.expressions[len(symbols.states) :])
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     scale, largest = _scales(symbols.states, problem, experiment, system.starts)

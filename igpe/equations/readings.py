@@ -63,8 +63,12 @@ def _read_at(instance: Instance, symbols: Symbols, measured: Sequence[str], time
         require_at(equation, time)
     translate = Translator(symbols.by_identity(instance, time), symbols.t)
     equations = {n: _difference(c[time], translate) for n, c in instance.equations.items()}
-    series = {n: instance.over_time(n) for n in measured}
-    return Reading(equations, {n: translate(s[time]) for n, s in series.items() if s is not None})
+    return Reading(equations, {n: translate(_at(instance, n, time)) for n in measured})
+
+
+def _at(instance: Instance, name: str, time: float) -> Any:
+    series = instance.over_time(name)
+    return instance.scalars[name] if series is None else series[time]
 
 
 def _difference(constraint: Any, translate: Translator) -> Any:

@@ -89,7 +89,7 @@ def _algebraics(
 ) -> tuple[str, ...]:
     """Variables over time that are used, free, no inputs and no states."""
     used = set()
-    measured = [instance.expressions[n] for n in experiment.measured if n in instance.expressions]
+    measured = [instance.expressions[n] for n in experiment.told if n in instance.expressions]
     for series in (*instance.equations.values(), *measured):
         require_at(series, time)
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}

@@ -36,7 +36,8 @@ class System:
     symbols    names and symbols of everything they speak of
     equations  names of the model's constraints, in the order of `residual`
     residual   (n_equations,) SX, F above; n_equations = n_states + n_algebraics
-    measured   name -> expression of what the experiment measures
+    measured   name -> expression of what the experiment measures, and of standard deviations that
+               are estimated
     starts     state -> start value where the model gives it: a number or an expression in p
     """
 
@@ -74,7 +75,7 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
     instance = build(problem.model, [first, *places, first + span], experiment)
     instants = _nearest(instance, places)
     symbols = make_symbols(problem, experiment, instance, instants[0])
-    reading = read_equations(instance, symbols, experiment.measured, instants)
+    reading = read_equations(instance, symbols, experiment.told, instants)
     system = System(
         symbols=symbols,
         equations=tuple(reading.equations),

@@ -13,13 +13,21 @@ class Linearised(NamedTuple):
 
     residual  (m,), already divided by the standard deviations
     jacobian  (m, n), d residual / d x
+    offset    what the cost is beside the sum of squares: 0, but for a likelihood whose deviations
+              are unknown. Then jacobian' residual is half the gradient of the whole cost
     """
 
     residual: FloatArray
     jacobian: FloatArray
+    offset: float = 0.0
 
     @property
     def cost(self) -> float:
+        """Sum of squared residuals, and the offset."""
+        return self.squares + self.offset
+
+    @property
+    def squares(self) -> float:
         """Sum of squared residuals."""
         return float(self.residual @ self.residual)
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from igpe.arguments import is_finite, require
-from igpe.arrays import FloatArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.least_squares.base import Fit, Linearised, Residual
-from igpe.least_squares.bounded import bounded_solution
+from igpe.least_squares.curvature import Curvature
+from igpe.least_squares.logarithms import Logarithms
 from igpe.least_squares.sizes import floors
 from igpe.status import Status
 
@@ -38,12 +39,15 @@ class GaussNewton:
     tolerance   stop when the promised decrease is below this fraction of the cost (plus `absolute`)
     absolute    decrease of the cost that never matters, e.g. 1e-6 in units of chi squared
     radius      first size of the trust region, relative to the unknowns
+    curvature   whether what Gauss-Newton leaves out is learnt on the way (`Curvature`); likelihoods
+                with estimated deviations are always searched so
     """
 
     tolerance: float = 1e-10
     absolute: float = 0.0
     radius: float = 1.0
     max_iterations: int = 100
+    curvature: bool = False
 
     def __post_init__(self) -> None:
         for field in ("tolerance", "absolute", "max_iterations"):
@@ -55,20 +59,28 @@ class GaussNewton:
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
-        x = box.clip(start)
+        if box.logarithmic:
+            way = Logarithms(box)
+            found = self._search(way.seen(residual), way.there(box.clip(start)), way.box, way.which)
+            return way.back(found)
+        return self._search(residual, box.clip(start), box, np.zeros(len(box), dtype=bool))
+
+    def _search(self, residual: Residual, x: FloatArray, box: Box, even: BoolArray) -> Fit:
+        """From x (n,) inside the box; even: unknowns of which one step is as long as any other."""
         at = residual(x)
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
         floor = floors(at, x, box)
         radius, steps, promised = self.radius, 0, np.inf
+        model = Curvature(len(x), wanted=self.curvature)
         for iteration in range(1, self.max_iterations + 1):
-            size = np.maximum(np.abs(x), floor)
+            size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
             low, high = box.lower - x, box.upper - x
-            step = _step(at, low, high, radius * size)
-            cost = at.cost
-            promised = cost - _norm2(at.residual + at.jacobian @ step)
-            if promised <= self.tolerance * cost + self.absolute and not (
-                promised > TINY * cost and _held(step, low, high, radius * size)
+            step = model.step(at, low, high, radius * size)
+            cost, squares = at.cost, at.squares
+            promised = model.promised(at, step)
+            if promised <= self.tolerance * squares + self.absolute and not (
+                promised > TINY * squares and _held(step, low, high, radius * size)
             ):
                 return Fit(x, at, Status.CONVERGED, iteration, steps, promised)
             there = np.minimum(np.maximum(x + step, box.lower), box.upper)
@@ -76,17 +88,14 @@ class GaussNewton:
             length = float((np.abs(step) / size).max())
             ratio = _ratio(cost, trial, promised)
             radius = _radius(radius, length, ratio, _slope(at, step) / promised)
+            if trial is not None and np.isfinite(trial.cost):
+                model.learn(at, step, trial)
             if ratio > ACCEPT and trial is not None:
                 x, at, steps = there, trial, steps + 1
             if radius < TINY:
                 status = Status.STALLED if trial is None else Status.CONVERGED
                 return Fit(x, at, status, iteration, steps, promised)
         return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations, steps, promised)
-
-
-def _step(at: Linearised, low: FloatArray, high: FloatArray, reach: FloatArray) -> FloatArray:
-    lower, upper = np.maximum(low / reach, -1.0), np.minimum(high / reach, 1.0)
-    return bounded_solution(at.jacobian * reach, -at.residual, lower, upper) * reach
 
 
 def _held(step: FloatArray, low: FloatArray, high: FloatArray, reach: FloatArray) -> bool:
@@ -120,7 +129,3 @@ def _radius(radius: float, length: float, ratio: float, slope: float) -> float:
     if ratio < POOR:
         return MOST * min(radius, length)
     return max(radius, 2 * length) if ratio > GOOD else radius
-
-
-def _norm2(v: FloatArray) -> float:
-    return float(v @ v)

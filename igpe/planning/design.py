@@ -11,6 +11,7 @@ import pandas as pd
 
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
+from igpe.dynamic.base import require_known_sigma
 from igpe.errors import EstimationFailed
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.base import Integrator
@@ -70,6 +71,7 @@ def design(
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a whole number of 0 or more")
+    require_known_sigma(problem, "igpe.design")
     posed = pose(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,

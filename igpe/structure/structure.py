@@ -15,6 +15,7 @@ from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.groups import Group, groups
 from igpe.structure.identifiability import Algebra, Identifiability, identifiability, undecided
 from igpe.structure.influence import Influence, influence
+from igpe.structure.of_errors import of_errors_alone
 from igpe.structure.posed import pose, single_starts
 from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable
 
@@ -78,6 +79,7 @@ def analyse(
     read = read_systems(problem) if systems is None else systems
     # what varies with time is no datum, and no unknown that structure could judge
     problem = problem.fixing(dict.fromkeys(problem.varying, 0.0))
+    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, read), 1.0))  # nor are these
     posed = [pose(problem, i, system) for i, system in enumerate(read)]
     reduced = tuple(reduce(one) for one in posed)
     found = [suitable(one) for one in reduced]

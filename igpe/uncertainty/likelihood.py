@@ -19,7 +19,7 @@ from scipy import special
 from igpe.arguments import is_finite, require, require_mapping, shown
 from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
-from igpe.dynamic.base import require_plain
+from igpe.dynamic.base import require_known_sigma, require_plain
 from igpe.dynamic.model_weights import weighted_at
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.single_shooting import SingleShooting
@@ -133,6 +133,7 @@ def likelihood(
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
     require_plain(problem, "The likelihood by shooting", constraints_too=True)
+    require_known_sigma(problem, "The likelihood by shooting")
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values)
     start = problem.box.clip(problem.box.vector(values))

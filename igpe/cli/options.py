@@ -1,0 +1,85 @@
+"""What the commands are given: files, checked before the work."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from igpe.problem import Problem
+
+PICTURES = (".pdf", ".png", ".svg")
+PAGES = (".html", ".htm")
+
+
+def writable(path: Path | None) -> Path | None:
+    """Refuse before the work what could not be written after it."""
+    if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder '{path.parent}'; make it first.")
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"'{path}' is a folder; give the name of a file to write.")
+    return path
+
+
+def picture_file(path: Path | None) -> Path | None:
+    return writable(_ending(path, PICTURES))
+
+
+def page_file(path: Path | None) -> Path | None:
+    return writable(_ending(path, PAGES))
+
+
+def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
+    if path is not None and path.suffix.lower() not in known:
+        raise typer.BadParameter(f"'{path}' does not end in {', '.join(known)}.")
+    return path
+
+
+Model = Annotated[
+    Path, typer.Argument(help="Python file with a function problem(), or PEtab YAML file.")
+]
+DataFile = Annotated[
+    Path | None,
+    typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
+]
+PlotFile = Annotated[
+    Path | None,
+    typer.Option("--plot", callback=picture_file, help="Write a picture (.png, .pdf, .svg)."),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", callback=page_file, help="Write a page with all that was found."),
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", callback=writable, help="Write JSON to this file; - is standard output."
+    ),
+]
+
+
+def problem_of(path: Path, data: Path | None) -> "Problem":
+    from igpe.model_file import load_problem
+
+    problem = load_problem(path)
+    return problem if data is None else problem.with_data(data)
+
+
+def nominal_of(problem: "Problem") -> dict[str, float]:
+    """Values that a PEtab problem has by itself."""
+    from igpe.petab.model import PetabModel
+
+    return problem.model.nominal if isinstance(problem.model, PetabModel) else {}
+
+
+def values_of(given: list[str]) -> dict[str, float]:
+    from igpe.errors import ProblemError
+
+    values = {}
+    for one in given:
+        name, _, number = one.rpartition("=")
+        try:
+            values[name.strip()] = float(number)
+        except ValueError:
+            raise ProblemError(f"--set {one} is not of the form name=number.") from None
+    return values

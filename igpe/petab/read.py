@@ -1,0 +1,129 @@
+"""Reading a PEtab problem (https://petab.readthedocs.io, version 1) with an SBML model."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.errors import DataError, ProblemError
+from igpe.loss import Normal
+from igpe.petab.formulas import number
+from igpe.petab.libraries import library, quiet, require_libraries
+from igpe.petab.model import Parameter, PetabModel
+from igpe.petab.sbml import read_sbml
+from igpe.petab.tables import read_conditions
+from igpe.problem import Problem
+
+LOGARITHMIC = ("log", "log10")
+FLAT = ("uniform", "parameterScaleUniform")  # inside the bounds
+
+
+def read_petab(path: str | Path) -> Problem:
+    """The estimation problem of a PEtab YAML file (version 1, one SBML model).
+
+    Each simulation condition is an experiment of its name; each observable a column, numbered
+    (`obs`, `obs__2`) where measurements differ in their observable or noise parameters. Logarithms
+    are compared where the observable's transformation says so. Standard deviations that hang on
+    parameters are `igpe.Estimated`. Parameters on a logarithmic scale are searched in logarithms.
+
+    raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
+            ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
+    """
+    require_libraries()
+    where = Path(path)
+    petab = _load(where)
+    _lint(petab, where)
+    table = petab.parameter_df
+    free = table[table["estimate"].astype(int) == 1]
+    known = {str(n): number(float(v)) for n, v in _nominal(table.drop(free.index)).items()}
+    estimated = {str(n): _parameter(row) for n, row in free.iterrows()}
+    sbml = read_sbml(petab.model.sbml_document)
+    found = read_conditions(petab, sbml, known, estimated)
+    priors = {str(n): prior for n, row in free.iterrows() if (prior := _prior(str(n), row))}
+    model = PetabModel(estimated, found.courses, found.transformations)
+    return Problem(
+        model,
+        parameters=list(estimated),
+        experiments=found.experiments,
+        priors=priors,
+        logarithmic=[n for n in estimated if free.loc[n, "parameterScale"] in LOGARITHMIC],
+    )
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
+    try:
+        with quiet():
+            config = library("petab.v1.yaml").load_yaml(str(path))
+            for part in config["problems"]:
+                part.pop(
+                    "visualization_files", None
+                )  # nothing is read of them; they may be missing
+            found = library("petab.v1").Problem.from_yaml(config, base_path=str(path.parent))
+    except Exception as error:  # pydantic's, pandas', petab's
+        raise DataError(f"'{path}' is no PEtab problem of version 1: {error}") from error
+    missing = [
+        name
+        for name in ("model", "condition_df", "measurement_df", "observable_df", "parameter_df")
+        if getattr(found, name) is None
+    ]
+    if missing or not hasattr(found.model, "sbml_document"):
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
+    return found
+
+
+def _lint(petab: Any, path: Path) -> None:
+    """What PEtab's own check finds wrong, as one error."""
+    told: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    lint = library("petab.v1.lint")
+    listener, before = Listener(logging.ERROR), lint.logger.propagate
+    lint.logger.addHandler(listener)
+    lint.logger.propagate = False
+    try:
+        with quiet():
+            failed = lint.lint_problem(petab)
+    finally:
+        lint.logger.removeHandler(listener)
+        lint.logger.propagate = before
+    if failed:
+        raise DataError(f"PEtab's check of '{path}' says: {' '.join(told[:-1])} Mend the files.")
+
+
+def _nominal(table: pd.DataFrame) -> "pd.Series[float]":
+    lost = [str(n) for n in table.index if not np.isfinite(table.loc[n, "nominalValue"])]
+    if lost:
+        raise DataError(f"The parameters {lost} are not estimated and have no nominalValue.")
+    return table["nominalValue"]
+
+
+def _parameter(row: Any) -> Parameter:
+    lower, upper = float(row["lowerBound"]), float(row["upperBound"])
+    nominal = float(row.get("nominalValue", np.nan))
+    middle = np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2
+    return Parameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
+
+
+def _prior(name: str, row: Any) -> Normal | None:
+    """What the objective prior adds; None if nothing.
+
+    raises  ProblemError for laws that are no normal distribution of the parameter itself
+    """
+    kind = row.get("objectivePriorType")
+    if kind is None or pd.isna(kind) or kind in FLAT:
+        return None
+    linear = row["parameterScale"] == "lin"
+    if kind == "normal" or (kind == "parameterScaleNormal" and linear):
+        mean, deviation = (float(v) for v in str(row["objectivePriorParameters"]).split(";"))
+        return Normal(mean, deviation)
+    raise ProblemError(
+        f"The prior of '{name}' is {kind} on the scale {row['parameterScale']}; igpe knows normal "
+        "ones of the parameter itself. Remove it, or give the parameter a linear scale."
+    )

@@ -1,0 +1,29 @@
+"""Problems of the benchmark collection: the published objectives, and an optimum."""
+
+import numpy as np
+import pytest
+from petab_problems import PUBLISHED, files
+
+import igpe
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_objective_at_the_nominal_parameters(name):
+    problem = igpe.read_petab(files(name))
+    assert igpe.petab_objective(problem) == pytest.approx(PUBLISHED[name], abs=1e-3)
+
+
+def test_a_wrong_parameter_has_another_objective():
+    problem = igpe.read_petab(files("Boehm"))
+    assert igpe.petab_objective(problem, {"k_phos": 15000.0}) > PUBLISHED["Boehm"] + 1e-2
+
+
+def test_boehm_from_twenty_starts():
+    problem = igpe.read_petab(files("Boehm"))
+    method = igpe.MultiStart(igpe.SingleShooting(), trials=160, starts=20)
+    found = method.estimate(problem, {})
+    assert igpe.petab_objective(problem, found.parameters) == pytest.approx(138.222, abs=1e-3)
+    assert found.parameters["k_exp_hetero"] == 1e-5
+    constant = problem.size * np.log(2 * np.pi)
+    told = igpe.negative_log_likelihood(problem, found.parameters)
+    assert (found.objective + constant) / 2 == pytest.approx(told, rel=1e-6)
