@@ -112,9 +112,11 @@ def compare(
 
     Where standard deviations follow the model, each objective is with those of its own fit.
 
+    problem   the same for all
     methods   name -> estimator, or estimators, which are named after their classes
     starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
               Sobol sequence
+    seed      of that sequence
     optimum   the best objective known elsewhere, in the methods' units; what is found may be better
     executor  where the runs are made, some starts a task; None: here, one after the other. The
               problem's model must then be a function that can be pickled

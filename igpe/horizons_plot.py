@@ -29,7 +29,10 @@ def horizons_of(estimate: Estimate) -> tuple[Horizon, ...]:
 
 
 def horizon_table(estimate: Estimate) -> str:
-    """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon."""
+    """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon.
+
+    estimate  of `IncrementalShooting`
+    """
     horizons = horizons_of(estimate)
     if not horizons:
         return "The estimate has no horizons."
@@ -53,8 +56,10 @@ def horizon_table(estimate: Estimate) -> str:
 def plot_horizons(estimate: Estimate, axes: Any = None) -> Any:
     """Each unknown's estimate and bounds from horizon to horizon, one panel for each unknown.
 
-    returns  array of axes
-    raises   ProblemError if the estimate has no horizons, or nothing was estimated
+    estimate  of `IncrementalShooting`
+    axes      matplotlib axes, one for each unknown; None makes a figure
+    returns   array of axes
+    raises    ProblemError if the estimate has no horizons, or nothing was estimated
     """
     horizons = _some_horizons(estimate)
     drawn = _axes(1, len(estimate.parameters), axes).ravel()
@@ -80,9 +85,10 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
 
     Curves go on to the last measurement where the model can be integrated so far.
 
-    axes     matplotlib axes, one for each horizon of each experiment; None makes a figure
-    returns  (n_experiments, n_horizons) axes
-    raises   ProblemError if the estimate has no horizons
+    problem   that was estimated;  estimate: of `IncrementalShooting`
+    axes      matplotlib axes, one for each horizon of each experiment; None makes a figure
+    returns   (n_experiments, n_horizons) axes
+    raises    ProblemError if the estimate has no horizons
     """
     horizons = _some_horizons(estimate)
     systems = read_systems(problem)

@@ -51,7 +51,8 @@ class Table:
 def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that runs linearly between the given points.
 
-    raises DataError if the points are not finite or the times do not increase.
+    times   (n,) increasing;  values: (n,) there
+    raises  DataError if the points are not finite or the times do not increase
     """
     return _table(times, values, hold=False)
 
@@ -59,10 +60,12 @@ def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def steps(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
+    times   (n,) increasing;  values: (n,) from each time on
+    raises  DataError if the points are not finite or the times do not increase
+
     Before the first time it has the first value. After a jump, and at the start of the
     experiment, the model sees the new value; what is measured at the very time of a jump is
     compared with the model just before it (the limit from the left).
-    raises DataError if the points are not finite or the times do not increase.
     """
     return _table(times, values, hold=True)
 

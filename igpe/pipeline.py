@@ -90,6 +90,7 @@ def estimate(
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
     """Step 2 alone: what can be estimated from these measurements, and why not.
 
+    problem          is only read, not fitted
     identifiability  whether it is tested, by exact rank. None: where that is quick; True: however
                      long it takes, and by integrations where nothing exact can be computed
     raises           ModelError if the equations cannot be read

@@ -26,8 +26,10 @@ def simulate(
 ) -> pd.DataFrame:
     """Integrate every experiment at the given values of the unknowns.
 
+    problem     whose experiments are integrated
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
+    integrator  with its tolerances
     returns     columns experiment, time, the states, and what is measured beside them
     raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
                 finite, the times are no finite numbers, or one lies before the start,

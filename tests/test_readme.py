@@ -135,7 +135,7 @@ def test_links_lead_somewhere(target):
 
 
 def test_files_named_in_code_exist():
-    named = set(re.findall(r"[\w/]+\.(?:py|yml|ipynb|md)\b", README))
+    named = set(re.findall(r"[\w/-]+\.(?:py|yml|ipynb|md)\b", README))
     assert [n for n in named if not (ROOT / n).exists()] == []
 
 

@@ -26,6 +26,7 @@ class Local:
 
     trials  points that are evaluated;  starts: how many of them are searched from
     seed    of the points; the same seed gives the same result
+    search  from each start
     """
 
     trials: int = 256

@@ -53,6 +53,7 @@ class Projected:
     samples     points, at most, where the best linear parameters are computed to find starts
     starts      of them, local searches, at most one more than there are nonlinear parameters
     seed        of the samples
+    search      the local one
     exchange    whether to look for parameters in which products and exponents come apart
     otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
                 nonlinear parameters

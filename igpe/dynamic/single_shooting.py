@@ -31,9 +31,11 @@ class SingleShooting:
 
     Good when the start is near; a bad start may break the integration (a status, not an exception).
 
-    restarts  further starts where a fit is bad; none by default, nor where standard deviations are
-              estimated. There the likelihood is maximised: the objective of an estimate is
-              sum (r / s)^2 + 2 log s
+    integrator  of the model with its sensitivities
+    search      for the least squares
+    restarts    further starts where a fit is bad; none by default, nor where standard deviations are
+                estimated. There the likelihood is maximised: the objective of an estimate is
+                sum (r / s)^2 + 2 log s
     """
 
     integrator: Integrator = Automatic()

@@ -13,7 +13,8 @@ from igpe.errors import ModelError
 class Units:
     """The units that a reactor is written in; those of its constants follow.
 
-    raises ModelError for what Pyomo knows no unit of
+    amount, volume, time  names that Pyomo knows, as "mol", "L", "h"
+    raises                ModelError for what Pyomo knows no unit of
     """
 
     amount: str = "mol"

@@ -64,6 +64,7 @@ def design(
     samples      a robust design: the mean Φ at the parameters and at so many drawn from their
                  errors, or at those of a table with a column for each unknown
     pool, starts  random experiments and local searches that the search begins with
+    seed         of both;  integrator: of the model with its sensitivities
     raises       ProblemError for settings that do not fit the model, EstimationFailed if no
                  experiment could be integrated, Unsupported for time-varying unknowns or robust
                  losses

@@ -43,6 +43,7 @@ class Plan:
     sigma_known  whether standard deviations were given; if residuals told them, planned
                  experiments carry none, like those of the problem
     starts       exp(-Φ/2) of the local searches, best first
+    seed         of the random experiments;  notes: sentences worth reading
     """
 
     experiments: tuple[PlannedExperiment, ...]

@@ -38,9 +38,13 @@ def bootstrap(
 ) -> Bootstrapped:
     """Refit the problem to drawn measurements, each time from the estimate.
 
+    problem       whose measurements are replaced by drawn ones
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `Parametric()` or `Residual()`
     replications  how many; replication number k has the errors of (seed, k), wherever it is made
+    seed          of the errors
+    confidence    of the intervals
+    method        of the refits
     executor      where the refits are made; None: here. The problem's model must then be a function
                   that can be pickled
     store         SQLite file in which finished replications are kept: those of the same problem,

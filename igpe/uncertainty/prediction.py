@@ -65,9 +65,11 @@ def predict(
 ) -> Prediction:
     """Bands of states, measured or not, and of measured quantities.
 
+    problem       whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
     times         where; None: 200 times and those measured. They may lie beyond the measurements
     names         of states and measured quantities; None: all
+    confidence    of the bands
     replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised
     method        whose integrator is used
     raises        ProblemError for names or times that do not fit, Unsupported for constraints and

@@ -38,8 +38,10 @@ def profile(
     estimated again; where the sum of squares has risen by what chance explains, the interval ends.
     Unlike linearised errors this is right for curved problems, and the same in all parameters.
 
+    problem    that was estimated
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
     names      of the unknowns; None: all free ones
+    confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
     executor   where the profiles are made, one a task; None: here. The problem's model must then
                be a function that can be pickled

@@ -69,10 +69,13 @@ def region(
 ) -> Region:
     """The joint region of two unknowns by the likelihood ratio.
 
-    estimate  a Result or Estimate of the problem, or unknown -> value
-    names     two free unknowns
-    raises    ProblemError for other than two names, names that are no free unknowns, or where there
-              are no degrees of freedom; Unsupported and EstimationFailed as `igpe.profile`
+    problem     that was estimated
+    estimate    a Result or Estimate of the problem, or unknown -> value
+    names       two free unknowns
+    confidence  of the region
+    method      whose integrator is used
+    raises      ProblemError for other than two names, names that are no free unknowns, or where
+                there are no degrees of freedom; Unsupported and EstimationFailed as `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)

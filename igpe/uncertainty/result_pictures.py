@@ -19,7 +19,8 @@ TWO_SIGMA = 1.96
 def plot_correlation(result: Result, axes: Any = None) -> Any:
     """The correlation of the estimates as a heat map; returns the axes.
 
-    axes  matplotlib axes; None makes a figure
+    result  of `igpe.estimate`
+    axes    matplotlib axes; None makes a figure
     """
     table = result.correlation
     ax = axes_for(1, axes)[0]
@@ -41,6 +42,7 @@ def plot_ellipses(
 ) -> Any:
     """Joint linearised confidence regions of pairs of unknowns; returns array of axes.
 
+    result  of `igpe.estimate`
     pairs   None: the six most strongly correlated
     axes    matplotlib axes, one per pair; None makes a figure
     raises  ProblemError if no two unknowns have an error
@@ -77,6 +79,7 @@ def _strongest(result: Result) -> list[tuple[str, str]]:
 def plot_residuals(result: Result, axes: Any = None) -> Any:
     """Standardised residuals of each quantity over time, and all of them against the normal.
 
+    result   of `igpe.estimate`
     axes     matplotlib axes, one per quantity of each experiment and one more; None makes a figure
     returns  array of axes; the last has the quantile-quantile plot
     """

@@ -121,16 +121,19 @@ def sample(
     Where sigma is unknown it is integrated out (see `igpe.uncertainty.posterior`). Unknowns without
     finite bounds have a flat prior; then the posterior may not exist where the data say nothing.
 
-    estimate  a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
-              spread by the linearised errors
-    steps     of each walker, those left out included
-    walkers   how many; None: four for each unknown, at least 16
-    method    whose integrator is used
-    progress  is told a sentence now and then
-    returns   what was drawn until then if it is interrupted (Ctrl-C)
-    raises    SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
-              Unsupported for constraints and robust losses, EstimationFailed if the model cannot be
-              integrated at the estimate
+    problem     that was estimated
+    estimate    a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
+                spread by the linearised errors
+    steps       of each walker, those left out included
+    walkers     how many; None: four for each unknown, at least 16
+    seed        of the walkers
+    confidence  of the intervals
+    method      whose integrator is used
+    progress    is told a sentence now and then
+    returns     what was drawn until then if it is interrupted (Ctrl-C)
+    raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
+                Unsupported for constraints and robust losses, EstimationFailed if the model cannot
+                be integrated at the estimate
     """
     emcee = _module("emcee")
     require_confidence("sample", confidence)
