@@ -33,8 +33,8 @@ class SingleShooting:
 
     integrator  of the model with its sensitivities
     search      for the least squares
-    restarts    further starts where a fit is bad; none by default, nor where standard deviations are
-                estimated. There the likelihood is maximised: the objective of an estimate is
+    restarts    further starts where a fit is bad; none by default, nor where standard deviations
+                are estimated. There the likelihood is maximised: the objective of an estimate is
                 sum (r / s)^2 + 2 log s
     """
 

@@ -72,7 +72,8 @@ def design(
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a whole number of 0 or more")
-    require_known_sigma(problem, "igpe.design")
+    if isinstance(problem, Problem):
+        require_known_sigma(problem, "igpe.design")
     posed = pose(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,

@@ -12,6 +12,8 @@ from igpe.arrays import FloatArray
 from igpe.projection.separable import Block, Separable
 from igpe.projection.taylor import Taylor, pairs
 
+STEP = 1e-3  # of differences, relative to theta or to what is smallest of its range
+
 Derivative = tuple[int, ...]  # (): the column itself, (j,), or (i, j) with i <= j
 
 
@@ -79,6 +81,29 @@ class Derivatives:
                     curvature[list(f.columns), i, m] = part
                     curvature[list(f.columns), m, i] = part
         return Expanded(value, slope, curvature)
+
+
+def differences(problem: Separable, theta: FloatArray) -> Expanded:
+    """About the same without expressions of derivatives, near theta (J,); nan if that fails."""
+    ends = np.array([(a.lower, a.upper) for a in problem.axes]).reshape(-1, 2)
+    room = ends[:, 1] - ends[:, 0]
+    step = np.minimum(STEP * np.maximum(np.abs(theta), STEP * room), room / 2)
+    middle, n = np.clip(theta, ends[:, 0] + step, ends[:, 1] - step), len(theta)
+    ahead, places = np.diag(step), [(i, j) for i, j in pairs(n) if i < j]
+    both = np.array([ahead[i] + ahead[j] for i, j in places]).reshape(-1, n)
+    moves = np.concatenate([np.zeros((1, n)), ahead, -ahead, both, -both])
+    columns = problem.values(middle + moves).transpose(0, 2, 1)
+    at, rest = columns[0], columns[1:]
+    up, down = rest[:n], rest[n : 2 * n]
+    with np.errstate(all="ignore"):
+        slope = (up - down).transpose(1, 0, 2) / (2 * step[:, None])
+        along = up + down - 2 * at
+        curvature = np.zeros((len(at), n, n, at.shape[1]))
+        curvature[:, range(n), range(n)] = (along / step[:, None, None] ** 2).transpose(1, 0, 2)
+        for (i, j), one, other in zip(places, *np.split(rest[2 * n :], 2), strict=True):
+            mixed = (one + other - 2 * at - along[i] - along[j]) / (2 * step[i] * step[j])
+            curvature[:, i, j] = curvature[:, j, i] = mixed
+    return Expanded(at, slope, curvature)
 
 
 def _family(problem: Separable, columns: Sequence[int]) -> Family:

@@ -26,7 +26,8 @@ PASSES = 3  # in which widths and scales of parameters on an end are made to agr
 class Ends(NamedTuple):
     """Which linear parameters (K,) are held by an end of their range.
 
-    free  by none;  sign: +1 by the lower end, -1 by the upper one, 0 by both or none
+    free  by none;  sign: +1 by the lower end, -1 by the upper one, 0 by both, which are the same,
+          or none
     """
 
     free: BoolArray
@@ -78,7 +79,7 @@ def expanded(problem: Separable, theta: FloatArray, at: Expanded) -> Expansion |
     solved = best_linear(problem, at.value.T) if np.isfinite(at.value).all() else None
     if solved is None or not all(np.isfinite(x).all() for x in at):
         return None
-    beta, ends = solved[0].copy(), _ends(problem, at.value[1:], solved[0])
+    beta, ends = _ends(problem, at.value[1:], solved[0])
     some = at.value[1:][ends.free]
     held = problem.target - at.value[0] - np.where(ends.free, 0.0, beta) @ at.value[1:]
     beta[ends.free] = np.linalg.lstsq(some.T, held, rcond=None)[0]
@@ -92,11 +93,17 @@ def expanded(problem: Separable, theta: FloatArray, at: Expanded) -> Expansion |
     return Expansion(theta, at, factors, ends, follow, residual, slope)
 
 
-def _ends(problem: Separable, columns: FloatArray, beta: FloatArray) -> Ends:
+def _ends(problem: Separable, columns: FloatArray, beta: FloatArray) -> tuple[FloatArray, Ends]:
+    """The linear parameters, those that are held on their very ends, and which those are.
+
+    Only there has what is left of them one sign. One that is near both ends but may move is free.
+    """
     nothing = NOTHING * np.linalg.norm(problem.target)
     size = INNER * np.abs(beta) + nothing / (np.linalg.norm(columns, axis=1) + 1e-300)
     low, high = beta <= problem.lower + size, beta >= problem.upper - size
-    return Ends(~(low | high), low.astype(float) - high)
+    free = (low == high) & (problem.lower < problem.upper)
+    held = np.where(low, problem.lower, problem.upper)
+    return np.where(free, beta, held), Ends(free, low.astype(float) - high)
 
 
 def scaled(expansion: Expansion, held: BoolArray, radius: float) -> FloatArray | None:

@@ -115,6 +115,7 @@ class Bound:
         self.sizes = np.linalg.norm(v, axis=1)
         whole = turned + np.tensordot(bend, e.at.value, axes=(0, 0))
         slopes = np.linalg.norm(e.at.slope, axis=(1, 2))
+        self.cancelled = float(b @ slopes + c @ np.linalg.norm(e.at.value, axis=1))
         self.rest = float(np.abs(e.factors) @ self.norm / 2 + np.linalg.norm(whole))
         self.rest_by_z = float(b @ self.norm / 2 + c @ slopes)
         self.rest_by_z2 = float(c @ self.norm / 2)
@@ -170,16 +171,8 @@ class Bound:
         second = np.sqrt(np.linalg.norm(self.third[:free])) / 4
         return 1 / max(float(first + second), self.skew_by_z, 1e-300)
 
-    def left(self, z: float) -> float:
-        """How much growth by |z|^2 is proved for |z| up to a radius; 0 if none is."""
-        return self.both(z)[0]
-
-    def lower(self, z: float) -> float:
-        """Lower bound on the sum of squares there; 0 if there is none."""
-        return self.both(z)[1]
-
-    def both(self, z: float) -> tuple[float, float]:
-        """`left` and `lower`."""
+    def proved(self, z: float) -> tuple[float, float]:
+        """For |z| up to a radius: growth by |z|^2, and a lower bound; both 0 if none is left."""
         e, n = self.given.by_z, len(self.lengths)
         kappa, (q, rho, omega) = self.kappa(z), self._sizes(z)
         if not kappa < 1:
@@ -216,7 +209,7 @@ class Bound:
     def _error(self, z: float, q: float) -> FloatArray:
         """(D,) |v . q - its quadratic form| / |z|^2."""
         error = self.error + z * (self.error_by_z + z * self.error_by_z2)
-        return np.asarray(error + self.eps * q * self.sizes)
+        return np.asarray(error + self.eps * (q + self.cancelled) * self.sizes)
 
     def _missed(self, z: float) -> FloatArray:
         """(1 + K,) norms of what is wrong with columns, by rounding or from the start."""

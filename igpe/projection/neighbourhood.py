@@ -22,7 +22,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.projection.curvature import at_point, missed, over_box
-from igpe.projection.derivatives import Derivatives
+from igpe.projection.derivatives import Derivatives, differences
 from igpe.projection.expansion import Expansion, expanded, lengths, scaled
 from igpe.projection.growth import Bound, Growth
 from igpe.projection.separable import Separable
@@ -85,14 +85,12 @@ def neighbourhood(
     ends = [(a.lower, a.upper) for a in problem.axes]
     lowest, highest = np.array(ends).T
     theta, derivatives = np.clip(theta, lowest, highest), Derivatives(problem)
-    around = _expanded(derivatives, theta)
+    rough = expanded(problem, theta, differences(problem, theta))
+    tried = [] if rough is None else _tried(rough, _held(rough, lowest, highest), worth)
+    around = _expanded(derivatives, theta) if tried else None
     if around is None:
         return None
-    gradient = around.gradient
-    held = ((theta <= lowest) & (gradient > 0)) | ((theta >= highest) & (gradient < 0))
-    tried = _tried(around, held)
-    if not tried or (_share(tried[0].scale) * tried[0].radius) ** 2 < worth:
-        return None
+    held = _held(around, lowest, highest)
     widths = np.array([np.zeros_like(theta), *(t.width * GROWTH for t in tried)])
     widths[1:] += 8 * UNIT * np.abs(theta)
     over = np.maximum(theta - widths, lowest), np.minimum(theta + widths, highest)
@@ -112,6 +110,12 @@ def neighbourhood(
     return None
 
 
+def _held(around: Expansion, lowest: FloatArray, highest: FloatArray) -> BoolArray:
+    """(J,) which theta are on an end of their axes, from which the gradient points inward."""
+    theta, gradient = around.theta, around.gradient
+    return ((theta <= lowest) & (gradient > 0)) | ((theta >= highest) & (gradient < 0))
+
+
 def _expanded(derivatives: Derivatives, theta: FloatArray) -> Expansion | None:
     try:
         return expanded(derivatives.problem, theta, derivatives.at(theta))
@@ -122,7 +126,7 @@ def _expanded(derivatives: Derivatives, theta: FloatArray) -> Expansion | None:
 def _largest(bound: Bound, radii: tuple[float, float], goal: float) -> tuple[float, float] | None:
     """The largest radius (at most the first, above the second) that reaches the goal, its bound."""
     for radius in (radii[0] / FINE ** np.arange(MOST_FINE)).tolist():
-        lower = bound.lower(radius)
+        lower = bound.proved(radius)[1]
         if radius > radii[1] and lower >= goal:
             return radius, lower
     return None
@@ -140,20 +144,20 @@ class _Tried(NamedTuple):
         return self.radius * lengths(self.scale)
 
 
-def _tried(around: Expansion, held: BoolArray) -> list[_Tried]:
+def _tried(around: Expansion, held: BoolArray, worth: float) -> list[_Tried]:
     """Ellipsoids of several sizes, the largest first; none if the optimum is none."""
-    hoped = _hoped(around, held)
+    hoped = _hoped(around, held, worth)
     radii = [size * hoped for size in SIZES if hoped > 0]
     scales = ((radius, scaled(around, held, radius)) for radius in radii)
     return [_Tried(radius, scale) for radius, scale in scales if scale is not None]
 
 
-def _hoped(around: Expansion, held: BoolArray) -> float:
-    """The radius that the curvature at theta^ alone would allow; 0 if there is none."""
+def _hoped(around: Expansion, held: BoolArray, worth: float) -> float:
+    """The radius that the curvature at theta^ alone would allow; 0 if there is none worth it."""
     norm = float(np.linalg.norm(around.residual))
     z = WIDEST * norm if held.any() else np.inf
     nothing = np.zeros(len(around.at.value)), np.zeros(around.at.slope.shape[:2])
-    bound = None
+    bound, share = None, 1.0
     for _ in range(MOST_STEPS):
         if bound is None or held.any():
             scale = scaled(around, held, z)
@@ -161,10 +165,14 @@ def _hoped(around: Expansion, held: BoolArray) -> float:
             if growth is None:
                 return 0.0
             curvature = at_point(around.at, growth.directions, around.factors)
-            bound = Bound(growth, curvature, nothing)
+            bound, share = Bound(growth, curvature, nothing), _share(growth.scale)
             z = min(z, bound.hopeless())
-        if bound.left(z) > 0:
-            return min(z, max(WIDEST * norm, EXACT * z))
+        enough = bound.proved(z)[0] > 0
+        radius = min(z, max(WIDEST * norm, EXACT * z)) if enough else z
+        if (enough or not held.any()) and (share * radius) ** 2 < worth:
+            return 0.0
+        if enough:
+            return radius
         z /= COARSE
     return 0.0
 
@@ -173,8 +181,9 @@ def _found(
     theta: FloatArray, scale: FloatArray, radius: float, lower: float
 ) -> Neighbourhood | None:
     whiten = np.asarray(np.linalg.inv(scale))
-    apart = np.linalg.norm(whiten @ scale - np.eye(len(theta)))
-    if not apart < INVERSE / 2:
+    rounding = 4 * len(theta) * UNIT * np.abs(whiten) @ np.abs(scale)
+    apart = np.abs(whiten @ scale - np.eye(len(theta))) + rounding
+    if not np.linalg.norm(apart) < INVERSE / 2:
         return None
     return Neighbourhood(theta, whiten, lengths(scale), _share(scale), radius, lower)
 

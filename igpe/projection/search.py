@@ -18,22 +18,18 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.projection.bound import Bounded, Ranges, bound
+from igpe.projection.bound import Bounded
 from igpe.projection.box import Box, Open, root
 from igpe.projection.branching import axis_to_halve, guess
-from igpe.projection.columns import Columns, cell_places, subcells
+from igpe.projection.columns import Columns
 from igpe.projection.coupling import Factors, coupled, joint, narrowed
-from igpe.projection.hull import Hull, Part
+from igpe.projection.fine_enough import FineEnough
+from igpe.projection.hull import Hull
 from igpe.projection.separable import Separable
 from igpe.projection.surroundings import Gap, Surroundings
 from igpe.status import Status
 
 BATCH = 16  # boxes whose enclosures are computed together
-FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
-FINEST_OF_MANY = {0: 0, 1: 3, 2: 1, 3: 1}  # the same where each cell has
-PLANE = 2  # axes; columns of more have many cells
-MANY = 1000  # residuals or more
-WORTH_REFINING = 0.005  # share of remainders in a bound, from which on finer cells are tried
 WORTH_COUPLING = 0.3  # of the cutoff: below it ranges are too wide for the second bound
 FAR = 10.0  # times the data's sum of squares: worth proving while no point is known
 DEEPEST = 50  # halvings of one axis beyond which rounding rules
@@ -92,14 +88,10 @@ class Search:
         self.objective, self.put_aside = np.inf, np.inf
         self.boxes = 0
         self._number = itertools.count()
-        self._active = [
-            k
-            for k in range(1 + problem.n_linear)
-            if k > 0 or not all(b.is_zero(0) for b in problem.blocks)
-        ]
+        self._cells = FineEnough(problem, columns)
+        self._active = self._cells.active
         axes = [a for k in self._active for a in problem.depends[k]]
         self._shared = len(axes) > len(set(axes))
-        self._finest = max((self._halvings(k, 99) for k in self._active), default=0)
 
     def run(self, objective: float, limits: Limits) -> Outcome:
         """Search until the gap is closed or a limit is reached. Ctrl-C ends it with what is there.
@@ -157,7 +149,7 @@ class Search:
         if not waiting:
             return
         batch = list(waiting)
-        found = self._bounded([item.box for item in batch], goal)
+        found = self._cells.bounded([item.box for item in batch], self._norm(goal))
         self.boxes += len(batch)
         for item, (hull, bounded) in zip(batch, found, strict=True):
             box, lower = self._judged(item, bounded, goal)
@@ -225,64 +217,6 @@ class Search:
         skip = len(fixed)
         lower, upper = (tuple(x[skip:].tolist()) for x in found)
         return replace(box, lower=lower, upper=upper), coupled(columns, found)
-
-    def _bounded(self, boxes: Sequence[Box], goal: float) -> list[tuple[Hull, Bounded]]:
-        """Bound each box, with cells as fine as are needed."""
-        cutoff = self._norm(goal)
-        done: dict[int, tuple[Hull, Bounded]] = {}
-        waiting = set(range(len(boxes)))
-        coarsest = min((b.halvings for b in boxes), default=1)
-        for halvings in range(coarsest, max(self._finest, 1) + 1):
-            now = [i for i in sorted(waiting) if min(boxes[i].halvings, self._finest) <= halvings]
-            self._prepare([boxes[i] for i in now], halvings)
-            for i in now:
-                hull, ranges = self._hull(boxes[i], halvings)
-                bounded = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
-                done[i] = hull, bounded._replace(halvings=halvings)
-                decided = bounded.lower >= cutoff or bounded.residual < cutoff
-                if decided or bounded.slack < WORTH_REFINING * bounded.residual:
-                    waiting.discard(i)  # finer cells would not change that
-        return [done[i] for i in range(len(boxes))]
-
-    def _prepare(self, boxes: Sequence[Box], halvings: int) -> None:
-        """Enclose what bounding and dividing the boxes needs, together."""
-        self.columns.prepare(
-            key
-            for box in boxes
-            for k in self._active
-            for m in {0, self._halvings(k, 1), self._halvings(k, halvings)}
-            for key in subcells(box.key(self.problem, k), m)
-        )
-
-    def _halvings(self, k: int, wanted: int) -> int:
-        own = self.problem.depends[k]
-        if len(own) > PLANE and any(self.problem.axes[a].log_affine for a in own):
-            return min(wanted, 1)  # in logarithms enclosures are good enough for that many cells
-        finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
-        return min(wanted, finest.get(len(own), 1))
-
-    def _hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
-        """The columns on the box, those of parameters of any sign twice; and their factors."""
-        parts: list[Part] = []
-        lower, upper, index = [], [], {}
-        for k in self._active:
-            own, m = self.problem.depends[k], self._halvings(k, halvings)
-            cells = self.columns.cells(box.key(self.problem, k), m)
-            low, high = (1.0, 1.0) if k == 0 else (box.lower[k - 1], box.upper[k - 1])
-            for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
-                if b > 0:
-                    index[k] = len(parts)
-                    parts.append(Part(k, cells, cell_places(len(own), m), own, sign))
-                    lower.append(max(a, 0.0))
-                    upper.append(b)
-        ratios = tuple(
-            (index[r.first + 1], index[r.second + 1], r.low, r.high)
-            for r in self.problem.ratios
-            if r.first + 1 in index and r.second + 1 in index
-        )
-        return Hull(parts, len(self.columns.target)), Ranges(
-            np.array(lower), np.array(upper), ratios
-        )
 
     def _children(self, box: Box, hull: Hull, found: Bounded, gap: Gap) -> tuple[Box, ...]:
         """By the sign of a linear parameter, around the best point, else halves of an axis."""
