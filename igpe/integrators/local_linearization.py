@@ -109,7 +109,7 @@ class LocalLinearizationIntervals(Intervals):
         """(t, x, q, ab) -> h, h_x, h_q at all times, each row by row."""
         told = model_functions(self.ivp)[0][3]
         given = told.sx_in()
-        rows = [ca.vec(ca.densify(v).T) for v in told(*given)]
+        rows = [ca.vec(ca.densify(v)) for v in told(*given)]  # Jacobians come transposed
         return ca.Function("measured", given, rows).map(len(self.cut.times))
 
 

@@ -58,7 +58,7 @@ class RungeKutta(Tolerances):
     than `LONGEST` operations. Each interval depends on its own start and q alone.
 
     pair       BY_STIFFNESS begins every interval with the explicit pair and changes to the implicit
-               one where stability, not accuracy, limits the steps
+               one where that is found to take steps so much longer that it pays
     """
 
     pair: Pair = Pair.BY_STIFFNESS

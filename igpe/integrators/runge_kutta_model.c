@@ -59,9 +59,11 @@ typedef struct {
   const double *q, *ab, *along; /* along: the rows of q, or 0 */
   long columns, N;
   double *x, *end, *stage, *last, *unit, *ratio, *k[STAGES], *carried;
-  double point[N_X], f[N_X], residual[N_X], h[N_H + 1], fx[FX_N + 1], fq[FQ_N + 1];
+  double point[N_X], f[N_X], h[N_H + 1], fx[FX_N + 1], fq[FQ_N + 1];
   double hx[HX_N + 1], hq[HQ_N + 1], lu[N_X * N_X], w[WORK + 1];
-  int pivot[N_X];
+  double fast[N_X];       /* direction of the fastest mode, in the units of the states */
+  double rate;            /* of Newton's last corrections, 1 if unknown */
+  int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
   casadi_int iw[IWORK + 1];
 } Run;
 
@@ -107,27 +109,25 @@ static void add_by_unknowns(const Run *r, double factor, double *k) {
   }
 }
 
-/* f_x S + f_q D in one row, `many` times four columns from column d on; entries row by row. */
+/* f_x S + f_q D in one row, `many` times four columns from column d on. */
 INLINE void fours_of_row(const Run *r, const double *x, double *k, int i, long d, const int many) {
   const long c = r->columns;
   Four sum[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
   for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++)
     for (int j = 0; j < many; j++)
-      sum[j] += r->fx[FX_ENTRY[m]] * *(const Four *)(x + FX_PLACE[m] * c + 1 + d + 4 * j);
+      sum[j] += r->fx[m] * *(const Four *)(x + FX_COL[m] * c + 1 + d + 4 * j);
   for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
     for (int j = 0; j < many; j++)
-      sum[j] += r->fq[FQ_ENTRY[m]] *
-                *(const Four *)(r->along + FQ_PLACE[m] * (c - 1) + d + 4 * j);
+      sum[j] += r->fq[m] * *(const Four *)(r->along + FQ_COL[m] * (c - 1) + d + 4 * j);
   for (int j = 0; j < many; j++) *(Four *)(k + i * c + 1 + d + 4 * j) = sum[j];
 }
 
 INLINE void one_of_row(const Run *r, const double *x, double *k, int i, long d) {
   const long c = r->columns;
   double sum = 0;
-  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++)
-    sum += r->fx[FX_ENTRY[m]] * x[FX_PLACE[m] * c + 1 + d];
+  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) sum += r->fx[m] * x[FX_COL[m] * c + 1 + d];
   for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
-    sum += r->fq[FQ_ENTRY[m]] * r->along[FQ_PLACE[m] * (c - 1) + d];
+    sum += r->fq[m] * r->along[FQ_COL[m] * (c - 1) + d];
   k[i * c + 1 + d] = sum;
 }
 

@@ -32,6 +32,7 @@ typedef struct {
   long long steps, next, told[4]; /* next: the first time not yet told; told: as in Batch */
   double t, h;                    /* h = 0 where nothing is known of the step */
   int implicit;
+  int suspect, patience; /* looks at which steps seemed stiff, and how many make for a trial */
 } Course;
 
 static int too_large(const Run *r, const double *x) {
@@ -40,20 +41,62 @@ static int too_large(const Run *r, const double *x) {
   return 0;
 }
 
+/* When the implicit pair is worth a trial: a step of it, LONGER times the explicit one, that replaces
+   the explicit pair if its error allows. What is tried is what counts: at tight tolerances stiffness
+   makes explicit steps short by their errors, well before they are unstable. */
+#define EVERY 4     /* explicit steps from one look to the next */
+#define FAST 0.5    /* |h lambda| of the fastest mode from which a step seems stiff */
+#define SURE 2      /* so many more looks that seem stiff than others make for the first trial; a */
+                    /* trial that fails doubles them */
+#define LONGER 3.0  /* an implicit step costs about two or three explicit ones */
+#define WORTH 8     /* explicit steps that must be left for a change to pay */
+
+/* The rate of the fastest mode, about: a power iteration that goes on where it stopped. */
+static double fastest(Run *r) {
+  const double *size = r->plan->size;
+  double rate = 0;
+  for (int n = 0; n < 2; n++) {
+    double v[N_X] = {0};
+    rate = 0;
+    for (int m = 0; m < FX_N; m++) v[FX_ROW[m]] += r->fx[m] * r->fast[FX_COL[m]];
+    for (int i = 0; i < N_X; i++) rate = fabs(v[i]) > rate * size[i] ? fabs(v[i]) / size[i] : rate;
+    int usable = rate > 0 && rate < HUGE_VAL && finite_all(v, N_X);
+    for (int i = 0; i < N_X; i++) r->fast[i] = usable ? v[i] / rate : size[i];
+  }
+  return rate;
+}
+
+/* Whether to try the implicit pair after an explicit step of h to t. */
+static int seems_stiff(Run *r, Course *c, double t, double h) {
+  if (r->columns == 1) gather(r, r->x, r->point), slopes_at(r, t, r->point);
+  c->suspect += h * fastest(r) > FAST ? 1 : c->suspect > 0 ? -1 : 0;
+  if (c->suspect < c->patience) return 0;
+  c->suspect = 0;
+  return 1;
+}
+
 /* From c->t to `end` without a jump between. */
 static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) {
   const Plan *p = r->plan;
   const double least = 1e-300 + 4e-16 * (end - c->t);
   double before = 1e-4;
-  int at_limit = 0, rejected = 0;
+  int rejected = 0, trial = 0;
+  double explicit_h = 0;
   slopes(r, c->t, r->x, r->k[0]);
+  r->at_x = 0;
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
     if (c->steps++ >= p->max_steps) return STEPS;
+    if (trial) c->implicit = 1, explicit_h = c->h, c->h *= LONGER;
     int ends = c->t + 1.01 * c->h >= end;
     double h = ends ? end - c->t : c->h, t = ends ? end : c->t + h;
     double order = c->implicit ? 0.25 : 0.2, expo = 0.85 * order;
     double error = c->implicit ? implicit_step(r, c->t, h, t) : explicit_step(r, c->t, h, t);
+    if (trial && !(error <= 1)) {
+      c->implicit = trial = 0, c->h = explicit_h, c->patience *= 2;
+      continue;
+    }
+    trial = 0;
     if (!(error <= 1)) {
       double less = error < HUGE_VAL ? 0.9 / pow(error, expo) : 0.2;
       c->h = h * (less > 0.2 ? less : 0.2);
@@ -72,6 +115,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     }
     c->told[2 + c->implicit]++;
     c->t = t;
+    r->at_x = r->columns > 1;
     memcpy(r->x, r->end, sizeof(double) * r->N);
     double wanted = 0.9 * pow(before, 0.2 * order) / pow(error > 1e-10 ? error : 1e-10, expo);
     wanted = wanted > 10 ? 10 : wanted < 0.2 ? 0.2 : wanted;
@@ -80,11 +124,9 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     before = error > 1e-4 ? error : 1e-4;
     rejected = 0;
     double *slope = r->k[c->implicit ? KC_STAGES - 1 : DP_STAGES - 1];
-    if (!c->implicit && p->pair == BY_STIFFNESS && !ends) {
-      at_limit += at_stability(r, h) ? 1 : at_limit > 0 ? -1 : 0;
-      c->implicit = at_limit >= SURE && end - t > WORTH * h;
-    }
     memcpy(r->k[0], slope, sizeof(double) * r->N);
+    if (!c->implicit && p->pair == BY_STIFFNESS && c->told[2] % EVERY == 0 && end - t > WORTH * h)
+      trial = seems_stiff(r, c, t, h);
   }
   return DONE;
 }
@@ -119,6 +161,8 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
   const Plan *p = r->plan;
   const long n_d = r->columns - 1;
   begin(r, b, k);
+  memcpy(r->fast, p->size, sizeof r->fast);
+  r->rate = 1;
   if (!finite_all(r->x, r->N)) return START;
   for (; c->next < p->rows[k + 1] && p->times[c->next] <= c->t; c->next++)
     tell(r, b, c->next, r->x);
@@ -167,7 +211,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   }
   int broken = 0;
   for (long long k = 0; k < p->intervals; k++) {
-    Course c = {0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT};
+    Course c = {0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0, SURE};
     if (ok) c.told[0] = broken ? BEFORE : interval(r, b, &c, k);
     if (c.told[0] != DONE) nothing(p, b, k);
     broken = b->chained && c.told[0] != DONE;

@@ -44,7 +44,6 @@ def written(ivp: InitialValueProblem) -> Written:
     }
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
-    lines += [line for name in ("FX", "FQ") for line in _by_rows(name, jacobians[name])]
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     driver = (part.read_text() for part in DRIVER)
     source = "\n".join([generator.dump(), *lines, *driver])
@@ -54,13 +53,13 @@ def written(ivp: InitialValueProblem) -> Written:
 def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:
     """Functions of (t, x, q, ab), with u = a + b t: f and h without and with their Jacobians.
 
-    The Jacobians, by name, are sparse; C gives their entries column by column.
+    The Jacobians, by name, are sparse and transposed: C gives their entries row by row.
     """
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
     given = [ivp.t, ivp.x, ivp.q, ca.vertcat(a, b)]
     names = {"FX": (f, ivp.x), "FQ": (f, ivp.q), "HX": (h, ivp.x), "HQ": (h, ivp.q)}
-    jacobians = {name: ca.jacobian(*pair) for name, pair in names.items()}
+    jacobians = {name: ca.jacobian(*pair).T for name, pair in names.items()}
     f, h = ca.densify(f), ca.densify(h)
     functions = [
         ca.Function("igpe_slope", given, [f]),
@@ -71,23 +70,11 @@ def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]
     return functions, jacobians
 
 
-def _places(name: str, matrix: Any) -> list[str]:
-    """How many entries a sparse matrix has, their rows and columns."""
-    rows, columns = matrix.sparsity().get_triplet()
-    lines = [f"#define {name}_N {len(rows)}"]
-    for kind, places in (("ROW", rows), ("COL", columns)):
-        text = ", ".join(str(place) for place in places) or "0"
-        lines.append(f"static const int {name}_{kind}[] = {{{text}}};")
-    return lines
-
-
-def _by_rows(name: str, matrix: Any) -> list[str]:
-    """The entries of a sparse matrix row by row: where each row begins, which entry, its column."""
-    rows, columns = (np.array(v, dtype=int) for v in matrix.sparsity().get_triplet())
-    order = np.argsort(rows, kind="stable")
-    first = np.searchsorted(rows[order], np.arange(matrix.shape[0] + 1))
-    lists = {"FIRST": first, "ENTRY": order, "PLACE": columns[order]}
-    return [
+def _places(name: str, transposed: Any) -> list[str]:
+    """How many entries a sparse matrix has, their rows and columns, and where each row begins."""
+    columns, rows = transposed.sparsity().get_triplet()
+    lists = {"ROW": rows, "COL": columns, "FIRST": transposed.sparsity().colind()}
+    return [f"#define {name}_N {len(rows)}"] + [
         f"static const int {name}_{kind}[] = {{{', '.join(map(str, places)) or '0'}}};"
         for kind, places in lists.items()
     ]

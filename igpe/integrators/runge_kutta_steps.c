@@ -3,11 +3,9 @@
 
 #define NEWTONS 8     /* corrections of a stage before the step is shortened */
 #define SOLVED 0.05   /* tolerances: what a stage's state may still be wrong by */
+#define CLOSE 1.0     /* the same where a last correction follows, with a Jacobian of its own */
+#define SMALL 8       /* states up to which zeros of the factors are not looked for */
 #define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
-#define STABLE 2.0    /* |h lambda| where stability begins to limit Dormand and Prince, which are */
-                      /* stable up to about 3.3: the step control swings around that */
-#define SURE 4        /* so many more steps at the limit of stability than below it are stiff */
-#define WORTH 8       /* explicit steps that must be left for a change to pay */
 
 /* to = x + h sum of the first `count` slopes, in one pass. */
 INLINE void combine(const Run *r, double *restrict to, const double *restrict x, double h,
@@ -24,6 +22,7 @@ INLINE void combine(const Run *r, double *restrict to, const double *restrict x,
 /* Dormand and Prince; returns the error in tolerances. `last` keeps the place of k[5]. */
 static double explicit_step(Run *r, double t, double h, double after) {
   double **k = r->k, *y = r->stage;
+  r->at_x = 0;
   combine(r, y, r->x, h, DP_A[1], 1), slopes(r, t + DP_C[1] * h, y, k[1]);
   combine(r, y, r->x, h, DP_A[2], 2), slopes(r, t + DP_C[2] * h, y, k[2]);
   combine(r, y, r->x, h, DP_A[3], 3), slopes(r, t + DP_C[3] * h, y, k[3]);
@@ -34,20 +33,11 @@ static double explicit_step(Run *r, double t, double h, double after) {
   return in_tolerances(r, y, r->x, r->end);
 }
 
-/* Whether the last explicit step was about as long as stability allows: |h lambda| > STABLE. */
-static int at_stability(const Run *r, double h) {
-  double slopes = 0, points = 0;
-  for (long i = 0; i < r->N; i++) {
-    double d = (r->k[6][i] - r->k[5][i]) / r->unit[i], e = (r->end[i] - r->last[i]) / r->unit[i];
-    slopes += d * d;
-    points += e * e;
-  }
-  return points > 0 && h * sqrt(slopes / points) > STABLE;
-}
-
-/* LU factors, with row exchanges, of 1 - factor f_x; 0 if it is singular. */
+/* LU factors, with row exchanges, of 1 - factor f_x, the inverses of the pivots in their places;
+   0 if it is singular. */
 static int factorise(Run *r, double factor) {
   double *lu = r->lu;
+  for (int i = 0; i < N_X; i++) r->order[i] = i;
   for (int i = 0; i < N_X * N_X; i++) lu[i] = 0;
   for (int i = 0; i < N_X; i++) lu[i * N_X + i] = 1;
   for (int m = 0; m < FX_N; m++) lu[FX_ROW[m] * N_X + FX_COL[m]] -= factor * r->fx[m];
@@ -55,65 +45,97 @@ static int factorise(Run *r, double factor) {
     int best = j;
     for (int i = j + 1; i < N_X; i++)
       if (fabs(lu[i * N_X + j]) > fabs(lu[best * N_X + j])) best = i;
-    r->pivot[j] = best;
+    int row = r->order[j];
+    r->order[j] = r->order[best], r->order[best] = row;
     if (!(fabs(lu[best * N_X + j]) > 0)) return 0;
     for (int i = 0; best != j && i < N_X; i++) {
       double held = lu[j * N_X + i];
       lu[j * N_X + i] = lu[best * N_X + i], lu[best * N_X + i] = held;
     }
+    double inverse = lu[j * N_X + j] = 1 / lu[j * N_X + j];
     for (int i = j + 1; i < N_X; i++) {
       if (lu[i * N_X + j] == 0) continue;
-      double l = lu[i * N_X + j] /= lu[j * N_X + j];
+      double l = lu[i * N_X + j] *= inverse;
       axpy(lu + i * N_X + j + 1, -l, lu + j * N_X + j + 1, N_X - j - 1);
     }
   }
   return 1;
 }
 
-/* Solve for n right-hand sides that stand side by side in rows of length c. */
-static void solve(const Run *r, double *v, long c, long n) {
+/* Solve for four right-hand sides that stand side by side in rows of length c. */
+static void solve_four(const Run *r, double *v, long c) {
   const double *lu = r->lu;
-  for (int j = 0; j < N_X; j++)
-    for (long d = 0; r->pivot[j] != j && d < n; d++) {
-      double held = v[j * c + d];
-      v[j * c + d] = v[r->pivot[j] * c + d], v[r->pivot[j] * c + d] = held;
-    }
+  Four x[N_X];
+  for (int i = 0; i < N_X; i++) x[i] = *(Four *)(v + r->order[i] * c);
   for (int i = 1; i < N_X; i++)
     for (int j = 0; j < i; j++)
-      if (lu[i * N_X + j] != 0) axpy(v + i * c, -lu[i * N_X + j], v + j * c, n);
+      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
   for (int i = N_X - 1; i >= 0; i--) {
     for (int j = i + 1; j < N_X; j++)
-      if (lu[i * N_X + j] != 0) axpy(v + i * c, -lu[i * N_X + j], v + j * c, n);
-    double inverse = 1 / lu[i * N_X + i];
-    for (long d = 0; d < n; d++) v[i * c + d] *= inverse;
+      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
+    x[i] *= lu[i * N_X + i];
+  }
+  for (int i = 0; i < N_X; i++) *(Four *)(v + i * c) = x[i];
+}
+
+/* Solve for n of them; what is left of fours moves to a place of its own. */
+static void solve(const Run *r, double *v, long c, long n) {
+  const long fours = n - n % 4, left = n % 4;
+  for (long d = 0; d < fours; d += 4) solve_four(r, v + d, c);
+  if (!left) return;
+  double four[4 * N_X] = {0};
+  for (int i = 0; i < N_X; i++)
+    for (long d = 0; d < left; d++) four[4 * i + d] = v[i * c + fours + d];
+  solve_four(r, four, 4);
+  for (int i = 0; i < N_X; i++)
+    for (long d = 0; d < left; d++) v[i * c + fours + d] = four[4 * i + d];
+}
+
+/* The same for one right-hand side. */
+static void solve_one(const Run *r, const double *from, double *v) {
+  const double *lu = r->lu;
+  for (int i = 0; i < N_X; i++) v[i] = from[r->order[i]];
+  for (int i = 1; i < N_X; i++)
+    for (int j = 0; j < i; j++) v[i] -= lu[i * N_X + j] * v[j];
+  for (int i = N_X - 1; i >= 0; i--) {
+    for (int j = i + 1; j < N_X; j++) v[i] -= lu[i * N_X + j] * v[j];
+    v[i] *= lu[i * N_X + i];
   }
 }
 
 /* One Newton correction of `point` towards base + factor f(point); its size in tolerances. */
 static double correct(Run *r, const double *base, double factor) {
   const Plan *p = r->plan;
-  double largest = 0, sum = 0;
+  double residual[N_X], change[N_X], largest = 0, sum = 0;
   for (int i = 0; i < N_X; i++)
-    r->residual[i] = base[i * r->columns] + factor * r->f[i] - r->point[i];
-  solve(r, r->residual, 1, 1);
+    residual[i] = base[i * r->columns] + factor * r->f[i] - r->point[i];
+  solve_one(r, residual, change);
   for (int i = 0; i < N_X; i++) {
-    r->point[i] += r->residual[i];
-    double e = fabs(r->residual[i]) / (p->atol * p->size[i] + p->rtol * fabs(r->point[i]));
+    r->point[i] += change[i];
+    double e = fabs(change[i]) / (p->atol * p->size[i] + p->rtol * fabs(r->point[i]));
     largest = e > largest ? e : largest;
     sum += 0 * e;
   }
   return largest + sum;
 }
 
-/* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. */
+/* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. Before there
+   are two corrections their rate is taken from the stage before. */
+
 static int newton(Run *r, double t, const double *base, double factor) {
+  const double solved = r->columns > 1 ? CLOSE : SOLVED;
   double before = 0;
   for (int n = 0; n < NEWTONS; n++) {
+    
     slope_at(r, t, r->point);
     double size = correct(r, base, factor);
-    double rate = n ? size / before : 1;
+    double rate = n ? size / before : r->rate;
     if (!(size < HUGE_VAL) || (n > 1 && rate > 0.95)) return 0;
-    if (size <= 1e-3 || (n && rate < 1 && rate / (1 - rate) * size <= SOLVED)) return 1;
+    if (n) r->rate = rate;
+    if (size <= 1e-3 || (rate < 1 && rate / (1 - rate) * size <= solved)) {
+      r->rate *= 2;
+      return 1;
+    }
     before = size;
   }
   return 0;
@@ -147,8 +169,8 @@ static int implicit_stage(Run *r, double t, double h, int i, double *base) {
 
 /* Kennedy and Carpenter; returns the error in tolerances, UNSOLVED if a stage was not solved. */
 static double implicit_step(Run *r, double t, double h, double after) {
-  gather(r, r->x, r->point);
-  slopes_at(r, t, r->point);
+  if (!r->at_x) gather(r, r->x, r->point), slopes_at(r, t, r->point);
+  r->at_x = 0;
   if (!factorise(r, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
 #pragma GCC unroll 8
   for (int i = 1; i < KC_STAGES; i++) { /* so that `combine` knows i */

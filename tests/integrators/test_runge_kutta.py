@@ -9,6 +9,7 @@ from initial_values import needs_compiler, one_state
 from interval_problems import EXACT, NUMBERS, Cut, exact, posed, prepared
 
 from igpe.integrators.intervals import interval_of
+from igpe.integrators.local_linearization import LocalLinearization
 from igpe.integrators.runge_kutta import Pair, RungeKutta
 from igpe.integrators.runge_kutta_source import DRIVER
 from igpe.status import Status
@@ -82,6 +83,37 @@ def test_stiff_intervals_change_to_the_implicit_pair_and_others_do_not():
     assert (chosen[:, 0] > 0).all()
     assert (chosen[:, 1] > 0).any()
     assert chosen.sum() < 0.6 * steps_of(stiff, RungeKutta(pair=Pair.EXPLICIT)).sum()
+
+
+def test_stiffness_is_found_at_tight_tolerances_where_steps_are_short_by_their_errors():
+    stiff = prepared("calcium")
+    chosen, explicit = (
+        steps_of(stiff, RungeKutta(1e-8, 1e-10, pair=p)).sum()
+        for p in (Pair.BY_STIFFNESS, Pair.EXPLICIT)
+    )
+    assert chosen < 0.5 * explicit
+
+
+@pytest.mark.parametrize("name", ["henon_heiles", "calcium"])
+def test_without_derivatives_as_with_them(name):
+    """The looks for stiffness need Jacobians, which a run without derivatives has not at hand."""
+    one, method = prepared(name), RungeKutta(1e-8, 1e-10)
+    made = one.made(method)
+    plain, right = made.run(one.starts, one.q, derivatives=False), exact(name)
+    assert plain.ends == pytest.approx(right.ends, rel=1e-5)
+    assert plain.measured == pytest.approx(right.measured, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [RungeKutta(), LocalLinearization(1e-6)], ids=["C", "LL"])
+def test_what_is_measured_may_mix_states(method):
+    """Its Jacobian is neither symmetric nor square, which shows rows taken for columns."""
+    one = prepared("henon_heiles")
+    x = one.ivp.x
+    mixed = ca.vertcat(x[0] + 2 * x[1] * x[2], x[3] - x[0], 5 * x[1])
+    one = one._replace(ivp=replace(one.ivp, measured=mixed))
+    came, right = one.run(method), one.run(EXACT)
+    largest = np.abs(right.measured_by_start).max()
+    assert came.measured_by_start == pytest.approx(right.measured_by_start, abs=1e-3 * largest)
 
 
 def test_without_derivatives_in_the_step_control_they_are_wrong():
