@@ -26,7 +26,8 @@ from igpe.least_squares.base import Fit, Linearised
 from igpe.problem import Problem
 from igpe.status import Status
 
-NO_NUMBER = "A measured quantity, or its derivative, is no number."
+LARGEST = 1e150  # what is not below it has no square
+NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
 
 
 class Broken(NamedTuple):
@@ -152,7 +153,7 @@ class Residuals:
     def __call__(self, x: FloatArray) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
-        None as well where one of their numbers is not finite. `broken` tells why.
+        None as well where one of their numbers is none, or has no square. `broken` tells why.
         """
         pieces = []
         for run in self.runs:
@@ -161,7 +162,7 @@ class Residuals:
                 self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
             piece = run.linearised(trajectory, len(x))
-            if not all(np.isfinite(part).all() for part in piece):
+            if not all(np.max(np.abs(part), initial=0.0) < LARGEST for part in piece):
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(piece)

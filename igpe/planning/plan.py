@@ -15,6 +15,7 @@ from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment
 from igpe.json_form import plain, read_json, restored
+from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
 from igpe.planning.planned_experiment import PlannedExperiment
@@ -194,14 +195,22 @@ class Plan:
             **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},
         )
 
-    def __str__(self) -> str:
-        samples = [
+    @property
+    def _samples(self) -> list[str]:
+        return [
             f"{e.name}: measure {', '.join(e.measured)} at {', '.join(f'{t:g}' for t in e.times)}"
             for e in self.experiments
         ]
+
+    def __str__(self) -> str:
         settings = [self.settings.to_string(float_format=number), ""] if self.bounds else []
         errors = self.errors.to_string(float_format=number)
-        return "\n".join([*settings, *samples, "", errors, "", self.sentence, *self.notes])
+        return "\n".join([*settings, *self._samples, "", errors, "", self.sentence, *self.notes])
+
+    def _repr_html_(self) -> str:
+        shown = (self.settings, self.errors) if self.bounds else (self.errors,)
+        tables = "".join(str(t.to_html(float_format=number)) for t in shown)
+        return tables + bullets((*self._samples, self.sentence, *self.notes))
 
     def _shown(self, value: float) -> str:
         return number(value) if value > 1 else f"{100 * value:.3g} %"

@@ -15,6 +15,7 @@ from igpe.integrators.sundials import Sundials
 from igpe.loss import L1, Normal
 from igpe.problem import Problem
 from igpe.status import Status
+from models import rikitake
 
 CASE = {c.name: c for c in ZOO}
 
@@ -119,6 +120,12 @@ def test_a_start_where_the_model_breaks_down_is_a_status():
     found = SingleShooting().estimate(problem, {"r": 5.0, "K": 0.5})
     assert found.status is Status.INTEGRATION_BROKE
     assert found.objective == np.inf
+
+
+def test_chaos_whose_derivatives_have_no_square_is_a_status():
+    found = SingleShooting().estimate(rikitake.problem(), rikitake.START)
+    assert found.status is Status.INTEGRATION_BROKE
+    assert "too large to be squared" in found.notes[0]
 
 
 def test_what_it_cannot_do_is_refused():

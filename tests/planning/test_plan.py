@@ -215,8 +215,10 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     axes = plan.plot()
     assert len(axes) == 3  # A, B and the errors
     assert axes[-1].get_yscale() == "log"
-    text = str(plan)
+    text, page = str(plan), plan._repr_html_()
     assert "plan1: measure A, B at" in text
+    assert "<li>plan1: measure A, B at" in page
+    assert page.count("<table") == 2
     assert "no other allowed choice of samples tells" in text
     with pytest.raises(igpe.ProblemError, match="no experiment 'plan7'"):
         plan.experiment("plan7", sheet)
