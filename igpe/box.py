@@ -72,19 +72,20 @@ class Box:
     def sobol(self, count: int, seed: int) -> FloatArray:
         """(count, n) well-spread points, the same for the same seed.
 
-        Where no bound is negative, every other point is spread evenly over orders of magnitude
+        Where no bound is negative, half of the points are spread evenly over orders of magnitude
         (four of them where the lower bound is zero): rate constants live there. Those sought in
-        logarithms are so spread in all points.
+        logarithms are so spread in all points. A dimension more says which half: every other point
+        lies in one half of some axis.
         """
         if len(self) == 0:
             return np.zeros((count, 0))
-        sampler = qmc.Sobol(len(self), rng=np.random.default_rng(seed))
-        unit = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count]
+        sampler = qmc.Sobol(len(self) + 1, rng=np.random.default_rng(seed))
+        which, *axes = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count].T
+        unit = np.column_stack(axes)
         straight = self.lower + unit * (self.upper - self.lower)
         positive = (self.lower >= 0) & (self.upper > 0)
         floor = np.where(positive, np.where(self.lower > 0, self.lower, SMALLEST * self.upper), 1.0)
         ratio = np.where(positive, self.upper / floor, 1.0)
         logarithmic = np.where(positive, floor * ratio**unit, straight)
-        every_other = (np.arange(count) % 2 == 1)[:, None]
-        even = every_other | self.in_logarithms
+        even = (which >= 0.5)[:, None] | self.in_logarithms  # noqa: PLR2004 - a half
         return np.asarray(self.clip(np.where(even, logarithmic, straight)))

@@ -41,6 +41,18 @@ def test_sobol_points_also_spread_over_orders_of_magnitude():
     assert half[1] >= 12
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_both_kinds_of_points_fill_every_axis(seed):
+    """Points of one kind in half a range would never see the other half at that scale."""
+    n = 5
+    wide = Box(tuple("abcde"), np.full(n, 1e-4), np.ones(n))
+    points = wide.sobol(64, seed)
+    kind = np.median(points, axis=1) < 0.05  # spread over orders of magnitude: mostly small
+    for chosen, scaled in ((kind, np.log10(points) / 4 + 1), (~kind, points)):
+        assert 24 <= chosen.sum() <= 40
+        assert (np.ptp(scaled[chosen], axis=0) > 0.75).all()
+
+
 def test_sobol_without_unknowns():
     assert BOX.select([]).sobol(4, seed=0).shape == (4, 0)
 
