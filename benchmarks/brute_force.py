@@ -32,6 +32,7 @@ from igpe.projection.axis import Span
 from igpe.projection.bound import Bounded, bound
 from igpe.projection.box import Box
 from igpe.projection.columns import Columns
+from igpe.projection.fine_enough import FineEnough
 from igpe.projection.search import Search
 from igpe.projection.separable import Separable
 from igpe.projection.separate import Separated, separate
@@ -98,6 +99,7 @@ class Case:
         with mock.patch.object(basis_module, "FEW", setting.few):
             self.columns = Columns(problem, seed=0)
         self.search = Search(problem, self.columns, lambda _: np.inf)
+        self.cells = FineEnough(problem, self.columns)
 
     @cached_property
     def optimum(self) -> tuple[np.ndarray, float]:
@@ -116,8 +118,8 @@ class Case:
         most = max(len(places) for places in self.problem.depends)
         halvings = int(rng.integers(1, (4 if most < 2 else 2 if most < 3 else 1) + 1))
         with mock.patch.object(columns_module, "MOST_KEPT", KEPT):
-            self.search._prepare([box], halvings)
-            hull, ranges = self.search._hull(box, halvings)
+            self.cells.prepare([box], halvings)
+            hull, ranges = self.cells.hull(box, halvings)
         cutoff = self._cutoff(best.square, rng) * self.columns.norm
         found = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
         lower = max(found.lower, self._coupled(box, found, cutoff))

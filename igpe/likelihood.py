@@ -29,8 +29,10 @@ def negative_log_likelihood(
     with all constants, so that it compares with other programs'; s are the standard deviations that
     were given, estimated (`Estimated`) or follow the model (`Proportional`), in the model's units.
 
+    problem     with standard deviations
     parameters  unknown -> value, for every free unknown of the problem
     priors      whether the densities of the problem's priors are multiplied in
+    integrator  of the model
     returns     infinity where the model cannot predict some measurement, or s is not positive
     raises      ProblemError if an unknown has no value or standard deviations are unknown,
                 EstimationFailed if the integration breaks down

@@ -28,6 +28,7 @@ def read_petab(path: str | Path) -> Problem:
     are compared where the observable's transformation says so. Standard deviations that hang on
     parameters are `igpe.Estimated`. Parameters on a logarithmic scale are searched in logarithms.
 
+    path    of the YAML file; the tables and the model lie where it says
     raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
             ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
     """

@@ -39,9 +39,9 @@ class FineEnough:
         coarsest = min((b.halvings for b in boxes), default=1)
         for halvings in range(coarsest, max(self._finest, 1) + 1):
             now = [i for i in sorted(waiting) if min(boxes[i].halvings, self._finest) <= halvings]
-            self._prepare([boxes[i] for i in now], halvings)
+            self.prepare([boxes[i] for i in now], halvings)
             for i in now:
-                hull, ranges = self._hull(boxes[i], halvings)
+                hull, ranges = self.hull(boxes[i], halvings)
                 bounded = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
                 done[i] = hull, bounded._replace(halvings=halvings)
                 decided = bounded.lower >= cutoff or bounded.residual < cutoff
@@ -49,7 +49,7 @@ class FineEnough:
                     waiting.discard(i)  # finer cells would not change that
         return [done[i] for i in range(len(boxes))]
 
-    def _prepare(self, boxes: Sequence[Box], halvings: int) -> None:
+    def prepare(self, boxes: Sequence[Box], halvings: int) -> None:
         """Enclose what bounding and dividing the boxes needs, together."""
         self.columns.prepare(
             key
@@ -66,7 +66,7 @@ class FineEnough:
         finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
         return min(wanted, finest.get(len(own), 1))
 
-    def _hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
+    def hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
         """The columns on the box, those of parameters of any sign twice; and their factors."""
         parts: list[Part] = []
         lower, upper, index = [], [], {}

@@ -144,7 +144,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
 def test_data_that_are_zero_have_no_bound():
     case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
     root = brute_force.Box((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
-    case.search._prepare([root], 1)
-    hull, ranges = case.search._hull(root, 1)
+    case.cells.prepare([root], 1)
+    hull, ranges = case.cells.hull(root, 1)
     for cutoff in (0.0, 1.0, np.inf):
         assert bound(np.zeros(len(case.columns.target)), 0.0, hull, ranges, cutoff).lower == 0.0
