@@ -190,7 +190,8 @@ def test_an_exact_fit_that_predicts_nothing_is_told():
     assert 1 <= len(told) <= 15
     for name in ("reversible", "michaelis_menten"):
         case = CASE[name]
-        found = igpe.IncrementalShooting().estimate(case.problem(noise=0.05), case.near)
+        once = igpe.IncrementalShooting(restarts=igpe.Restarts(count=0))  # others begin far away
+        found = once.estimate(case.problem(noise=0.05), case.near)
         assert not any("interpolates" in n for n in found.notes)
 
 
