@@ -47,6 +47,14 @@ def restored(value: Any) -> Any:
     return value
 
 
+def write_json(value: Any, path: str | Path | None) -> str:
+    """Plain values as JSON text; also written to `path` if given."""
+    written = json.dumps(value, indent=2, allow_nan=False)
+    if path is not None:
+        Path(path).write_text(written, encoding="utf-8")
+    return written
+
+
 def read_json(source: str | Path) -> Any:
     """What a JSON text holds, or the file of that path.
 

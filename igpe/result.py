@@ -1,6 +1,5 @@
 """What an estimation found: plain numbers, tables and sentences, without the model."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +12,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
 from igpe.errors import DataError, ProblemError
-from igpe.json_form import plain, read_json, restored
+from igpe.json_form import plain, read_json, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
@@ -222,10 +221,7 @@ class Result:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """As JSON text; also written to `path` if given."""
-        written = json.dumps(self.to_dict(), indent=2, allow_nan=False)
-        if path is not None:
-            Path(path).write_text(written, encoding="utf-8")
-        return written
+        return write_json(self.to_dict(), path)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":

@@ -1,6 +1,5 @@
 """A plan: what to set, when to sample, and what that will tell. Plain data, without the model."""
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment
-from igpe.json_form import plain, read_json, restored
+from igpe.json_form import plain, read_json, restored, write_json
 from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
@@ -162,10 +161,7 @@ class Plan:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """As JSON text; also written to `path` if given."""
-        written = json.dumps(self.to_dict(), indent=2, allow_nan=False)
-        if path is not None:
-            Path(path).write_text(written, encoding="utf-8")
-        return written
+        return write_json(self.to_dict(), path)
 
     @classmethod
     def from_json(

@@ -1,6 +1,5 @@
 """Profile likelihoods that were found: plain numbers, tables, pictures and sentences."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ import pandas as pd
 
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
-from igpe.json_form import plain, read_json, restored
+from igpe.json_form import plain, read_json, restored, write_json
 from igpe.result_text import number
 from igpe.uncertainty.walk import End
 
@@ -125,10 +124,7 @@ class Profiles:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """As JSON text; also written to `path` if given."""
-        written = json.dumps(self.to_dict(), indent=2, allow_nan=False)
-        if path is not None:
-            Path(path).write_text(written, encoding="utf-8")
-        return written
+        return write_json(self.to_dict(), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> "Profiles":
