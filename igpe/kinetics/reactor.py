@@ -1,5 +1,6 @@
 """What all reactors share: species, constants, temperature and rates in a Pyomo model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,18 +20,8 @@ from igpe.kinetics.units import ENERGY, KELVIN, Units
 Bounds = tuple[float | None, float | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Fields that all reactors have; see there."""
-
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    temperature: float | None = None
-    algebraic: Sequence[str] = ()
-    units: Units | None = None
-
-
 @dataclass(frozen=True)
-class Reactor(Settings):
+class Reactor(ABC):
     """Reactions in a vessel. `reactor(times)` is an ordinary pyomo.dae model.
 
     The model's names: `t`; the states of the kind of reactor, with slopes `dA` and equations
@@ -47,6 +38,10 @@ class Reactor(Settings):
     """
 
     reactions: Sequence[Reaction | str]
+    bounds: Mapping[str, Bounds] = field(default_factory=dict, kw_only=True)
+    temperature: float | None = field(default=None, kw_only=True)
+    algebraic: Sequence[str] = field(default=(), kw_only=True)
+    units: Units | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reactions", numbered(self.reactions))
@@ -108,9 +103,9 @@ class Reactor(Settings):
         for species in self.species:
             m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(1, -1)))
 
+    @abstractmethod
     def _add_balances(self, m: Any) -> None:
         """How the states change."""
-        raise NotImplementedError
 
     def _concentrations(self, m: Any, t: float) -> dict[str, Any]:
         """Species -> concentration."""
