@@ -14,7 +14,6 @@ FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by nu
 FINEST_OF_MANY = {0: 0, 1: 3, 2: 1, 3: 1}  # the same where each cell has
 PLANE = 2  # axes; columns of more have many cells
 MANY = 1000  # residuals or more
-WORTH_REFINING = 0.005  # share of remainders in a bound, from which on finer cells are tried
 
 
 class FineEnough:
@@ -44,8 +43,7 @@ class FineEnough:
                 hull, ranges = self.hull(boxes[i], halvings)
                 bounded = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
                 done[i] = hull, bounded._replace(halvings=halvings)
-                decided = bounded.lower >= cutoff or bounded.residual < cutoff
-                if decided or bounded.slack < WORTH_REFINING * bounded.residual:
+                if bounded.lower >= cutoff or bounded.residual < cutoff:
                     waiting.discard(i)  # finer cells would not change that
         return [done[i] for i in range(len(boxes))]
 
