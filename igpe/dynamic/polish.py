@@ -20,6 +20,7 @@ from igpe.integrators.base import Integrator
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
+from igpe.status import Status
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=50)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
@@ -56,7 +57,11 @@ def polish(
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
         return Polished(rough, at, (note,))
-    return Polished(replace(rough, parameters=box.mapping(fit.x), objective=fit.cost), fit.at)
+    status = rough.status
+    if status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
+        status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
+    found = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost, status=status)
+    return Polished(found, fit.at)
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:

@@ -22,6 +22,8 @@ from igpe.solvers.program import AmplProgram, locate
 from igpe.status import Status
 
 KNOWN = "This optimum is known already."
+ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
+PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
 THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
 STATUSES = {
     "Solve_Succeeded": Status.CONVERGED,
@@ -32,8 +34,9 @@ STATUSES = {
     "Maximum_Iterations_Exceeded": Status.ITERATION_LIMIT,
     "User_Requested_Stop": Status.TIME_LIMIT,
     KNOWN: Status.CONVERGED,
+    ASTRAY: Status.FAILED,
 }
-"""IPOPT's return statuses, and KNOWN; every other is a failure."""
+"""IPOPT's return statuses, KNOWN and ASTRAY; every other is a failure."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Prepared(Protocol):
     def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         """Solve from the variables' present values; see `igpe.solvers.base.Solver.solve`.
 
-        known  a solve that gets to one of them may end there: CONVERGED, with message KNOWN
+        known  a solve that gets to one of them may end there: CONVERGED, with message KNOWN; one
+               whose multipliers grow beyond measure may be given up: FAILED, with message ASTRAY
 
         Between solves values and bounds of variables may change, and variables that were free may
         be fixed (and freed again). Whatever else changes (expressions, mutable Params, variables
@@ -164,12 +168,12 @@ class _Embedded:
         self.clock.deadline = np.inf if time_limit is None else begun + time_limit
         column = {id(v): i for i, v in enumerate(self.written.variables)} if known else {}
         self.clock.known = [(k, [column[id(v)] for v in k.variables]) for k in known]
-        self.clock.arrived = False
+        self.clock.ended = ""
         size, (lbg, ubg) = self.scaled.variables, self.scaled.bounds
         start, lower, upper = (c / size for c in columns_of(self.written.variables))
         found = self.solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
         said = self.solver.stats()
-        message = KNOWN if self.clock.arrived else str(said["return_status"])
+        message = self.clock.ended or str(said["return_status"])
         point = np.asarray(found["x"]).ravel() * size
         status = STATUSES.get(message, Status.FAILED)
         objective = np.nan
@@ -186,9 +190,12 @@ class _Embedded:
 
 
 class _Watch(ca.Callback):
-    """Stops IPOPT at a deadline (an option could not be changed) or at a known optimum.
+    """Stops IPOPT at a deadline (an option could not be changed), at a known optimum, or astray.
+
+    Solves that go astray cost a hundred times the others: factors fill up with delayed pivots.
 
     known  each with the places of its variables among the columns
+    ended  why it was stopped: KNOWN or ASTRAY, or nothing
     """
 
     def __init__(self, scaled: Scaled) -> None:
@@ -197,7 +204,7 @@ class _Watch(ca.Callback):
         self.scaled = scaled
         self.deadline = np.inf
         self.known: list[tuple[Known, list[int]]] = []
-        self.arrived = False
+        self.ended = ""
         self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
         self.sizes |= {"lam_g": n_constraints, "f": 1}
         self.construct("clock", {})
@@ -213,9 +220,12 @@ class _Watch(ca.Callback):
 
     def eval(self, arguments: Any) -> list[float]:
         if self.known:
-            x, f, g = (np.asarray(a).ravel() for a in arguments[:3])
-            self.arrived = any(self._there(k, at, x, float(f[0]), g) for k, at in self.known)
-        return [float(self.arrived or time.perf_counter() > self.deadline)]
+            x, f, g, _, pulls = (np.asarray(a).ravel() for a in arguments[:5])
+            if any(self._there(k, at, x, float(f[0]), g) for k, at in self.known):
+                self.ended = KNOWN
+            elif np.abs(pulls).max(initial=0.0) > PULL:
+                self.ended = ASTRAY
+        return [float(bool(self.ended) or time.perf_counter() > self.deadline)]
 
     def _there(
         self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray

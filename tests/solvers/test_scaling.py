@@ -4,7 +4,7 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from igpe.solvers.ipopt import KNOWN, Ipopt, Known
+from igpe.solvers.ipopt import ASTRAY, KNOWN, Ipopt, Known
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
 from igpe.status import Status
@@ -41,3 +41,20 @@ def test_a_solve_stops_at_a_known_optimum() -> None:
     whole = prepared.solve(known=[elsewhere])
     assert whole.message != KNOWN
     assert whole.iterations > stopped.iterations
+
+
+def test_a_solve_that_goes_astray_is_given_up_once_an_optimum_is_known() -> None:
+    model = pyo.ConcreteModel()
+    model.x, model.y = pyo.Var(initialize=0.0), pyo.Var(initialize=1.0)
+    model.small = pyo.Constraint(expr=pyo.exp(model.x) == 1e-9 * model.y**2)
+    model.large = pyo.Constraint(expr=model.y == 1e-3 * pyo.exp(-model.x))
+    model.square = pyo.Objective(expr=(model.x - 1) ** 2 + model.y**2)
+    prepared = Ipopt(program="").prepare(model)
+    known = Known((model.x,), np.array([50.0]), np.array([1e-3]), 1.0, 1e-3)
+    stopped = prepared.solve(known=[known])
+    assert stopped.message == ASTRAY
+    assert stopped.status is Status.FAILED
+    model.x, model.y = 0.0, 1.0
+    alone = prepared.solve()
+    assert alone.status is not Status.FAILED  # with nothing else at hand it is tried to the end
+    assert alone.iterations > stopped.iterations
