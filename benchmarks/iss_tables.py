@@ -1,10 +1,12 @@
 """The tables of the incremental single shooting paper beside ours, and what it did not try.
 
-    python benchmarks/iss_tables.py [SECTION ...] [--seed N] [--runs N] [--json FILE]
+    python benchmarks/iss_tables.py [SECTION ...] [--seed N] [--runs N] [--processes N]
+                                    [--store FILE] [--json FILE]
 
 Michalik, Hannemann, Marquardt, Comput. Chem. Eng. 33 (2009). A run is correct if it converges with
 every parameter within 5 % of the global optimum, which is searched from the truth. The paper's
-noise is not in print: ours is made from seeds, `--seed` is the first.
+noise is not in print: ours is made from seeds, `--seed` is the first. Runs are made by several
+processes if asked for (times are then what each takes while the others work), and kept in a store.
 
     table1       Bulirsch's problem from starts within 500
     table2       Lotka-Volterra with 5, 10 and 20 % noise
@@ -25,14 +27,17 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 sys.path.append(str(Path(__file__).resolve().parent.parent / "models"))
 
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from statistics import median
 from typing import Any, NamedTuple
 
 import bulirsch
 import lotka_volterra_iss as lotka
 import numpy as np
+import pandas as pd
 import robertson
 import urethane
 from figures import CONSOLE, Row, Section, at_least, at_most, command
@@ -43,7 +48,8 @@ from igpe.estimates import equivalent_iterations
 
 WITHIN = 0.05  # of every parameter: a correct solution
 NAMES = ("correct", "wrong", "integration error", "optimisation error")
-FAILED = {"INTEGRATION_BROKE": 2, "STALLED": 2, "FAILED": 3, "ITERATION_LIMIT": 3}
+FAILED = {"INTEGRATION_BROKE": 2, "STALLED": 2, "FAILED": 3, "ITERATION_LIMIT": 3, "RAISED": 3}
+WHERE: dict[str, Any] = {}  # runs are made and kept, as the command line says
 ROUGH = {"rtol": 1e-7, "atol": 1e-9, "max_steps": 500}  # on the last horizon, too
 Start = Mapping[str, float]
 Draw = Callable[[np.random.Generator], Any]
@@ -74,23 +80,22 @@ class Runs(NamedTuple):
         return cls(counts, *(sum(many, ()) for many in list(zip(*parts, strict=True))[1:]))
 
 
-def outcome(found: igpe.Estimate, optimum: Start) -> int:
+def outcome(run: pd.Series, optimum: Start) -> int:
     """Its place in NAMES."""
-    near = [abs(found.parameters[n] - v) < WITHIN * abs(v) for n, v in optimum.items()]
-    return FAILED.get(found.status.name, 0 if all(near) else 1)
+    near = [abs(run[n] - v) < WITHIN * abs(v) for n, v in optimum.items()]
+    return FAILED.get(run["status"], 0 if all(near) else 1)
 
 
 def run(method: Any, problem: igpe.Problem, starts: Sequence[Start], optimum: Start) -> Runs:
-    """All starts on one prepared problem."""
-    prepared = method.prepare(problem)
-    found = [prepared.estimate(start) for start in starts]
-    kinds = [outcome(f, optimum) for f in found]
+    """All starts of one problem."""
+    found = igpe.campaign(problem, method, starts, **WHERE).table
+    kinds = [outcome(row, optimum) for _, row in found.iterrows()]
     return Runs(
         tuple(map(kinds.count, range(4))),
-        tuple(f.equivalent_iterations for f in found),
-        tuple(f.equivalent_integrations for f in found),
-        tuple(f.seconds for f in found),
-        tuple(f.method.startswith("best of") for f in found),
+        tuple(found["equivalent_iterations"]),
+        tuple(found["equivalent_integrations"]),
+        tuple(found["seconds"]),
+        tuple(found["found_by"].str.startswith("best of")),
     )
 
 
@@ -277,13 +282,22 @@ SECTIONS: dict[str, Callable[[int, int], Iterator[Row]]] = {
 
 def asked(section: Callable[[int, int], Iterator[Row]]) -> Section:
     """A section that is asked for by the command line."""
-    return lambda given: section(given.seed, given.runs)
+
+    def made(given: Namespace) -> Iterator[Row]:
+        several = ProcessPoolExecutor(given.processes) if given.processes > 1 else nullcontext()
+        with several as executor:
+            WHERE.update(executor=executor, store=given.store)
+            yield from section(given.seed, given.runs)
+
+    return made
 
 
 def options(parser: ArgumentParser) -> None:
-    """Seed of the noise, and starts for each."""
+    """Seed of the noise, starts for each, and where they are run."""
     parser.add_argument("--seed", type=int, default=1001)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--store", type=Path, help="keeps finished runs, and is resumed from")
 
 
 if __name__ == "__main__":

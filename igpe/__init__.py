@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from igpe.loss import LeastSquares as LeastSquares
     from igpe.loss import Normal as Normal
     from igpe.loss import PiecewiseConstant as PiecewiseConstant
+    from igpe.many_starts import Campaign as Campaign
+    from igpe.many_starts import campaign as campaign
     from igpe.petab.export import write_petab_parameters as write_petab_parameters
     from igpe.petab.objective import petab_objective as petab_objective
     from igpe.petab.read import read_petab as read_petab
@@ -114,6 +116,7 @@ _HOME = {
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Bootstrapped": "igpe.uncertainty.bootstrapped",
+    "Campaign": "igpe.many_starts",
     "Collocation": "igpe.dynamic.collocation",
     "Comparison": "igpe.comparison",
     "Couenne": "igpe.solvers.programs",
@@ -179,6 +182,7 @@ _HOME = {
     "Unsupported": "igpe.errors",
     "Unweighted": "igpe.algebraic.weights",
     "bootstrap": "igpe.uncertainty.bootstrap",
+    "campaign": "igpe.many_starts",
     "check": "igpe.pipeline",
     "compare": "igpe.comparison",
     "compare_models": "igpe.uncertainty.models",

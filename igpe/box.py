@@ -44,6 +44,12 @@ class Box:
         near = np.minimum(values - self.lower, self.upper - values)
         return np.asarray(near <= ROUNDING * np.maximum(np.abs(values), 1e-3 * width))
 
+    @property
+    def middle(self) -> FloatArray:
+        """(n,) amid the bounds; 1, or what is next to it, where they are not finite."""
+        middle = (self.lower + self.upper) / 2
+        return np.where(np.isfinite(middle), middle, self.clip(np.ones(len(self))))
+
     def select(self, names: Iterable[str]) -> "Box":
         """The box of some of the unknowns, in the order asked for."""
         chosen = tuple(names)

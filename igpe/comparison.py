@@ -1,33 +1,27 @@
 """Several methods on one problem, from the same starts."""
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from igpe.arguments import is_count, is_number, require
-from igpe.dynamic.base import Estimator, from_many_starts, require_bounds
+from igpe.arguments import is_number, require
+from igpe.dynamic.base import Estimator
 from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.restarts import PERFECT
-from igpe.dynamic.wanted import require_start
+from igpe.dynamic.searches import Asked, given_starts, is_estimator, searched
 from igpe.errors import ProblemError
-from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Progress
+from igpe.run_table import RunTable, waterfall
 from igpe.status import Status
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
 
 BEST = 1e-3  # relative difference of objectives that are the best one
-ARRIVED = {
-    Status.CONVERGED,
-    Status.BEST_OF_SEVERAL,
-    Status.OPTIMAL_WITHIN_GAP,
-    Status.GLOBAL_BY_CONVEXITY,
-}
-CHUNK = 8  # starts of one task of an executor
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,8 @@ class Comparison:
     """What became of every start.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, and the unknowns
+             iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
+             answer), and the unknowns
     best     the best objective known
     complete False if it was interrupted
     rounding difference of objectives that is none, where the fit is perfect
@@ -75,17 +70,8 @@ class Comparison:
         axes     matplotlib axes; None makes a figure
         returns  the axes
         """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import
-
-            _, axes = plt.subplots(layout="constrained")
         for method, runs in self.runs.groupby("method", sort=False):
-            reached = np.sort(runs["objective"][np.isfinite(runs["objective"])].to_numpy())
-            axes.plot(np.arange(1, len(reached) + 1), reached, "o-", markersize=3, label=method)
-        if (self.runs["objective"] > 0).all():
-            axes.set_yscale("log")
-        axes.set_xlabel("starts, the best first")
-        axes.set_ylabel("objective")
+            axes = waterfall(runs["objective"].to_numpy(), str(method), axes)
         axes.legend()
         return axes
 
@@ -105,7 +91,9 @@ def compare(
     *,
     seed: int = 0,
     optimum: float = np.inf,
-    executor: Executor | None = None,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Run every method from every start.
@@ -118,30 +106,30 @@ def compare(
               Sobol sequence
     seed      of that sequence
     optimum   the best objective known elsewhere, in the methods' units; what is found may be better
-    executor  where the runs are made, some starts a task; None: here, one after the other. The
-              problem's model must then be a function that can be pickled
+    executor, store, timeout   where runs are made and kept, as for `igpe.campaign`
     progress  is told a sentence when a method begins
     returns   what was done until then if it is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, one that is none, or a start lacks an
-              unknown, or a number of starts is asked for without bounds;  Unsupported by a method
+              unknown, or a number of starts is asked for without bounds;  Unsupported by a method;
+              what `igpe.campaign` raises
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
-    given = _given(problem, starts, seed)
-    runs: list[dict[str, Any]] = []
-    complete = True
-    try:
-        for row in _rows(problem, named, given, executor, progress):
-            runs.append(row)
-    except KeyboardInterrupt:
-        complete = False
-    table = pd.DataFrame(runs, columns=[*_COLUMNS, *problem.box.names])
-    arrived = table["objective"][table["arrived"].astype(bool)]
+    given = given_starts(problem, starts, seed, "compare")
+    place = Place(executor, store, timeout)
+    order = {name: k for k, name in enumerate(named)}
+    table = RunTable(problem.box.names)
+
+    def begins(name: str) -> None:
+        if progress is not None:
+            progress(f"{name} from {len(given)} starts")
+
+    complete = table.gather(searched(Asked(problem, named), given, place, begins=begins))
+    runs = table.frame()
+    runs = runs.iloc[np.lexsort((runs["start"], runs["method"].map(order)))].reset_index(drop=True)
+    arrived = runs["objective"][runs["arrived"]]
     rounding = PERFECT * spread_of(problem) ** 2
-    return Comparison(table, float(min([optimum, *arrived])), complete, rounding)
-
-
-_COLUMNS = ("method", "start", "status", "arrived", "objective", "seconds", "iterations")
+    return Comparison(runs, float(min([optimum, *arrived])), complete, rounding)
 
 
 def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, Estimator]:
@@ -160,81 +148,6 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
     if not named:
         raise ProblemError("There is no method to compare; give at least one estimator.")
     for name, method in named.items():
-        ok = callable(getattr(method, "estimate", None)) and not isinstance(method, type)
-        require(ok, "compare", f"method {name}", method, "estimators: igpe.MultipleShooting()")
+        wanted = "estimators: igpe.MultipleShooting()"
+        require(is_estimator(method), "compare", f"method {name}", method, wanted)
     return named
-
-
-def _given(
-    problem: Problem, starts: int | Sequence[Mapping[str, float]], seed: int
-) -> list[dict[str, float]]:
-    names = problem.box.names
-    wanted = "a list of mappings, or how many (above 0)"
-    if not isinstance(starts, Sequence):
-        require(is_count(starts), "compare", "starts", starts, wanted)
-        if starts < 1:
-            raise ProblemError(f"{starts} starts are asked for; at least one is needed.")
-        require(is_count(seed), "compare", "seed", seed, "a whole number, 0 or more")
-        require_bounds(problem, "A number of starts")
-        return [problem.box.mapping(p) for p in problem.box.sobol(int(starts), seed)]
-    require(not isinstance(starts, str), "compare", "starts", starts, wanted)
-    if not starts:
-        raise ProblemError("There is no start to compare from; give at least one, or a number.")
-    for k, start in enumerate(starts):
-        require_start(start, problem.box, "compare", str(k))
-    return [{n: float(start[n]) for n in names} for start in starts]
-
-
-def _rows(
-    problem: Problem,
-    methods: Mapping[str, Estimator],
-    starts: Sequence[Mapping[str, float]],
-    executor: Executor | None,
-    progress: Progress | None,
-) -> Iterator[dict[str, Any]]:
-    chunks = [starts] if executor is None else _chunks(starts)
-    tasks = {
-        name: [] if executor is None else [executor.submit(_run, problem, m, c) for c in chunks]
-        for name, m in methods.items()
-    }
-    for name, method in methods.items():
-        if progress is not None:
-            progress(f"{name} from {len(starts)} starts")
-        if executor is None:
-            found: Iterator[Estimate] = _runs(problem, method, starts)
-        else:
-            found = (e for task in tasks[name] for e in task.result())
-        for number, estimate in enumerate(found):
-            yield _row(name, number, estimate)
-
-
-def _chunks(starts: Sequence[Mapping[str, float]]) -> list[Sequence[Mapping[str, float]]]:
-    return [starts[k : k + CHUNK] for k in range(0, len(starts), CHUNK)]
-
-
-def _run(
-    problem: Problem, method: Estimator, starts: Sequence[Mapping[str, float]]
-) -> list[Estimate]:
-    return list(_runs(problem, method, starts))
-
-
-def _runs(
-    problem: Problem, method: Estimator, starts: Sequence[Mapping[str, float]]
-) -> Iterator[Estimate]:
-    search = from_many_starts(method, problem)
-    for start in starts:
-        began = time.perf_counter()
-        yield replace(search(start), seconds=time.perf_counter() - began)
-
-
-def _row(method: str, number: int, estimate: Estimate) -> dict[str, Any]:
-    return {
-        "method": method,
-        "start": number,
-        "status": estimate.status.name,
-        "arrived": estimate.status in ARRIVED,
-        "objective": estimate.objective,
-        "seconds": estimate.seconds,
-        "iterations": estimate.iterations,
-        **estimate.parameters,
-    }

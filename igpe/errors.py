@@ -45,3 +45,7 @@ class EstimationFailed(IgpeError):
     def __init__(self, message: str, status: Status) -> None:
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> tuple[type, tuple[str, Status]]:
+        """To come back from another process with its status."""
+        return type(self), (str(self), self.status)

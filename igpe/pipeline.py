@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import estimate_algebraic
 from igpe.dynamic.base import constrained_unknowns, require_known_sigma, require_plain
-from igpe.dynamic.complement import complement
+from igpe.dynamic.complement import Asked, complements
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
@@ -25,6 +26,8 @@ from igpe.structure.findings import Reach
 from igpe.structure.identifiability import MOST_WORK
 from igpe.structure.structure import Structure, analyse
 from igpe.summary import Steps, Way, summarise
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
 
 
 def estimate(
@@ -32,12 +35,17 @@ def estimate(
     settings: Settings | None = None,
     *,
     seed: int | None = None,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
     settings  the methods of the steps
     seed      of every random choice; the same seed gives the same result
+    executor, store, timeout   where the candidates of step 3 go through step 4 and are kept, one
+              an item, as for `igpe.campaign`
     progress  is told a sentence whenever a step begins
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if the problem asks for what no step can do, EstimationFailed if no
@@ -48,6 +56,7 @@ def estimate(
     settings = settings if seed is None else settings.seeded(seed)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
+    place = Place(executor, store, timeout)
     require_plain(problem, "igpe.estimate", constraints_too=False)
     require_known_sigma(problem, "igpe.estimate")
     clock = Clock(progress)
@@ -63,7 +72,8 @@ def estimate(
             problem, structure, ladder, settings.routes, settings.weights
         )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
-        complete = [complement(problem, a.parameters, settings.complement) for a in algebraic]
+        asked = Asked(problem, settings.complement)
+        complete = complements(asked, [a.parameters for a in algebraic], place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         begun = [Way(a, c, c) for a, c in zip(algebraic, complete, strict=True)]
 
@@ -107,8 +117,7 @@ def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
         return problem
     if len(lost) == len(problem.box):
         raise EstimationFailed(f"Nothing can be estimated.\n{structure}", Status.UNDETERMINED)
-    middle = (lost.lower + lost.upper) / 2
-    held = lost.mapping(np.where(np.isfinite(middle), middle, lost.clip(np.ones(len(lost)))))
+    held = lost.mapping(lost.middle)
     return problem.fixing({
         n: problem.priors[n].mean if n in problem.priors else v for n, v in held.items()
     })

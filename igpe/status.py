@@ -21,6 +21,9 @@ class Status(enum.Enum):
     INFEASIBLE = "No parameters inside the bounds satisfy the model equations."
     NO_SOLVER = "The solver this needs is not installed."
     FAILED = "The solver stopped without an answer."
+    TIMED_OUT = "The time-out was reached; the computation was ended without an answer."
+    WORKER_DIED = "The process that computed it died, each time it was tried."
+    RAISED = "The computation ended with an unexpected error."
 
     @property
     def usable(self) -> bool:
@@ -34,4 +37,7 @@ _UNUSABLE = {
     Status.INFEASIBLE,
     Status.NO_SOLVER,
     Status.FAILED,
+    Status.TIMED_OUT,
+    Status.WORKER_DIED,
+    Status.RAISED,
 }

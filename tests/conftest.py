@@ -1,7 +1,51 @@
-"""Puts the zoo of problems, the published models and the benchmarks where tests can import them."""
+"""Puts the zoo of problems, the published models and the benchmarks where tests can import them.
+
+And opens every kind of executor, a real cluster among them.
+"""
 
 import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """dask.distributed with two worker processes; a task that killed its worker fails at once."""
+    distributed = pytest.importorskip("distributed")
+    import dask  # noqa: PLC0415 - comes with distributed
+
+    settings = {"distributed.scheduler.allowed-failures": 0}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def executor_of(name, request):
+    """By its name: here, own, pool, threads, dask."""
+    if name == "here":
+        yield None
+    elif name == "own":
+        yield 2
+    elif name == "dask":
+        yield request.getfixturevalue("cluster").get_executor()
+    else:
+        with {"pool": ProcessPoolExecutor, "threads": ThreadPoolExecutor}[name](2) as executor:
+            yield executor
+
+
+@pytest.fixture
+def opened(request):
+    """Opens an executor by its name."""
+    return lambda name: executor_of(name, request)

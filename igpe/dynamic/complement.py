@@ -1,15 +1,65 @@
 """Step 4: what algebra could not reach is estimated on the dynamics, with the rest held."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from igpe.dynamic.base import Estimator, is_plain
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
+from igpe.dynamic.searches import UNANSWERED, unanswered
+from igpe.equations.fingerprint import fingerprint
+from igpe.errors import EstimationFailed
+from igpe.estimate_form import estimate_of, estimate_row
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.status import Status
+from igpe.tasks.digest import digest
+from igpe.tasks.run import Place, run
+from igpe.tasks.work import Function, Item, Work
 
 FEW = 4  # starts where every one is a collocation problem of its own
+
+
+class Asked(NamedTuple):
+    """What a task needs to know."""
+
+    problem: Problem
+    search: Estimator
+
+
+def complements(
+    asked: Asked, ladder: Sequence[Mapping[str, float]], place: Place
+) -> list[Estimate]:
+    """`complement` of every candidate of step 3, in their order, wherever that is done.
+
+    One whose search gave no answer has its other unknowns amid their bounds, and says why.
+    raises EstimationFailed if none gave an answer; what `igpe.tasks.run` raises
+    """
+    series = (
+        ""
+        if place.store is None
+        else digest("complement", fingerprint(asked.problem), asked.search)
+    )
+    items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
+    known: dict[str, Estimate] = {}
+    for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
+        if one.status is None:
+            known[one.key] = estimate_of(one.row)
+        else:
+            rest = asked.problem.fixing(items[one.key]).box
+            known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
+    found = [known[key] for key in items]
+    if all(e.status in UNANSWERED for e in found):
+        raise EstimationFailed(
+            f"None of the {len(found)} candidates could be completed on the dynamics. "
+            f"{found[0].status.value} {' '.join(found[0].notes)}",
+            found[0].status,
+        )
+    return found
+
+
+def _prepared(asked: Asked) -> Function:
+    return lambda found: estimate_row(complement(asked.problem, found, asked.search))
 
 
 def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:

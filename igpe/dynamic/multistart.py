@@ -7,17 +7,22 @@ through the local search, in order, until enough of them agree.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from igpe.arguments import is_count, require
-from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import Estimator, Profile, require_bounds
+from igpe.dynamic.searches import UNANSWERED, Asked, missing, prepared, searched
 from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
 from igpe.problem import Problem
 from igpe.status import Status
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
 
 SAME = 1e-4  # optima whose objectives differ by less, relatively, are the same
 
@@ -49,40 +54,54 @@ class MultiStart:
         problem: Problem,
         start: Mapping[str, float],
         profiles: Sequence[Profile] = (),
+        *,
+        executor: Workers = None,
+        store: str | Path | None = None,
+        timeout: float | None = None,
     ) -> Estimate:
         """The best local optimum over all starts; `start` is one more of them (may be empty).
+
+        executor, store, timeout   where searches are made and kept, as for `igpe.campaign`
 
         The trail of the estimate holds the best one's horizons, if it has any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
-               empty leaves one out or is no finite number
+               empty leaves one out or is no finite number; what `igpe.campaign` raises
         """
+        place = Place(executor, store, timeout)
         require_bounds(problem, "A search from many starts")
         if start:
             require_start(start, problem.box, "MultiStart")
         return settled(
             problem,
             start,
-            lambda p, s: self._estimate(p, s, profiles),
+            lambda p, s: self._estimate(p, s, profiles, place),
             lambda p, s: self.local.estimate(p, s, profiles),
         )
 
     def _estimate(
-        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile]
+        self,
+        problem: Problem,
+        start: Mapping[str, float],
+        profiles: Sequence[Profile],
+        place: Place,
     ) -> Estimate:
         began = time.perf_counter()
-        given = [start] if start else []
+        given = [problem.box.vector(start)] if start else []
+        asked = Asked(problem, {"local": self.local}, profiles, whole=True)
+        here = None
         if isinstance(self.local, SingleShooting):
-            found = self._shoot(self.local.prepare(problem), given)
+            shooting = self.local.prepare(problem)
+            points = self._best_trials(shooting)
+            here = prepared(asked, {"local": shooting.estimate})
         else:
-            points = problem.box.sobol(self.starts, self.seed)
-            starts = [*given, *(problem.box.mapping(p) for p in points)]
-            search = from_many_starts(self.local, problem, profiles)
-            found = [search(s) for s in starts]
+            points = list(problem.box.sobol(self.starts, self.seed))
+        runs = searched(asked, np.array([*given, *points]), place, here=here)
+        found = [run.estimate for run in sorted(runs, key=lambda run: run.number)]
         optima = distinct(found)
         seconds = time.perf_counter() - began
         if not optima:
-            return replace(found[0], seconds=seconds) if found else self._nothing(problem, seconds)
+            return replace(self._nothing(problem, found), seconds=seconds)
         best, others = optima[0], optima[1:]
         status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
         horizons = (h for h in best.trail if isinstance(h, Horizon))
@@ -93,24 +112,28 @@ class MultiStart:
             status=status,
             method=method,
             seconds=seconds,
+            notes=(*best.notes, *missing(found)),
             trail=(*horizons, *others),
             elsewhere=(*best.elsewhere, *(h for h in left if isinstance(h, Horizon))),
         )
 
-    def _shoot(
-        self, prepared: PreparedShooting, given: list[Mapping[str, float]]
-    ) -> list[Estimate]:
-        box = prepared.problem.box
-        trials = box.sobol(self.trials, self.seed)
-        judged = [(prepared.residuals(p), p) for p in trials]
+    def _best_trials(self, shooting: PreparedShooting) -> list[FloatArray]:
+        """Those of the trials that are searched from, best first."""
+        trials = shooting.problem.box.sobol(self.trials, self.seed)
+        judged = [(shooting.residuals(p), p) for p in trials]
         able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
-        best = [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
-        return [prepared.estimate(s) for s in (*given, *(box.mapping(p) for p in best))]
+        return [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
 
-    def _nothing(self, problem: Problem, seconds: float) -> Estimate:
+    def _nothing(self, problem: Problem, found: Sequence[Estimate]) -> Estimate:
+        """Where no search has usable parameters: why the first one has none."""
+        answered = [e for e in found if e.status not in UNANSWERED]
+        if answered:
+            return replace(answered[0], notes=(*answered[0].notes, *missing(found)))
         middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
+        if found:
+            return replace(found[0], parameters=middle)
         method = f"none of {self.trials} trials could be simulated"
-        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method, seconds=seconds)
+        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
 
 
 def distinct(found: Sequence[Estimate]) -> list[Estimate]:

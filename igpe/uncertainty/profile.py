@@ -1,17 +1,26 @@
 """Exact profile likelihoods: how far an unknown may go while the others make up for it."""
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.single_shooting import SingleShooting
+from igpe.equations.fingerprint import fingerprint
+from igpe.errors import EstimationFailed
 from igpe.problem import Problem
 from igpe.progress import Progress
+from igpe.tasks.crew import Workers
+from igpe.tasks.digest import digest
+from igpe.tasks.run import Place, run
+from igpe.tasks.work import Function, Item, Outcome, Row, Work
 from igpe.uncertainty.likelihood import chosen, require_confidence, values_of
 from igpe.uncertainty.path import Point
 from igpe.uncertainty.profiles import ParameterProfile, Profiles, sentences
@@ -29,7 +38,9 @@ def profile(
     *,
     confidence: float = 0.95,
     method: Method = SingleShooting(),
-    executor: Executor | None = None,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Profiles:
     """Intervals by the likelihood ratio: all values that some fit with it explains well enough.
@@ -43,33 +54,39 @@ def profile(
     names      of the unknowns; None: all free ones
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    executor   where the profiles are made, one a task; None: here. The problem's model must then
-               be a function that can be pickled
+    executor, store, timeout   where profiles are made and kept, one an item, as for
+               `igpe.campaign`; one that is ended is left out, and a note says so
     progress   is told a sentence when a profile begins
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
-               method, EstimationFailed if the model cannot be integrated at the estimate
+               method, EstimationFailed if the model cannot be integrated at the estimate, or no
+               profile could be made;  what `igpe.campaign` raises
 
     If a better optimum is met on the way, all profiles begin again there, and a note says so.
     """
     require_confidence("profile", confidence)
     wanted, values = chosen(problem, names), values_of(problem, estimate)
+    place = Place(executor, store, timeout)
     asked = Asked(problem, method, confidence)
+    told = "" if store is None else fingerprint(problem)
     began = time.perf_counter()
     notes: list[str] = []
     spent = 0
     for turn in range(AGAIN + 1):
         asked = asked._replace(leaving=turn < AGAIN)
-        found = list(_pieces(asked, values, wanted, executor, progress))
-        spent += sum(piece.integrations for piece in found)
-        base = found[0].base
-        better = min((b for piece in found for b in piece.better), key=lambda b: b[1], default=None)
+        series = "" if store is None else digest("profile", told, asked[1:], values)
+        work = Work(partial(_prepared, values), asked, series)
+        found = _pieces(work, wanted, place, progress)
+        spent += sum(piece.integrations for piece in found) + found[0].begun
+        better = min((p.better for p in found if p.better), key=lambda b: b[1], default=None)
         if better is None:
             break
-        notes = [_told(base.objective, *better, problem, began_again=asked.leaving)]
+        notes = [_told(found[0].whole.objective, *better, problem, began_again=asked.leaving)]
         values = problem.box.mapping(better[0]) if asked.leaving else values
-    profiles = tuple(p for piece in found for p in piece.profiles)
+    profiles = tuple(p for piece in found for p in piece.whole.profiles)
+    lost = [n for n in wanted if n not in [p.name for p in profiles]]
+    notes += [f"The profiles of {', '.join(lost)} were not finished."] if lost else []
     return replace(
-        base,
+        found[0].whole,
         profiles=profiles,
         integrations=spent,
         seconds=time.perf_counter() - began,
@@ -78,53 +95,89 @@ def profile(
 
 
 class Piece(NamedTuple):
-    """What one task found: base has all but the profiles."""
+    """What one item found.
 
-    base: Profiles
-    profiles: tuple[ParameterProfile, ...]
-    better: tuple[Better, ...]
+    whole         with this one profile
+    better        an optimum met on the way, or None
+    begun         integrations until the problem was ready;  integrations: since then
+    """
+
+    whole: Profiles
+    better: Better | None
+    begun: int
     integrations: int
 
 
 def _pieces(
-    asked: Asked,
-    values: dict[str, float],
-    wanted: Sequence[str],
-    executor: Executor | None,
-    progress: Progress | None,
-) -> Iterator[Piece]:
-    if executor is None:
-        yield _piece(asked, values, wanted, progress)
-        return
-    tasks = [executor.submit(_piece, asked, values, [name]) for name in wanted]
-    for name, task in zip(wanted, tasks, strict=True):
-        if progress is not None:
-            progress(f"Profile of {name}")
-        yield task.result()
+    work: Work, wanted: Sequence[str], place: Place, progress: Progress | None
+) -> list[Piece]:
+    """Of all unknowns in their order; where that is asked for, up to the first better optimum.
+
+    raises EstimationFailed if there are none
+    """
+
+    def items() -> Iterator[Item]:
+        for name in wanted:
+            if progress is not None:
+                progress(f"Profile of {name}")
+            yield Item(name, name)
+
+    known: dict[str, Outcome] = {}
+    with closing(run(work, items(), place)) as outcomes:
+        for one in outcomes:
+            known[one.key] = one
+            if work.asked.leaving and (enough := _up_to_better(known, wanted)):
+                known = {name: known[name] for name in enough}
+                break
+    pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
+    if not pieces:
+        lost = known[wanted[0]]
+        assert lost.status is not None, "all are lost"
+        raise EstimationFailed(
+            f"No profile could be made. {lost.status.value} {lost.message}", lost.status
+        )
+    return pieces
 
 
-def _piece(
-    asked: Asked, values: dict[str, float], wanted: Sequence[str], progress: Progress | None = None
-) -> Piece:
-    """The profiles of some unknowns; ends early where a better optimum is met."""
+def _up_to_better(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[str]:
+    """The first names up to one whose profile met a better optimum; none if that may yet change.
+
+    In the order of the names, so that it does not matter which profile was finished first.
+    """
+    found = list(takewhile(known.__contains__, wanted))
+    first = next((k for k, name in enumerate(found) if known[name].row.get("better")), None)
+    return [] if first is None else found[: first + 1]
+
+
+def _prepared(values: dict[str, float], asked: Asked) -> Function:
+    """From the name of an unknown to its profile."""
     made = made_ready(asked, values)
-    profiles: list[ParameterProfile] = []
-    better: list[Better] = []
-    for name in wanted:
-        if progress is not None:
-            progress(f"Profile of {name}")
+    begun = made.integrations()
+
+    def one(name: str) -> Row:
+        before = made.integrations()
         i = asked.problem.box.names.index(name)
         path = made.path(i)
         origin = path.origin
         steps = Steps(made.base.rise, INCREMENTS, made.scale(i))
         sides = [walk(path, origin, sign, steps) for sign in (-1, 1)]
-        profiles.append(_profile(asked.problem, i, origin, sides))
+        whole = replace(made.base, profiles=(_profile(asked.problem, i, origin, sides),))
         low = min((p for side in sides for p in side.points), key=lambda p: p.cost, default=origin)
-        if low.cost < origin.cost - BETTER * made.base.rise:
-            better.append(made.freed(low))
-            if asked.leaving:
-                break
-    return Piece(made.base, tuple(profiles), tuple(better), made.integrations())
+        is_better = low.cost < origin.cost - BETTER * made.base.rise
+        better = made.freed(low) if is_better else None
+        return {
+            "whole": whole.to_dict(),
+            "better": None if better is None else {"x": better[0].tolist(), "cost": better[1]},
+            "begun": begun,
+            "integrations": made.integrations() - before,
+        }
+
+    return one
+
+
+def _piece(row: Row) -> Piece:
+    better = row["better"] and (np.array(row["better"]["x"]), float(row["better"]["cost"]))
+    return Piece(Profiles.from_dict(row["whole"]), better, row["begun"], row["integrations"])
 
 
 def _profile(problem: Problem, i: int, origin: Point, sides: Sequence[Walk]) -> ParameterProfile:

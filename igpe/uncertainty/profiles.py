@@ -132,7 +132,11 @@ class Profiles:
 
         raises DataError if there is no such file, or it holds no profiles of this form
         """
-        stored = read_json(source)
+        return cls.from_dict(read_json(source))
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> "Profiles":
+        """What `to_dict` returned. Raises DataError if it holds no profiles of this form."""
         wanted = set(cls.__dataclass_fields__)
         if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
             raise DataError("These are no stored profiles; give what Profiles.to_json wrote.")

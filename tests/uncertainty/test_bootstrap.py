@@ -134,7 +134,7 @@ def test_other_equations_are_another_series(tmp_path):
     changed = igpe.Problem(other, parameters=["vmax", "km"], experiments=[run])
     bootstrap(changed, DECAY_TRUTH, replications=3, store=store)
     with sqlite3.connect(store) as file:
-        assert file.execute("SELECT COUNT(DISTINCT series) FROM replications").fetchone() == (2,)
+        assert file.execute("SELECT COUNT(DISTINCT series) FROM outcomes").fetchone() == (2,)
 
 
 def test_an_interrupt_ends_with_what_is_done(tmp_path):

@@ -1,0 +1,49 @@
+"""What an estimate from a problem depends on, as a hash: equations, data, unknowns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import casadi as ca
+
+from igpe.equations.initial_value import initial_value_problem
+from igpe.equations.system import read_system
+from igpe.experiment import Experiment
+from igpe.problem import Problem
+from igpe.starts import ModelStarts
+from igpe.tasks.digest import digest
+
+
+def fingerprint(problem: Problem) -> str:
+    """The same for problems that say the same, in whatever process and however they were built.
+
+    raises ModelError, DataError as the translation does
+    """
+    box = problem.box
+    whole = [box.names, box.lower, box.upper, box.logarithmic, problem.fixed]
+    wanted = [problem.priors, problem.loss, problem.time_varying]
+    each = [list(_experiment(problem, e)) for e in problem.experiments]
+    models = [list(_model(i, s)) for i, s in zip(problem.instances, problem.starts, strict=True)]
+    return digest(whole, wanted, each, models)
+
+
+def _experiment(problem: Problem, experiment: Experiment) -> Iterator[Any]:
+    """Its data, and its initial value problem as CasADi writes it."""
+    ivp = initial_value_problem(problem, experiment, read_system(problem, experiment))
+    yield [experiment.name, experiment.measurements, experiment.sigma_known]
+    yield [experiment.error_models, experiment.estimated_sigma, experiment.start]
+    yield [ivp.states, ivp.implicit, ivp.unknowns, ivp.t0, ivp.tables]
+    yield [ivp.scale, ivp.largest, ivp.unknown_scale, ivp.implicit_scale]
+    yield [ivp.guess, ivp.lower, ivp.upper]
+    symbols = [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q]
+    told = [ivp.f, ivp.g, ivp.start, ivp.measured]
+    yield ca.Function("equations", symbols, told).serialize()
+
+
+def _model(instance: Any, starts: ModelStarts) -> Iterator[Any]:
+    """What the model says beside its equations: constraints, and bounds of what runs over time."""
+    yield {name: str(c.expr) for name, c in starts.others.items()}
+    for name, series in instance.inequalities.items():
+        yield [name, [str(c.expr) for c in series.values()]]
+    for name, series in instance.states.items():
+        first = next(iter(series.values()))
+        yield [name, first.bounds, first.value]

@@ -1,0 +1,29 @@
+"""An Estimate as plain values for JSON, and back."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from igpe.estimates import Estimate, Horizon
+from igpe.json_form import plain, restored
+from igpe.status import Status
+
+
+def estimate_row(estimate: Estimate) -> dict[str, Any]:
+    """All fields, those of the trail and elsewhere in the same form, and the equivalent work."""
+    row = {f.name: plain(getattr(estimate, f.name)) for f in fields(estimate)}
+    for name in ("trail", "elsewhere"):
+        row[name] = [estimate_row(one) for one in getattr(estimate, name)]
+    row["equivalent_iterations"] = plain(estimate.equivalent_iterations)
+    row["equivalent_integrations"] = plain(estimate.equivalent_integrations)
+    return row
+
+
+def estimate_of(row: Mapping[str, Any]) -> Estimate:
+    """What `estimate_row` was made from."""
+    kind = Horizon if "until" in row else Estimate
+    whole = {f.name: restored(row[f.name]) for f in fields(kind)}
+    whole["status"], whole["notes"] = Status[row["status"]], tuple(row["notes"])
+    for name in ("trail", "elsewhere"):
+        whole[name] = tuple(estimate_of(one) for one in row[name])
+    return kind(**whole)

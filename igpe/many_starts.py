@@ -1,0 +1,152 @@
+"""One estimator from many starts: a campaign that may take days, on many machines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.arguments import require
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import Estimator
+from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, searched
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.errors import EstimationFailed
+from igpe.estimates import Estimate
+from igpe.problem import Problem
+from igpe.progress import Progress
+from igpe.run_table import RunTable, waterfall
+from igpe.status import Status
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
+
+SAME = 1e-3  # relative difference of objectives that are the best one
+TELL = 100  # runs
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What one estimator found from many starts.
+
+    table     one row for each start that was done, by its number: status, arrived (at an optimum),
+              objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
+              all horizons (ISS), found_by (in words), note (why there is no answer), and the
+              unknowns
+    starts    the starts by number, one column for each unknown
+    complete  False if it was interrupted
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    starts: pd.DataFrame = field(repr=False)
+    complete: bool = True
+
+    @property
+    def objectives(self) -> FloatArray:
+        """(n,) of the runs that arrived at an optimum, ascending: the waterfall."""
+        found = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
+        return np.sort(found[np.isfinite(found)])
+
+    @property
+    def best(self) -> Estimate:
+        """The best optimum; if no run arrived at one, the best that was reached.
+
+        raises EstimationFailed if no run has usable parameters
+        """
+        usable = self.table[self.table["status"].map(lambda name: Status[name].usable)]
+        rows = usable[usable["arrived"]] if usable["arrived"].any() else usable
+        if not np.isfinite(rows["objective"]).any():
+            last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
+            raise EstimationFailed(
+                f"None of {len(self.table)} starts gave usable parameters; see .table for the "
+                f"status and note of each. The last: {Status[last].value}",
+                Status[last],
+            )
+        chosen: Any = rows["objective"].idxmin()
+        row = rows.loc[chosen]
+        status = Status[row["status"]]
+        return Estimate(
+            {n: float(row[n]) for n in self.starts.columns},
+            float(row["objective"]),
+            Status.BEST_OF_SEVERAL if status is Status.CONVERGED else status,
+            f"best of {len(self.table)} starts, {row['found_by']}",
+            seconds=float(row["seconds"]),
+            iterations=int(row["iterations"]),
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Status -> number of starts."""
+        return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
+
+    def plot(self, axes: Any = None) -> Any:
+        """A waterfall of the optima; axes are matplotlib's, None makes a figure. Returns them."""
+        return waterfall(self.objectives, f"{len(self.table)} starts", axes)
+
+    def __str__(self) -> str:
+        lines = [f"{count:>7}  {Status[name].value}" for name, count in self.counts.items()]
+        found = self.objectives
+        if len(found):
+            near = int(np.sum(found <= found[0] + SAME * abs(found[0])))
+            lines.append(f"best objective {found[0]:.8g}, from {near} of {len(self.table)} starts")
+        if not self.complete:
+            lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self}</pre>"
+
+
+def campaign(
+    problem: Problem,
+    estimator: Estimator = SingleShooting(),
+    starts: int | Sequence[Mapping[str, float]] = 100,
+    *,
+    seed: int = 0,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Campaign:
+    """Estimate a problem from many starts, in parallel, so that nothing finished is ever lost.
+
+    problem    the same for all starts; it is translated and compiled once in each process
+    estimator  of all of them
+    starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
+               free unknown -> value
+    seed       of that sequence: with it the same starts give the same numbers, wherever, and in
+               whatever order, they are done
+    executor   where: None is here, one after the other; a number is so many processes of our own;
+               else any executor of concurrent.futures, or `dask_client.get_executor()`
+    store      SQLite file that keeps each finished start at once; those of the same problem and
+               estimator that are in it are not done again
+    timeout    s for each start; one that takes longer is ended, recorded as TIMED_OUT, and done
+               again only where more time is given. Each is then done in a process of its own
+    progress   is told a sentence now and then
+    returns    what was done until then if it is interrupted (Ctrl-C)
+    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
+               ready in another process, an executor that takes no more work;  DataError for a store
+               that is none;  Unsupported by the estimator
+
+    A start whose process dies is tried three times more, and then recorded as WORKER_DIED; one that
+    ends with an unexpected error is recorded as RAISED.
+    """
+    wanted = "an estimator: igpe.SingleShooting()"
+    require(is_estimator(estimator), "campaign", "estimator", estimator, wanted)
+    given = given_starts(problem, starts, seed, "campaign")
+    place = Place(executor, store, timeout)
+    table = RunTable(problem.box.names)
+    done = 0
+
+    def told(run: Run) -> Run:
+        nonlocal done
+        done += 1
+        if progress is not None and (done % TELL == 0 or done == len(given)):
+            progress(f"Campaign: {done} of {len(given)} starts")
+        return run
+
+    asked = Asked(problem, {type(estimator).__name__: estimator})
+    complete = table.gather(map(told, searched(asked, given, place)))
+    frame = table.frame().drop(columns="method").set_index("start").sort_index()
+    return Campaign(frame, pd.DataFrame(given, columns=list(problem.box.names)), complete)

@@ -1,0 +1,205 @@
+"""Processes of our own, each of which does one item at a time and can be ended."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from igpe.errors import IgpeError, ProblemError
+from igpe.status import Status
+from igpe.tasks.packed import Packed
+from igpe.tasks.work import Item, Outcome
+
+BEGIN = (
+    "import os, pickle, sys; told = os.fdopen(os.dup(0), 'rb'); sys.path[:] = pickle.load(told); "
+    "from igpe.tasks.child import main; main(told)"
+)
+THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
+
+BEGINNINGS = 10  # of an item whose children die before they are ready
+NOT_READY = (
+    f"{BEGINNINGS} processes in a row ended while the problem was made ready in them (out of "
+    "memory, or a crash in compiled code). Try it here first, without executor= and timeout=."
+)
+
+
+class Died(Exception):
+    """The child ended without an answer."""
+
+
+class Unready(Exception):
+    """The child ended before it had begun an item."""
+
+
+class Child:
+    """One process. What it is told and answers are pickles in its pipes."""
+
+    def __init__(self) -> None:
+        self._known, self._ended = "", False
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BEGIN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=THREADS | os.environ,
+            start_new_session=True,  # Ctrl-C is for us: we end it
+        )
+        with suppress(Died):  # it is found dead when it is asked
+            self._tell(sys.path)
+
+    def ready(self, packed: Packed) -> None:
+        """Make the work ready there, unless it is.
+
+        raises Unready if the child ends;  IgpeError as the work does
+        """
+        if self._known != packed.name:
+            try:
+                self._ask(packed)
+            except Died as error:
+                raise Unready from error
+            self._known = packed.name
+
+    def done(self, item: Item, timeout: float | None) -> Outcome | None:
+        """The item's outcome; None if the time was over, and the child is ended.
+
+        raises Died; IgpeError as the item does
+        """
+        if timeout is None:
+            return self._ask(item)  # type: ignore[no-any-return]
+        over = threading.Event()
+
+        def end() -> None:
+            over.set()
+            self.end()
+
+        clock = threading.Timer(timeout, end)
+        clock.daemon = True
+        clock.start()
+        try:
+            return self._ask(item)  # type: ignore[no-any-return]
+        except Died:
+            if over.is_set():
+                return None
+            raise
+        finally:
+            clock.cancel()
+            clock.join()
+
+    def end(self) -> None:
+        """At once."""
+        self._ended = True
+        self._process.kill()
+
+    def bury(self) -> None:
+        """End it and free what it held."""
+        self.end()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was not yet written cannot be
+                pipe.close()  # type: ignore[union-attr]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs, and answers."""
+        return not self._ended and self._process.poll() is None
+
+    def _tell(self, what: Any) -> None:
+        assert self._process.stdin is not None, "opened as a pipe"
+        try:
+            pickle.dump(what, self._process.stdin)
+            self._process.stdin.flush()
+        except OSError as error:
+            raise self._died() from error
+
+    def _ask(self, what: Any) -> Any:
+        self._tell(what)
+        try:
+            answer = pickle.load(self._process.stdout)  # type: ignore[arg-type]
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            raise self._died() from error
+        if isinstance(answer, IgpeError):
+            raise answer
+        return answer
+
+    def _died(self) -> Died:
+        self._ended = True
+        return Died()
+
+
+class Children:
+    """As many children as threads ask at the same time; what is idle is used again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self._closed = False
+
+    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> Outcome:
+        """The item done by a child; by another one if it dies, `retries` times.
+
+        raises IgpeError if the work cannot be made ready, or the item raises one
+        """
+        died = unready = 0
+        while died <= retries:
+            try:
+                with self._one() as child:
+                    child.ready(packed)
+                    began = time.perf_counter()
+                    found = child.done(item, timeout)
+            except Unready as error:  # which is no fault of the item's
+                unready += 1
+                if unready == BEGINNINGS:
+                    raise ProblemError(NOT_READY) from error
+            except Died:
+                died += 1
+            else:
+                if found is not None:
+                    return found
+                seconds = time.perf_counter() - began
+                return Outcome(
+                    item.key, Status.TIMED_OUT, {}, seconds, f"It was ended after {timeout:g} s."
+                )
+        said = f"Its process died {died} times (out of memory, or a crash in compiled code)."
+        return Outcome(item.key, Status.WORKER_DIED, {}, time.perf_counter() - began, said)
+
+    def close(self) -> None:
+        """End all of them; who waits for one gets no answer, and no other child begins."""
+        with self._lock:
+            self._closed = True
+            for child in self._all:
+                child.end()
+            for child in self._idle:
+                child.bury()
+
+    @contextmanager
+    def _one(self) -> Iterator[Child]:
+        """A child for one item; a dead one is buried."""
+        with self._lock:
+            if self._closed:
+                raise ProblemError("The work was ended.")
+            child = self._next()
+            self._all.add(child)
+        try:
+            yield child
+        finally:
+            with self._lock:
+                if child.alive and not self._closed:
+                    self._idle.append(child)
+                else:
+                    self._all.discard(child)
+                    child.bury()
+
+    def _next(self) -> Child:
+        """An idle one that is alive, else a new one."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            self._all.discard(child)
+            child.bury()
+        return Child()

@@ -1,0 +1,84 @@
+"""Outcomes kept in an SQLite file, to which is only added."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from igpe.errors import DataError
+from igpe.json_form import plain
+from igpe.status import Status
+from igpe.tasks.work import Outcome
+
+TABLE = """CREATE TABLE IF NOT EXISTS outcomes (
+    series TEXT NOT NULL, key TEXT NOT NULL, status TEXT NOT NULL, seconds REAL NOT NULL,
+    message TEXT NOT NULL, row TEXT NOT NULL, PRIMARY KEY (series, key)) WITHOUT ROWID"""
+ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    status = excluded.status, seconds = excluded.seconds, message = excluded.message,
+    row = excluded.row WHERE status = 'TIMED_OUT'"""
+GET = "SELECT status, seconds, message, row FROM outcomes WHERE series = ? AND key = ?"
+DONE = "DONE"  # stands for the status None
+WAIT = 30.0  # s, for another process that writes to the same file
+
+
+class Store:
+    """The outcomes of one series; several series live in one file.
+
+    A committed outcome survives the end of this process, however sudden (a write-ahead log).
+
+    series  what the outcomes depend on, as a hash
+    raises  DataError if the file cannot be made, or is no SQLite file
+    """
+
+    def __init__(self, path: str | Path, series: str) -> None:
+        self._series = series
+        try:
+            self._file = sqlite3.connect(Path(path), timeout=WAIT)
+            self._file.execute("PRAGMA journal_mode = WAL")
+            self._file.execute("PRAGMA synchronous = NORMAL")
+            with self._file:
+                self._file.execute(TABLE)
+        except (sqlite3.Error, TypeError) as error:
+            raise DataError(
+                f"The store '{path}' cannot be used ({error}); give the path of a new file in a "
+                "folder that exists, or of one that igpe made as a store."
+            ) from None
+
+    def get(self, key: str, timeout: float | None) -> Outcome | None:
+        """What became of an item; None if it is not there, or timed out earlier than it now may.
+
+        raises DataError if the file cannot be read
+        """
+        found = self._run(GET, (self._series, key)).fetchone()
+        if found is None:
+            return None
+        status, seconds, message, row = found
+        if status == Status.TIMED_OUT.name and (timeout is None or seconds < timeout):
+            return None
+        kind = None if status == DONE else Status[status]
+        return Outcome(key, kind, json.loads(row), seconds, message)
+
+    def add(self, found: Iterable[Outcome]) -> None:
+        """Keep some more; one that is there stays as it is, unless it timed out.
+
+        raises DataError if the file cannot be written
+        """
+        with self._file:
+            for one in found:
+                status = DONE if one.status is None else one.status.name
+                row = json.dumps(plain(one.row), allow_nan=False)
+                given = (self._series, one.key, status, one.seconds, one.message, row)
+                self._run(ADD, given)
+
+    def close(self) -> None:
+        """Leave one file, without its log."""
+        self._file.close()
+
+    def _run(self, words: str, given: tuple[object, ...]) -> sqlite3.Cursor:
+        try:
+            return self._file.execute(words, given)
+        except sqlite3.Error as error:
+            raise DataError(
+                f"The store cannot be read or written any more ({error}); what was finished before "
+                "is kept. Is the disk full, or the file open elsewhere?"
+            ) from error

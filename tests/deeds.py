@@ -1,0 +1,110 @@
+"""Work for the tests, in a module that every worker can import."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from igpe.errors import Unsupported
+from igpe.tasks.work import Item, Work
+
+
+def noted(folder, key):
+    """A line for each time that an item is begun: who does it."""
+    with (Path(folder) / "begun").open("a") as file:
+        file.write(f"{key} {os.getpid()}\n")
+
+
+def begun(folder):
+    """The keys of all that was begun, as often as it was."""
+    file = Path(folder) / "begun"
+    return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def pids(folder, key):
+    """The processes that began an item."""
+    lines = (line.split() for line in (Path(folder) / "begun").read_text().splitlines())
+    return [int(pid) for name, pid in lines if name == str(key)]
+
+
+def make(asked):
+    """Numbers are doubled; a text says what else happens to item 3."""
+    folder, deed, factor = asked
+    with (Path(folder) / "made").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+    def one(number):
+        noted(folder, number)
+        time.sleep(0.05 * (deed == "work on"))
+        if number == 3:
+            DEEDS[deed](folder)
+        return {"number": factor * number}
+
+    return one
+
+
+def make_at_last(folder):
+    """Ready only in the sixth process: five die before."""
+    with (Path(folder) / "tried").open("a") as file:
+        file.write("x")
+    if (Path(folder) / "tried").stat().st_size <= 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return lambda number: {"number": 2 * number}
+
+
+def die_once(folder):
+    marker = Path(folder) / "died"
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def talk(folder):
+    sys.stdout.write("a model that prints")
+    os.write(1, b"and one that is compiled")
+    assert sys.stdin.read() == ""
+
+
+def refuse(folder):
+    raise Unsupported("Nobody can do this.")
+
+
+DEEDS = {
+    "nothing": lambda folder: None,
+    "die": lambda folder: os.kill(os.getpid(), signal.SIGKILL),
+    "die once": die_once,
+    "hang": lambda folder: time.sleep(1000),
+    "hang briefly": lambda folder: time.sleep(0.7),
+    "work on": lambda folder: None,
+    "raise": lambda folder: 1 / 0,
+    "refuse": refuse,
+    "talk": talk,
+    "interrupt": lambda folder: (_ for _ in ()).throw(KeyboardInterrupt),
+}
+
+
+def work(folder, deed="nothing", factor=2):
+    return Work(make, (str(folder), deed, factor), f"series {factor}")
+
+
+def items(count):
+    return (Item(str(k), k) for k in range(count))
+
+
+def alive(pid):
+    """Whether a process runs (not: is dead but not yet buried)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def soon(told, seconds=10.0):
+    """Whether something comes true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if told():
+            return True
+        time.sleep(0.02)
+    return False

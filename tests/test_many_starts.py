@@ -1,0 +1,234 @@
+"""Campaigns: the same numbers wherever they are made, and nothing finished is lost."""
+
+import pickle
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import consecutive
+import lotka_volterra_iss
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from michaelis_menten import DECAY_TRUTH, decay
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+from igpe.dynamic.multistart import MultiStart
+from igpe.estimates import Estimate
+from igpe.status import Status
+
+mpl.use("Agg")
+VARYING = ["seconds"]  # all other columns are the same, to the last bit
+
+
+def same(one, other):
+    return one.table.drop(columns=VARYING).equals(other.table.drop(columns=VARYING))
+
+
+@pytest.fixture(scope="module")
+def serial():
+    return igpe.campaign(consecutive.problem(), starts=12, seed=3)
+
+
+@pytest.mark.parametrize("name", ["own", "pool", "dask"])
+def test_an_executor_gives_the_same_to_the_last_bit(name, opened, serial):
+    with opened(name) as executor:
+        there = igpe.campaign(consecutive.problem(), starts=12, seed=3, executor=executor)
+    assert same(there, serial)
+    assert there.starts.equals(serial.starts)
+
+
+def test_order_and_number_of_starts_do_not_matter(serial):
+    starts = serial.starts.to_dict("records")
+    backwards = igpe.campaign(consecutive.problem(), starts=starts[::-1]).table
+    turned = backwards.iloc[::-1].reset_index(drop=True).drop(columns=VARYING)
+    assert turned.equals(serial.table.reset_index(drop=True).drop(columns=VARYING))
+    more = igpe.campaign(consecutive.problem(), starts=20, seed=3)
+    assert more.table.iloc[:12].drop(columns=VARYING).equals(serial.table.drop(columns=VARYING))
+    other = igpe.campaign(consecutive.problem(), starts=12, seed=4)
+    assert not other.starts.equals(serial.starts)
+
+
+def test_runs_are_those_of_the_estimator_alone(serial):
+    problem = consecutive.problem()
+    for number in (0, 7):
+        start = serial.starts.loc[number].to_dict()
+        alone = igpe.SingleShooting().estimate(problem, start)
+        row = serial.table.loc[number]
+        assert (row["objective"], row["status"]) == (alone.objective, alone.status.name)
+        assert row[list(start)].to_dict() == dict(alone.parameters)
+
+
+def test_the_best_and_the_waterfall(serial):
+    best = serial.best
+    assert best.status is Status.BEST_OF_SEVERAL
+    assert best.objective == serial.objectives[0] == serial.table["objective"].min()
+    assert igpe.profile(consecutive.problem(), best)["p1"].determined
+    assert (np.diff(serial.objectives) >= 0).all()
+    ax = serial.plot()
+    assert list(ax.lines[0].get_ydata()) == list(serial.objectives)
+    assert serial.plot(ax) is ax
+    assert f"best objective {best.objective:.8g}, from" in str(serial)
+    assert "A local optimum was reached" in serial._repr_html_()
+    assert same(pickle.loads(pickle.dumps(serial)), serial)
+    assert sum(serial.counts.values()) == 12
+
+
+def test_incremental_shooting_counts_its_work():
+    starts = [{"k1": 4.2176, "k2": 9.1574, "k3": 7.9221, "k4": 9.5949}]
+    problem, method = lotka_volterra_iss.problem(), igpe.IncrementalShooting()
+    found = igpe.campaign(problem, method, starts)
+    alone = method.estimate(problem, starts[0])
+    assert found.table.loc[0, "equivalent_iterations"] == alone.equivalent_iterations
+    assert found.table.loc[0, "equivalent_integrations"] == alone.equivalent_integrations
+
+
+@pytest.mark.parametrize("name", ["pool", "dask"])
+def test_a_model_of_a_notebook_travels(name, opened):
+    """Neither its builder nor its method is in a module."""
+    rate = 1.0
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0.1, 5))
+        m.dA = dae.DerivativeVar(m.A)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -rate * m.k * m.A[t])
+        return m
+
+    class Halved:
+        def estimate(self, problem, start, profiles=()):
+            return Estimate({n: v / 2 for n, v in start.items()}, 1.0, Status.CONVERGED)
+
+    t = np.linspace(0.0, 3.0, 12)
+    run = igpe.Experiment(pd.DataFrame({"time": t, "A": np.exp(-0.7 * t)}), start={"A": 1.0})
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    with opened(name) as executor:
+        methods = [igpe.SingleShooting(), Halved()]
+        runs = igpe.compare(problem, methods, [{"k": 2.0}], executor=executor).runs
+    assert runs["k"].tolist() == [pytest.approx(0.7, rel=1e-6), 1.0]
+
+
+class Once:
+    """Finishes two starts, then the user presses Ctrl-C; another begins with an error."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def estimate(self, problem, start, profiles=()):
+        self.runs += 1
+        if self.runs == 2:
+            raise ValueError("no idea")
+        if self.runs > 3:
+            raise KeyboardInterrupt
+        return Estimate(dict(start), float(self.runs), Status.INTEGRATION_BROKE)
+
+
+def test_ctrl_c_and_errors_keep_what_is_done():
+    told = []
+    found = igpe.campaign(consecutive.problem(), Once(), 5, progress=told.append)
+    assert (len(found.table), found.complete) == (3, False)
+    assert "Interrupted: 3 of 5" in str(found)
+    assert found.counts == {"INTEGRATION_BROKE": 2, "RAISED": 1}
+    assert found.table["note"].tolist() == ["", "ValueError: no idea", ""]
+    with pytest.raises(igpe.EstimationFailed, match="None of 3 starts") as error:
+        found.best  # noqa: B018 - asking is the test
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (str(again), again.status) == (str(error.value), error.value.status)
+
+
+def test_a_store_is_another_process_s_too(tmp_path, serial):
+    """What the runs depend on is hashed the same wherever and however the problem is built."""
+    store = tmp_path / "runs.sqlite"
+    words = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import consecutive, igpe
+igpe.campaign(consecutive.problem(), starts=9, seed=3, store={str(store)!r})
+"""
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=100)
+    found = igpe.campaign(consecutive.problem(), starts=12, seed=3, store=store)
+    assert same(found, serial)
+    with sqlite3.connect(store) as file:
+        counted = file.execute("SELECT count(*), count(DISTINCT series) FROM outcomes")
+        assert counted.fetchone() == (12, 1)
+
+
+def test_progress_is_told(serial):
+    told = []
+    igpe.campaign(consecutive.problem(), starts=3, progress=told.append)
+    assert told == ["Campaign: 3 of 3 starts"]
+
+
+@pytest.mark.parametrize("name", ["pool", "dask"])
+def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_path):
+    problem, store = decay(), tmp_path / "store.db"
+    methods = [igpe.SingleShooting(), igpe.MultipleShooting()]
+    here = igpe.compare(problem, methods, 3).runs.drop(columns=VARYING)
+    for method in (MultiStart(starts=3), MultiStart(igpe.MultipleShooting(), starts=2)):
+        alone = method.estimate(problem, {})
+        with opened(name) as executor:
+            there = method.estimate(problem, {}, executor=executor, store=store)
+        kept = method.estimate(problem, {}, store=store)
+        for found in (there, kept):
+            assert found.objective == alone.objective
+            assert found.parameters == alone.parameters
+            assert (found.status, found.method) == (alone.status, alone.method)
+    with opened(name) as executor:
+        found = igpe.compare(problem, methods, 3, executor=executor, store=store)
+    assert found.runs.drop(columns=VARYING).equals(here)
+
+
+def test_the_ladder_of_candidates_is_the_same_elsewhere(tmp_path):
+    """One unknown of the reaction is out of reach of algebra, so that step 4 searches for it."""
+    problem = next(c for c in ZOO if c.name == "unmeasured_intermediate").problem(0.05)
+    alone = igpe.estimate(problem)
+    store = tmp_path / "store.db"
+    with ProcessPoolExecutor(2) as executor:
+        there = igpe.estimate(problem, executor=executor, store=store)
+    kept = igpe.estimate(problem, store=store)
+    for found in (there, kept):
+        assert found.candidates == alone.candidates
+        assert found.estimates == alone.estimates
+    with sqlite3.connect(store) as file:
+        (count,) = file.execute("SELECT count(*) FROM outcomes").fetchone()
+    assert count == len(alone.candidates) > 1
+
+
+def test_profiles_are_kept_and_a_better_optimum_is_the_same_elsewhere(tmp_path):
+    store = tmp_path / "store.db"
+    here = igpe.profile(decay(), DECAY_TRUTH)
+    with ProcessPoolExecutor(2) as executor:
+        there = igpe.profile(decay(), DECAY_TRUTH, executor=executor, store=store)
+    kept = igpe.profile(decay(), DECAY_TRUTH, store=store)
+    for found in (there, kept):
+        assert found.to_dict() | {"seconds": 0} == here.to_dict() | {"seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"starts": 0}, "at least one is needed"),
+        ({"starts": 2.5}, "campaign wants a list of mappings"),
+        ({"starts": [{"p1": 1.0}]}, r"but \['p2'\] have none"),
+        ({"seed": -1}, "seed is -1"),
+        ({"executor": "two"}, "executor is 'two'"),
+        ({"timeout": -1}, "seconds above 0"),
+        ({"estimator": igpe.SingleShooting}, "campaign wants an estimator"),
+        ({"estimator": "ISS"}, "campaign wants an estimator"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, says):
+    given = {"problem": consecutive.problem(), "starts": 2} | change
+    with pytest.raises(igpe.ProblemError, match=says):
+        igpe.campaign(**given)
+
+
+def test_without_bounds_no_number_of_starts():
+    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+        igpe.campaign(lotka_volterra_iss.problem())
