@@ -132,6 +132,16 @@ def compare(
     return Comparison(runs, float(min([optimum, *arrived])), complete, rounding)
 
 
+def joined(parts: Sequence[Comparison]) -> Comparison:
+    """Comparisons of different methods on one problem, from the same starts, as one."""
+    return Comparison(
+        pd.concat([p.runs for p in parts if len(p.runs)] or [parts[0].runs], ignore_index=True),
+        min(p.best for p in parts),
+        all(p.complete for p in parts),
+        max(p.rounding for p in parts),
+    )
+
+
 def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, Estimator]:
     if isinstance(methods, Mapping):
         named = dict(methods)

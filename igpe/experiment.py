@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from igpe.arguments import is_finite, require_mapping, shown
+from igpe.arguments import is_finite, shown
 from igpe.arrays import FloatArray, IntArray
 from igpe.error_model import Proportional, deviations
 from igpe.errors import DataError
+from igpe.experiment_checks import check_kinds, start_time_of
 from igpe.inputs import Input, InputValue, read_inputs
 from igpe.sigma import Sigma, check_sigma, error_models, estimated_sigma, sigma_columns, sigma_of
-from igpe.tables import Data, read_table, rows_of, select_columns, time_column
+from igpe.tables import Data, read_table, renamed, rows_of, select_columns, time_column
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Experiment:
                 if unknown. Proportional ones follow the model's predictions, never measurements;
                 `Estimated(name)` is what the model computes and is estimated with the rest
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
+    columns     column of the table -> its name in the model, `time` or `experiment`, where they
+                differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
     raises      DataError, naming the columns and rows it is about
@@ -105,11 +108,12 @@ class Experiment:
         inputs: Mapping[str, InputValue] = MappingProxyType({}),
         sigma: Sigma = None,
         units: Mapping[str, str] = MappingProxyType({}),
+        columns: Mapping[str, str] = MappingProxyType({}),
         only: Iterable[str] | None = None,
         replicates: bool = False,
     ) -> None:
-        _check_kinds(name, start, inputs, units, only)
-        table = read_table(data)
+        check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
+        table = renamed(read_table(data), columns)
         self._conditions: dict[str, Any] = {
             "name": name,
             "start": dict(start),
@@ -117,6 +121,7 @@ class Experiment:
             "inputs": dict(inputs),
             "sigma": dict(sigma) if isinstance(sigma, Mapping) else sigma,
             "units": dict(units),
+            "columns": dict(columns),
             "only": None if only is None else tuple(only),
             "replicates": replicates,
         }
@@ -125,14 +130,14 @@ class Experiment:
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
         times = time_column(table, replicates=replicates)
-        columns = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
-        self.measurements = _measurements(table, times, columns, sigma)
+        chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
+        self.measurements = _measurements(table, times, chosen, sigma)
         self.error_models: Mapping[str, Proportional] = MappingProxyType(
-            error_models(columns, sigma)
+            error_models(chosen, sigma)
         )
-        self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(columns, sigma))
+        self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         self.sigma_known = sigma is not None and not self.estimated_sigma
-        self.start_time = _start_time(times, start_time)
+        self.start_time = start_time_of(times, start_time)
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickle and copy keep: pickle cannot read a mapping that is closed to changes."""
@@ -144,9 +149,16 @@ class Experiment:
         for name in ("start", "inputs", "units", "error_models", "estimated_sigma"):
             setattr(self, name, MappingProxyType(state[name]))
 
-    def with_data(self, data: Data) -> "Experiment":
-        """The same run with other measurements."""
-        return Experiment(data, **{**self._conditions, "name": self.name})
+    def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
+        """The same run with other measurements.
+
+        one_of_several  the table has a column `experiment`, and this one's rows count
+        """
+        columns = self._conditions["columns"]
+        table = renamed(read_table(data), columns)
+        if one_of_several:
+            table = rows_of(table, self.name)
+        return _named(table, columns, {**self._conditions, "name": self.name})
 
     def weighted(self, sigma: FloatArray) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order."""
@@ -196,15 +208,19 @@ class Experiment:
         )
 
 
-def read_experiments(data: Data, **conditions: Any) -> list[Experiment]:
+def read_experiments(
+    data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
+) -> list[Experiment]:
     """One `Experiment` for each value of the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
+    columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}
     conditions  as for `Experiment`; a mapping keyed by every experiment's name (start={"run1":
                 {...}, "run2": {...}}) gives each its own
     raises      DataError if there is no such column
     """
-    table = read_table(data)
+    check_kinds("", None, columns=columns)
+    table = renamed(read_table(data), columns)
     if "experiment" not in table.columns:
         raise DataError(
             f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
@@ -220,8 +236,15 @@ def read_experiments(data: Data, **conditions: Any) -> list[Experiment]:
             own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
         if own.get("only") is not None and not isinstance(own["only"], str):
             own["only"] = [n for n in own["only"] if n not in gone]
-        found.append(Experiment(rows, name=name, **own))
+        found.append(_named(rows, columns, own | {"name": name}))
     return found
+
+
+def _named(table: pd.DataFrame, columns: Mapping[str, str], conditions: Any) -> Experiment:
+    """An experiment of a table that has the names of the model already."""
+    made = Experiment(table, **{**conditions, "columns": {}})
+    made._conditions["columns"] = dict(columns)  # other measurements may come without them
+    return made
 
 
 def _own(key: str, value: Any, names: list[str], name: str) -> Any:
@@ -229,18 +252,6 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
         return value
     is_of_states = key == "start" and not all(isinstance(v, Mapping) for v in value.values())
     return value if is_of_states else value[name]
-
-
-def _check_kinds(name: Any, start: Any, inputs: Any, units: Any, only: Any) -> None:
-    if not isinstance(name, str):
-        raise DataError(f"name is {shown(name)}; an experiment's name is a text: name='run1'.")
-    require_mapping("start", start, "start={'A': 1.0, 'B': igpe.Unknown(0, 5)}", DataError)
-    require_mapping("inputs", inputs, "inputs={'feed': igpe.steps(times, values)}", DataError)
-    require_mapping("units", units, "units={'A': 'mol/L'}", DataError)
-    if isinstance(only, str):
-        raise DataError(f"only={only!r} is one text; wanted a list of columns: only=[{only!r}].")
-    if only is not None and not isinstance(only, Iterable):
-        raise DataError(f"only is {shown(only)}; wanted a list of columns: only=['A', 'B'].")
 
 
 def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
@@ -253,33 +264,6 @@ def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
                 "parameter, or igpe.Unknown(lower, upper)."
             )
     return {n: v if isinstance(v, (str, Unknown)) else float(v) for n, v in start.items()}
-
-
-def _start_time(times: FloatArray, given: float | None) -> float:
-    first, last = float(times[0]), float(times[-1])
-    begin = _default_start(first, last) if given is None else given
-    if not is_finite(begin) or begin > first:
-        raise DataError(
-            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; give a "
-            "number: an experiment starts no later than its first measurement."
-        )
-    if begin == last:
-        raise DataError(
-            f"The only measurements are at {last:g}, where the experiment starts, so nothing is "
-            "seen of what happens; add later ones, or give the earlier start: start_time=..."
-        )
-    return float(begin)
-
-
-def _default_start(first: float, last: float) -> float:
-    if first <= 0:
-        return first
-    if first <= last - first:
-        return 0.0
-    raise DataError(
-        f"The measurements run from {first:g} to {last:g}; it is not clear when the experiment "
-        f"started. Say it: start_time=0.0, or start_time={first:g}."
-    )
 
 
 def _measurements(

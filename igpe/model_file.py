@@ -1,4 +1,4 @@
-"""Loading a problem, or settings of a design, from a Python file; a problem from PEtab too."""
+"""Loading a problem and settings from a Python file; a problem from PEtab too."""
 
 import runpy
 import sys
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from igpe.arguments import closest_file
 from igpe.errors import IgpeError, ProblemError
 from igpe.petab.read import read_petab
 from igpe.problem import Problem
+from igpe.settings import Settings
 
 
 def load_problem(path: Path) -> Problem:
@@ -44,10 +46,29 @@ def load_design(path: Path) -> dict[str, Any]:
     return dict(settings)
 
 
-def _returned(path: Path, name: str, wanted: str) -> Any:
-    """What a function of the file returns."""
+def load_settings(path: Path) -> Settings | None:
+    """The settings of `igpe.estimate` that the file's `settings()` returns; None if it has none.
+
+    raises ProblemError if the file is missing, fails, or returns something else; SolverMissing if
+           they choose a solver that is not installed
+    """
+    found = None if is_petab(path) else _returned(path, "settings", "", optional=True)
+    if found is not None and not isinstance(found, Settings):
+        raise ProblemError(
+            f"settings() in '{path}' returned a value of type {type(found).__name__}; wanted "
+            "igpe.Settings(...)."
+        )
+    if found is not None:
+        found.require_solvers()
+    return found
+
+
+def _returned(path: Path, name: str, wanted: str, *, optional: bool = False) -> Any:
+    """What a function of the file returns; None if it is optional and not there."""
     if not path.is_file():
-        raise ProblemError(f"There is no model file '{path}' (looked from {Path.cwd()}).")
+        raise ProblemError(
+            f"There is no model file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
+        )
     try:
         with _importing_from(path.parent):
             function = runpy.run_path(str(path)).get(name)
@@ -56,11 +77,18 @@ def _returned(path: Path, name: str, wanted: str) -> Any:
         raise
     except Exception as error:
         raise ProblemError(
-            f"The model file '{path}' failed{_where(path, error)}: {type(error).__name__}: {error}"
+            f"The model file '{path}' failed{_where(path, error)}: {_what(error)}"
         ) from error
-    if not callable(function):
+    if not callable(function) and not optional:
         raise ProblemError(f"'{path}' has no function {name}(); write one that returns {wanted}.")
     return returned
+
+
+def _what(error: Exception) -> str:
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.text:
+        return f"{kind}: {error.msg}: {error.text.strip()}"
+    return f"{kind}: {error}"
 
 
 def is_petab(path: Path) -> bool:

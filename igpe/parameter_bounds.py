@@ -58,7 +58,7 @@ def bounds_of(name: str, given: Bounds | None, instance: Instance) -> Bounds:
     if not low < high:
         raise ProblemError(
             f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. "
-            "Fix the variable in the model if it is known."
+            "Fix the variable in the model if it is known; exchange the bounds if they are crossed."
         )
     return low, high
 

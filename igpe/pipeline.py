@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.step import estimate_algebraic
-from igpe.dynamic.base import constrained_unknowns, require_known_sigma, require_plain
+from igpe.algebraic.step import Algebraic, estimate_algebraic
+from igpe.dynamic.base import Estimator, constrained_unknowns, require_known_sigma, require_plain
 from igpe.dynamic.complement import Asked, complements
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
@@ -50,7 +51,8 @@ def estimate(
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if the problem asks for what no step can do, EstimationFailed if no
               candidate could be fitted
-    Ctrl-C during step 5 ends with the candidates corrected so far.
+    Ctrl-C ends step 3's proof where it is, and steps 4 and 5 with the best found so far (status
+    INTERRUPTED), if there is anything.
     """
     settings = settings or Settings()
     settings = settings if seed is None else settings.seeded(seed)
@@ -72,12 +74,12 @@ def estimate(
             problem, structure, ladder, settings.routes, settings.weights
         )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
-        asked = Asked(problem, settings.complement)
-        complete = complements(asked, [a.parameters for a in algebraic], place)
+        begun, stopped = _complemented(problem, algebraic, settings.complement, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-        begun = [Way(a, c, c) for a, c in zip(algebraic, complete, strict=True)]
 
         def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
+            if stopped:
+                return _uncorrected(weighted, systems, begun, settings)
             return _fitted(weighted, systems, begun, before, settings)
 
         found = settle(
@@ -123,6 +125,12 @@ def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     })
 
 
+UNCORRECTED = (
+    "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
+    "intervals are only a hint."
+)
+
+
 class Fitted(NamedTuple):
     """Step 5: all ways, best first, and the best one polished."""
 
@@ -142,11 +150,44 @@ def _fitted(
         ways = _corrected(problem, systems, begun if before is None else before.ways, settings)
     except KeyboardInterrupt:
         if before is None:
-            raise
+            return _uncorrected(problem, systems, begun, settings)
         ways = [_interrupted(way) for way in before.ways]
     best = polish(problem, systems, ways[0].corrected, settings.integrator)
     ways[0] = ways[0]._replace(corrected=best.estimate)
     return Fitted(ways, best)
+
+
+def _complemented(
+    problem: Problem, algebraic: Sequence[Algebraic], search: Estimator, place: Place
+) -> tuple[list[Way], bool]:
+    """Every candidate after step 4; whether it was interrupted, which leaves those that are done.
+
+    raises KeyboardInterrupt if none is
+    """
+    found = complements(Asked(problem, search), [a.parameters for a in algebraic], place)
+    begun = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
+    stopped = len(begun) < len(algebraic) or begun[-1].complete.status is Status.INTERRUPTED
+    return begun, stopped
+
+
+def _uncorrected(
+    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
+) -> Fitted:
+    """The candidates as they are after step 4, the best of them integrated: step 5 was cut short.
+
+    raises KeyboardInterrupt if none can be integrated
+    """
+    residuals = Residuals(problem, systems, settings.integrator)
+    found = []
+    for way in map(_interrupted, begun):
+        at = residuals(problem.box.vector(way.corrected.parameters))
+        cost = np.inf if at is None else at.cost
+        found.append((at, way._replace(corrected=replace(way.corrected, objective=cost))))
+    at, best = min(found, key=lambda pair: pair[1].corrected.objective)
+    if at is None:
+        raise KeyboardInterrupt
+    others = [way for _, way in found if way is not best]
+    return Fitted([best, *others], Polished(best.corrected, at, (UNCORRECTED,)))
 
 
 def _interrupted(way: Way) -> Way:

@@ -25,7 +25,7 @@ from igpe.problem_checks import (
     name_experiments,
 )
 from igpe.starts import ModelStarts, model_starts
-from igpe.tables import Data, read_table, rows_of
+from igpe.tables import Data, read_table
 from igpe.units import unit_name
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -199,7 +199,7 @@ class Problem:
         if len(self.experiments) == 1:
             runs = [given["experiments"][0].with_data(table)]
         else:
-            runs = [e.with_data(rows_of(table, e.name)) for e in given["experiments"]]
+            runs = [e.with_data(table, one_of_several=True) for e in given["experiments"]]
         return Problem(**{**given, "experiments": runs}).fixing(self.fixed)
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
-from igpe.arguments import require_mapping, shown
+from igpe.arguments import closest, require_mapping, shown
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ModelError, ProblemError
 from igpe.experiment import Experiment, Unknown
@@ -160,8 +160,9 @@ def _check_parameter(
     if name not in instance.scalars:
         elsewhere = any(name in i.scalars for i in problem.instances)
         raise ProblemError(
-            f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}. "
-            "Parameters must be Var or mutable Param, without time."
+            f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
+            f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
+            "time."
             + " All experiments' models need all parameters; declare it there too."
             * elsewhere
         )
@@ -200,8 +201,8 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
             f"Columns {strangers} are nothing that varies with time in the model, which has "
-            f"{known}. Rename the columns, add an Expression over time for what is measured, or "
-            "leave them out with only=[...]."
+            f"{known}.{closest(strangers[0], known)} Rename the columns (columns={{...}}), add an "
+            "Expression over time for what is measured, or leave them out with only=[...]."
         )
 
 

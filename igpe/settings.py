@@ -1,11 +1,14 @@
 """How the five steps are carried out. Every part is a method that can be exchanged."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from igpe.algebraic.step import Routes
 from igpe.algebraic.weights import StateErrors, Weights
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
+from igpe.errors import SolverMissing
 from igpe.integrators.base import Integrator
 from igpe.integrators.sundials import Sundials
 from igpe.smoothing.base import Smoother
@@ -50,3 +53,28 @@ class Settings:
             complement=replace(self.complement, seed=seed),
             routes=self.routes.seeded(seed),
         )
+
+    def require_solvers(self) -> None:
+        """Refuse outside solvers that were chosen but are not installed.
+
+        Those of the default settings are only asked where igpe's own methods do not suffice.
+        raises SolverMissing with the sentence that installs it
+        """
+        usual = set(map(repr, _solvers(Settings())))
+        for solver in _solvers(self):
+            if repr(solver) not in usual and not solver.available():
+                raise SolverMissing(
+                    f"The settings choose {solver!r}, which is not installed. {solver.install}"
+                )
+
+
+def _solvers(part: Any) -> Iterator[Any]:
+    """All solvers among the parts of a method."""
+    if hasattr(part, "available") and hasattr(part, "install"):
+        yield part
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from _solvers(getattr(part, field.name))
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _solvers(one)

@@ -1,29 +1,34 @@
 """Reading tables of measurements: DataFrames, CSV, Excel, Parquet; refusing the unusable."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from igpe.arguments import closest, closest_file
 from igpe.arrays import FloatArray
+from igpe.csv_files import read_csv
 from igpe.errors import DataError
 
 Data: TypeAlias = pd.DataFrame | str | Path
 
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": pd.read_csv,
+    ".csv": read_csv,
     ".xls": pd.read_excel,
     ".xlsx": pd.read_excel,
     ".parquet": pd.read_parquet,
 }
 PACKAGES = {".xls": "xlrd", ".xlsx": "openpyxl", ".parquet": "pyarrow"}
 LONGEST = 100  # letters of another package's message
+FEW = 3  # entries that are shown
 
 
 def read_table(data: Data) -> pd.DataFrame:
     """A table from a DataFrame or from a file named *.csv, *.xlsx, *.xls or *.parquet.
+
+    Of a file, rows and unnamed columns that are all empty are left out: spreadsheets leave them.
 
     raises DataError if the file is missing, of another kind, or needs a package not installed, or
            if columns share a name or have none
@@ -52,9 +57,11 @@ def _read_file(data: str | Path) -> pd.DataFrame:
             f"{', '.join(READERS)}."
         )
     if not path.is_file():
-        raise DataError(f"There is no file '{path}' (looked from {Path.cwd()}).")
+        raise DataError(
+            f"There is no file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
+        )
     try:
-        return READERS[path.suffix.lower()](path)
+        return _without_empty(READERS[path.suffix.lower()](path))
     except ImportError as error:
         package = PACKAGES.get(path.suffix.lower(), "pandas")
         raise DataError(
@@ -65,6 +72,31 @@ def _read_file(data: str | Path) -> pd.DataFrame:
             f"'{path}' could not be read as a table: {_reason(path, error)}. Open it in the "
             f"program that wrote it and save it again as {path.suffix}."
         ) from error
+
+
+def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
+    nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
+    return table.drop(columns=nameless).dropna(how="all", ignore_index=True)
+
+
+def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """The table in the names of the model; what has its new name already may keep it.
+
+    A column `experiment` may be missing: a table of one experiment needs none.
+
+    columns  column of the table -> its name in the model
+    raises   DataError if there is neither, or two columns would get one name
+    """
+    there = {*table.columns, "experiment"}
+    missing = [c for c, new in columns.items() if not {c, new} & there]
+    if missing:
+        found = list(table.columns)
+        raise DataError(
+            f"The table has no columns {missing}, which columns={{...}} names; its columns are "
+            f"{found}.{closest(missing[0], found)} Mend the names in columns={{...}}, or in the "
+            "table's first line."
+        )
+    return read_table(table.rename(columns=dict(columns)))
 
 
 def _reason(path: Path, error: Exception) -> str:
@@ -99,14 +131,17 @@ def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
     if "time" not in table.columns:
         raise DataError(
             f"The table has no column 'time'; its columns are {list(table.columns)}. "
-            "Rename the one that holds the times."
+            "Rename the one that holds the times, or name it: columns={'t / h': 'time'}."
         )
     if len(table) == 0:
         raise DataError("The table has no rows; at least one measurement is needed.")
     times = numbers(table, "time")
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
-        raise DataError(f"The time in row {row} is {times[row]}; every row needs a finite time.")
+        raise DataError(
+            f"The time in row {row} (the first is row 0) is {times[row]}; every row needs a finite "
+            "time. Fill it in, or remove the row."
+        )
     step = np.diff(times)
     if (step < 0).any():
         row = int(np.flatnonzero(step < 0)[0]) + 1
@@ -157,9 +192,12 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         )
     try:
         return table[name].to_numpy(dtype=float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
+        strange = table[name][pd.to_numeric(table[name], errors="coerce").isna()].dropna()
+        shown = ", ".join(repr(entry) for entry in strange.unique()[:FEW])
         raise DataError(
-            f"Column '{name}' has entries that are not numbers ({error}); clean it, or leave it "
+            f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
+            "of the model (times since the start), leave missing ones empty, or leave the column "
             "out with only=[...]."
         ) from None
 

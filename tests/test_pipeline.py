@@ -8,7 +8,10 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
+from igpe import pipeline
 from igpe.dynamic import collocation
+from igpe.dynamic import complement as step_4
+from igpe.dynamic.complement import complement
 
 CASES = {case.name: case for case in ZOO}
 LINEAR = CASES["consecutive"]
@@ -131,10 +134,41 @@ def test_an_interrupt_keeps_what_is_corrected(monkeypatch):
     assert np.isinf(result.candidates[-1].objective)
 
 
-def test_an_interrupt_before_anything_is_there_goes_through(monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
+def interrupting(*arguments):
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(collocation, "_solve", interrupted)
+
+def test_an_interrupt_before_step_5_has_anything_leaves_the_values_of_step_4(monkeypatch):
+    problem = LINEAR.problem(0.02, 1)
+    whole = igpe.estimate(problem)
+    monkeypatch.setattr(collocation, "_solve", interrupting)
+    result = igpe.estimate(problem)
+    assert result.status is igpe.Status.INTERRUPTED
+    assert result.parameters in [c.incremental for c in whole.candidates]
+    assert result.parameters == pytest.approx(LINEAR.truth, rel=0.2)
+    assert whole.objective < result.objective < 2 * whole.objective
+    assert "interrupted before step 5" in result.notes[0]
+    assert all(c.objective >= result.objective for c in result.candidates)
+    assert igpe.Result.from_json(result.to_json()).status is igpe.Status.INTERRUPTED
+
+
+def test_an_interrupt_in_step_4_leaves_the_candidates_before(monkeypatch):
+    problem, calls = LINEAR.problem(0.02, 1), []
+
+    def second(*arguments):
+        calls.append(1)
+        return interrupting() if len(calls) == 2 else complement(*arguments)
+
+    monkeypatch.setattr(step_4, "complement", second)
+    result = igpe.estimate(problem)
+    assert result.status is igpe.Status.INTERRUPTED
+    assert len(result.candidates) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "where"), [(step_4, "complement"), (pipeline, "smooth_measurements")]
+)
+def test_an_interrupt_before_anything_is_there_goes_through(monkeypatch, room, where):
+    monkeypatch.setattr(room, where, interrupting)
     with pytest.raises(KeyboardInterrupt):
         igpe.estimate(LINEAR.problem())

@@ -1,4 +1,4 @@
-"""The command line: check, estimate, profile, simulate and design for a model file; reports.
+"""The command line: a problem file from tables, and what can be done with one; stored results.
 
 A model file is a Python file with a function `problem()` that returns an `igpe.Problem`, or a PEtab
 problem's YAML file.
@@ -8,12 +8,17 @@ Answers go to standard output, progress and errors to standard error.
 
 # Typer reads annotations at run time, and everything slow is imported inside the commands, so that
 # `igpe --help` answers at once.
-from igpe.cli import afterwards, estimation
+# The order is that of `igpe --help`.
+from igpe.cli import new  # isort: skip
+from igpe.cli import estimation  # isort: skip
+from igpe.cli import afterwards  # isort: skip
+from igpe.cli import methods  # isort: skip
+from igpe.cli import convert  # isort: skip
 from igpe.cli.application import app
 
-__all__ = ["afterwards", "app", "estimation", "main"]
+__all__ = ["afterwards", "app", "convert", "estimation", "main", "methods", "new"]
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="igpe")

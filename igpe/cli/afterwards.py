@@ -1,23 +1,24 @@
 """igpe profile, report, design: what comes after an estimate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from igpe.cli.application import app
+from igpe.cli.completion import results
 from igpe.cli.options import (
     DataFile,
     JsonFile,
     Model,
     PlotFile,
+    Seed,
+    StoredResult,
+    estimated,
     page_file,
     problem_of,
 )
-from igpe.cli.output import progress_shown, save, write
-
-if TYPE_CHECKING:
-    pass
+from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 
 @app.command()
@@ -25,7 +26,10 @@ def profile(
     model: Model,
     *,
     result: Annotated[
-        Path | None, typer.Option("--result", help="Stored result (JSON), instead of estimating.")
+        Path | None,
+        typer.Option(
+            "--result", autocompletion=results, help="Stored result (JSON), instead of estimating."
+        ),
     ] = None,
     names: Annotated[
         list[str] | None, typer.Option("--name", help="An unknown; all if none is named.")
@@ -35,34 +39,41 @@ def profile(
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Estimate, and give each parameter its exact interval by profile likelihood."""
-    from igpe.pipeline import estimate as run
+    """Estimate, and give each parameter its exact interval by profile likelihood.
+
+    Ctrl-C ends with the profiles that are finished, if there are any.
+    """
     from igpe.result import Result
     from igpe.uncertainty.profile import profile as follow
 
     problem = problem_of(model, data)
     with progress_shown() as tell:
-        found = run(problem, progress=tell) if result is None else Result.from_json(result)
+        found = (
+            estimated(model, problem, None, tell) if result is None else Result.from_json(result)
+        )
         profiles = follow(problem, found, names, confidence=confidence, progress=tell)
-    if str(json) != "-":
-        typer.echo(str(profiles))
-    if json is not None:
-        write(json, profiles.to_json())
-    if plot is not None:
-        save(profiles.plot(), plot)
+    body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
+    answer("profile", str(profiles), body, json, complete=profiles.complete)
+    save(profiles.plot, plot)
+    if not profiles.complete:
+        interrupted("The profiles above were finished before.")
 
 
 @app.command()
 def report(
-    result: Annotated[Path, typer.Argument(help="Stored result (JSON), of estimate --json.")],
+    result: StoredResult,
     page: Annotated[Path, typer.Argument(callback=page_file, help="The page to write (.html).")],
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
     date: Annotated[str, typer.Option(help="Stands below the heading as it is given.")] = "",
+    json: JsonFile = None,
 ) -> None:
     """Write a page with all that a stored result holds: answer, fits, residuals, steps."""
     from igpe.result import Result
 
-    Result.from_json(result).report(page, title=title, date=date)
+    stored = Result.from_json(result)
+    stored.report(page, title=title, date=date)
+    body = {"file": str(page), "table": rows(stored.to_frame(), "name")}
+    answer("report", f"Written: {page}", body, json)
 
 
 @app.command()
@@ -70,7 +81,7 @@ def design(
     model: Model,
     data: DataFile = None,
     plot: PlotFile = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    seed: Seed = None,
     json: JsonFile = None,
 ) -> None:
     """Plan the next experiment, with the settings that the file's function design() returns."""
@@ -78,7 +89,6 @@ def design(
 
     from igpe.errors import ProblemError
     from igpe.model_file import load_design
-    from igpe.pipeline import estimate as run
     from igpe.planning.design import design as plan
 
     problem, settings = problem_of(model, data), load_design(model)
@@ -89,12 +99,8 @@ def design(
             f"has {sorted(known)}."
         )
     with progress_shown() as tell:
-        at = settings.pop("parameters", None) or run(problem, seed=seed, progress=tell)
+        at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
         tell("Planning the next experiment")
-        found = plan(problem, at, **{"seed": seed} | settings)
-    if str(json) != "-":
-        typer.echo(str(found))
-    if json is not None:
-        write(json, found.to_json())
-    if plot is not None:
-        save(found.plot(), plot)
+        found = plan(problem, at, **{"seed": seed or 0} | settings)
+    answer("design", str(found), found.to_dict() | {"table": rows(found.table())}, json)
+    save(found.plot, plot)

@@ -26,33 +26,35 @@ class Commands(TyperGroup):
 
 def _complain(error: object, code: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(str(error), err=True)
+    told = str(error)
+    is_word = told.partition(" ")[0].isalpha()  # no name of a function or file
+    typer.echo(told[:1].upper() + told[1:] if is_word else told, err=True)
     raise SystemExit(code)
 
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from igpe.cli.versions import told
 
-        try:
-            typer.echo(version("igpe"))
-        except PackageNotFoundError:
-            typer.echo("igpe is not installed; it runs from its source.")
+        typer.echo(told())
         raise typer.Exit
 
 
 @app.callback()
 def before(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which igpe.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Versions; solvers found."
+        ),
     ] = False,
 ) -> None:
     """Globally optimal parameters of dynamic models, from measurements."""

@@ -12,12 +12,14 @@ from igpe.cli.options import (
     Model,
     PlotFile,
     ReportFile,
+    Seed,
+    estimated,
     nominal_of,
     problem_of,
     values_of,
     writable,
 )
-from igpe.cli.output import progress_shown, save, write
+from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 if TYPE_CHECKING:
     from igpe.problem import Problem
@@ -29,10 +31,7 @@ def check(model: Model, data: DataFile = None, json: JsonFile = None) -> None:
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
-    if json is None:
-        typer.echo(str(structure))
-    else:
-        write(json, structure.to_frame().to_json(orient="index", indent=2))
+    answer("check", str(structure), {"table": rows(structure.to_frame(), "name")}, json)
 
 
 @app.command()
@@ -42,7 +41,7 @@ def estimate(
     data: DataFile = None,
     plot: PlotFile = None,
     report: ReportFile = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    seed: Seed = None,
     json: JsonFile = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Searches for a PEtab problem, of which the best counts.")
@@ -52,26 +51,33 @@ def estimate(
         typer.Option("--petab", callback=writable, help="Write a PEtab parameter table."),
     ] = None,
 ) -> None:
-    """Estimate the parameters globally, in five steps; of a PEtab problem from many starts."""
+    """Estimate the parameters globally, in five steps; of a PEtab problem from many starts.
+
+    A function settings() in the file may return other igpe.Settings.
+
+    Ctrl-C ends with the best found so far, if there is one.
+    """
     from igpe.model_file import is_petab
-    from igpe.pipeline import estimate as run
+    from igpe.status import Status
 
     problem = problem_of(model, data)
     if is_petab(model):
-        _best_of_starts(problem, model, (starts, seed), (plot, json, petab))
+        if report is not None:
+            raise typer.BadParameter("--report is about the five steps; of PEtab problems: --json.")
+        _best_of_starts(problem, model, (starts, seed or 0), (plot, json, petab))
         return
     if petab is not None:
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with progress_shown() as tell:
-        result = run(problem, seed=seed, progress=tell)
-    if str(json) != "-":
-        typer.echo(str(result))
-    if json is not None:
-        write(json, result.to_json())
-    if plot is not None:
-        save(result.plot(), plot)
+        result = estimated(model, problem, seed, tell)
+    complete = result.status is not Status.INTERRUPTED
+    body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
+    answer("estimate", str(result), body, json, complete=complete)
+    save(result.plot, plot)
     if report is not None:
         result.report(report)
+    if not complete:
+        interrupted("The estimates are the best found so far.")
 
 
 @app.command()
@@ -85,18 +91,15 @@ def simulate(
     json: JsonFile = None,
 ) -> None:
     """Integrate the model at given parameters and print a table (CSV)."""
+    from igpe.plots import plot_simulation
     from igpe.simulation import simulate as run
 
     problem = problem_of(model, data)
-    table = run(problem, {**nominal_of(problem), **values_of(values or [])})
-    if json is not None:
-        write(json, table.to_json(orient="records", indent=2))
-    else:
-        typer.echo(table.to_csv(index=False), nl=False)
-    if plot is not None:
-        from igpe.plots import plot_simulation
-
-        save(plot_simulation(table), plot)
+    given = {**nominal_of(problem), **values_of(values or [])}
+    table = run(problem, given)
+    text = table.to_csv(index=False).removesuffix("\n")
+    answer("simulate", text, {"parameters": given, "table": rows(table)}, json)
+    save(lambda: plot_simulation(table), plot)
 
 
 def _best_of_starts(
@@ -106,21 +109,20 @@ def _best_of_starts(
     files: tuple[Path | None, Path | None, Path | None],
 ) -> None:
     """Estimate from many starts; `files` are those of picture, JSON and parameter table."""
-    from igpe.petab.estimate import as_json, estimate_petab, told
+    from igpe.petab.estimate import as_dict, estimate_petab, told
     from igpe.petab.export import write_petab_parameters
+    from igpe.plots import plot_simulation
+    from igpe.simulation import simulate as run
+    from igpe.status import Status
 
     plot, json, petab = files
     with progress_shown() as tell:
         tell(f"The best of {search[0]} starts")
         found = estimate_petab(problem, *search)
-    if str(json) != "-":
-        typer.echo(told(problem, found))
-    if json is not None:
-        write(json, as_json(problem, found))
+    complete = found.status is not Status.INTERRUPTED
+    answer("estimate", told(problem, found), as_dict(problem, found), json, complete=complete)
     if petab is not None:
         write_petab_parameters(found, model, petab)
-    if plot is not None:
-        from igpe.plots import plot_simulation
-        from igpe.simulation import simulate as run
-
-        save(plot_simulation(run(problem, found.parameters)), plot)
+    save(lambda: plot_simulation(run(problem, found.parameters)), plot)
+    if not complete:
+        interrupted("The estimates are the best found so far.")

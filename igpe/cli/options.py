@@ -1,12 +1,15 @@
 """What the commands are given: files, checked before the work."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from igpe.cli.completion import models, results, tables
+
 if TYPE_CHECKING:
     from igpe.problem import Problem
+    from igpe.result import Result
 
 PICTURES = (".pdf", ".png", ".svg")
 PAGES = (".html", ".htm")
@@ -36,11 +39,24 @@ def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
 
 
 Model = Annotated[
-    Path, typer.Argument(help="Python file with a function problem(), or PEtab YAML file.")
+    Path,
+    typer.Argument(
+        autocompletion=models, help="Python file with a function problem(), or PEtab YAML file."
+    ),
 ]
 DataFile = Annotated[
     Path | None,
-    typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
+    typer.Option(
+        "--data",
+        autocompletion=tables,
+        help="CSV, Excel or Parquet table that replaces the measurements.",
+    ),
+]
+StoredResult = Annotated[
+    Path, typer.Argument(autocompletion=results, help="Stored result (JSON), of estimate --json.")
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of the search; 0, or that of the file's settings().")
 ]
 PlotFile = Annotated[
     Path | None,
@@ -65,6 +81,14 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     return problem if data is None else problem.with_data(data)
 
 
+def estimated(path: Path, problem: "Problem", seed: int | None, tell: Any) -> "Result":
+    """`igpe.estimate`, with the settings that the file's settings() returns."""
+    from igpe.model_file import load_settings
+    from igpe.pipeline import estimate
+
+    return estimate(problem, load_settings(path), seed=seed, progress=tell)
+
+
 def nominal_of(problem: "Problem") -> dict[str, float]:
     """Values that a PEtab problem has by itself."""
     from igpe.petab.model import PetabModel
@@ -73,6 +97,7 @@ def nominal_of(problem: "Problem") -> dict[str, float]:
 
 
 def values_of(given: list[str]) -> dict[str, float]:
+    """name=number, as a mapping. Raises ProblemError for what is not of that form."""
     from igpe.errors import ProblemError
 
     values = {}

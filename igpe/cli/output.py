@@ -1,39 +1,79 @@
 """What the commands write, and how they show that they work."""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+FORMAT = 1  # of the JSON that commands write
 
 
-def write(path: Path, text: str) -> None:
-    if str(path) == "-":
+def answer(
+    command: str,
+    text: str,
+    body: Mapping[str, Any],
+    json: Path | None,
+    *,
+    complete: bool = True,
+) -> None:
+    """Print the answer, or write it as JSON, or both.
+
+    The JSON of every command is an object with the same head (command, igpe, format, complete), a
+    list of rows `table`, the sentences `notes`, and what else there is to say.
+
+    body      has `table`
+    json      file; - is standard output, which then has nothing else; None: no JSON
+    complete  False if it was interrupted
+    """
+    if str(json) != "-":
         typer.echo(text)
+    if json is None:
+        return
+    from igpe.cli.versions import own_version
+    from igpe.json_form import plain, write_json
+
+    head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
+    written = write_json(plain({**head, "notes": [], **body}), None)
+    if str(json) == "-":
+        typer.echo(written)
     else:
-        path.write_text(text + "\n", encoding="utf-8")
+        json.write_text(written + "\n", encoding="utf-8")
 
 
-def save(axes: Any, path: Path) -> None:
-    axes[0].figure.savefig(path)
+def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
+    """A DataFrame as rows; its index becomes the column of that name."""
+    named = table.rename_axis(index).reset_index() if index else table
+    found: list[dict[str, Any]] = named.to_dict("records")
+    return found
 
 
-def progress_shown() -> Any:
+def save(drawn: Callable[[], Any], path: Path | None) -> None:
+    """A picture, if one is wanted: `drawn` returns its axes."""
+    if path is not None:
+        axes = drawn()
+        first = axes if hasattr(axes, "figure") else axes[0]
+        first.figure.savefig(path)
+
+
+def interrupted(sentence: str) -> None:
+    """After what was done has been written: say so, and end with the code of Ctrl-C."""
+    from igpe.cli.application import INTERRUPTED
+
+    typer.echo(f"Interrupted. {sentence}", err=True)
+    raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def progress_shown() -> Iterator[Any]:
     """A spinner on standard error that shows the step and the time it has taken."""
-    from contextlib import contextmanager
-
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    @contextmanager
-    def shown() -> "Iterator[Any]":
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        console = Console(stderr=True)
-        hidden = not console.is_terminal  # else a log would begin with an empty line
-        with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-            task = progress.add_task("Reading the model")
-            yield lambda sentence: progress.update(task, description=sentence)
-
-    return shown()
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    console = Console(stderr=True)
+    hidden = not console.is_terminal  # else a log would begin with an empty line
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("Reading the model")
+        yield lambda sentence: progress.update(task, description=sentence)

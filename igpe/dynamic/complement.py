@@ -29,11 +29,13 @@ class Asked(NamedTuple):
 
 def complements(
     asked: Asked, ladder: Sequence[Mapping[str, float]], place: Place
-) -> list[Estimate]:
+) -> list[Estimate | None]:
     """`complement` of every candidate of step 3, in their order, wherever that is done.
 
-    One whose search gave no answer has its other unknowns amid their bounds, and says why.
-    raises EstimationFailed if none gave an answer; what `igpe.tasks.run` raises
+    One whose search gave no answer has its other unknowns amid their bounds, and says why; one that
+    Ctrl-C came before is None.
+    raises EstimationFailed if none gave an answer; KeyboardInterrupt if it came before all; what
+           `igpe.tasks.run` raises
     """
     series = (
         ""
@@ -42,20 +44,26 @@ def complements(
     )
     items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
     known: dict[str, Estimate] = {}
-    for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
-        if one.status is None:
-            known[one.key] = estimate_of(one.row)
-        else:
-            rest = asked.problem.fixing(items[one.key]).box
-            known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
-    found = [known[key] for key in items]
-    if all(e.status in UNANSWERED for e in found):
+    try:
+        for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
+            if one.status is None:
+                known[one.key] = estimate_of(one.row)
+            else:
+                rest = asked.problem.fixing(items[one.key]).box
+                known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
+            if known[one.key].status is Status.INTERRUPTED:
+                break
+    except KeyboardInterrupt:
+        if not known:
+            raise
+    if all(e.status in UNANSWERED for e in known.values()):
+        first = next(iter(known.values()))
         raise EstimationFailed(
-            f"None of the {len(found)} candidates could be completed on the dynamics. "
-            f"{found[0].status.value} {' '.join(found[0].notes)}",
-            found[0].status,
+            f"None of the {len(known)} candidates could be completed on the dynamics. "
+            f"{first.status.value} {' '.join(first.notes)}",
+            first.status,
         )
-    return found
+    return [known.get(key) for key in items]
 
 
 def _prepared(asked: Asked) -> Function:

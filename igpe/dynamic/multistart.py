@@ -5,7 +5,7 @@ through the local search, in order, until enough of them agree.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Estimator, Profile, require_bounds
-from igpe.dynamic.searches import UNANSWERED, Asked, missing, prepared, searched
+from igpe.dynamic.searches import UNANSWERED, Asked, Run, missing, prepared, searched
 from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
@@ -63,6 +63,7 @@ class MultiStart:
 
         executor, store, timeout   where searches are made and kept, as for `igpe.campaign`
 
+        Ctrl-C ends with the best of the searches that are finished, status INTERRUPTED.
         The trail of the estimate holds the best one's horizons, if it has any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
@@ -97,13 +98,14 @@ class MultiStart:
         else:
             points = list(problem.box.sobol(self.starts, self.seed))
         runs = searched(asked, np.array([*given, *points]), place, here=here)
-        found = [run.estimate for run in sorted(runs, key=lambda run: run.number)]
+        found, whole = _until_interrupted(runs)
         optima = distinct(found)
         seconds = time.perf_counter() - began
         if not optima:
             return replace(self._nothing(problem, found), seconds=seconds)
         best, others = optima[0], optima[1:]
         status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
+        status = status if whole else Status.INTERRUPTED
         horizons = (h for h in best.trail if isinstance(h, Horizon))
         method = f"best of {len(found)} starts, {best.method}"
         left = (h for e in found if e is not best for h in (*e.trail, *e.elsewhere))
@@ -134,6 +136,23 @@ class MultiStart:
             return replace(found[0], parameters=middle)
         method = f"none of {self.trials} trials could be simulated"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+
+
+def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
+    """What has been found when all are there, or at Ctrl-C, by number; whether all are.
+
+    raises KeyboardInterrupt if nothing usable is
+    """
+    found: list[Run] = []
+    whole = True
+    try:
+        for one in runs:
+            found.append(one)
+    except KeyboardInterrupt:
+        if not any(one.estimate.status.usable for one in found):
+            raise
+        whole = False
+    return [one.estimate for one in sorted(found, key=lambda one: one.number)], whole
 
 
 def distinct(found: Sequence[Estimate]) -> list[Estimate]:

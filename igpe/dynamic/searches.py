@@ -82,7 +82,14 @@ def searched(
 
     for outcome in run(Work(prepared, asked, series, here), items(), place):
         name, number = numbers.pop(outcome.key)
-        yield Run(name, number, *_told(outcome, box.names))
+        found = Run(name, number, *_told(outcome, box.names))
+        cut_short = (
+            found.estimate.status is Status.INTERRUPTED
+        )  # by a method that keeps what it has
+        if asked.whole or not cut_short:
+            yield found
+        if cut_short:
+            raise KeyboardInterrupt
 
 
 def _series(asked: Asked) -> str:

@@ -1,6 +1,6 @@
 """How a PEtab problem is estimated where nothing else is said."""
 
-import json
+from typing import Any
 
 from igpe.dynamic.multistart import MultiStart
 from igpe.dynamic.single_shooting import SingleShooting
@@ -8,6 +8,7 @@ from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
 from igpe.petab.objective import petab_objective
 from igpe.problem import Problem
+from igpe.status import Status
 
 TRIALS = 8  # integrations for each start: the best of them are searched from
 
@@ -18,12 +19,13 @@ def estimate_petab(problem: Problem, starts: int = 20, seed: int = 0) -> Estimat
     What PEtab problems measure is seldom a state, so that nothing can be estimated algebraically.
 
     starts   local searches, from the best of 8 times as many points
-    returns  an Estimate; `petab_objective` of its parameters is what PEtab compares
+    returns  an Estimate; `petab_objective` of its parameters is what PEtab compares; after Ctrl-C
+             the best of the searches that were finished
     raises   EstimationFailed if no start could be simulated
     """
     method = MultiStart(SingleShooting(), trials=TRIALS * starts, starts=starts, seed=seed)
     found = method.estimate(problem, {})
-    if not found.status.usable:
+    if not (found.status.usable or found.status is Status.INTERRUPTED):
         raise EstimationFailed(f"Nothing could be estimated. {found.status.value}", found.status)
     return found
 
@@ -40,15 +42,16 @@ def told(problem: Problem, found: Estimate) -> str:
     return "\n".join([*lines, *found.notes])
 
 
-def as_json(problem: Problem, found: Estimate) -> str:
-    """The same as JSON."""
-    return json.dumps(
-        {
-            "parameters": dict(found.parameters),
-            "negative_log_likelihood": petab_objective(problem, found.parameters, priors=True),
-            "status": found.status.name,
-            "method": found.method,
-            "notes": list(found.notes),
-        },
-        indent=2,
-    )
+def as_dict(problem: Problem, found: Estimate) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "parameters": dict(found.parameters),
+        "negative_log_likelihood": petab_objective(problem, found.parameters, priors=True),
+        "status": found.status.name,
+        "message": found.status.value,
+        "method": found.method,
+        "notes": list(found.notes),
+        "table": [
+            {"name": n, "estimate": v, "unit": problem.unit(n)} for n, v in found.parameters.items()
+        ],
+    }

@@ -1,6 +1,7 @@
 """Estimates as a parameter table of PEtab."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,34 @@ def write_petab_parameters(found: Any, problem: str | Path, path: str | Path) ->
         new or old for new, old in zip(told, table["nominalValue"], strict=True)
     ]
     table.to_csv(path, sep="\t", index=False)
+
+
+def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
+    """A new parameter table of PEtab from the `estimates` of a Result.
+
+    raises  ProblemError for names that PEtab does not allow, or bounds that it does not know
+    """
+    rows = []
+    for e in estimates:
+        if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:
+            raise ProblemError(
+                f"'{e.name}' is no name for PEtab, which allows letters, digits and underscores. "
+                "For a table of all estimates write .csv or .xlsx instead."
+            )
+        if not np.isfinite([*e.bounds, e.value]).all():
+            raise ProblemError(
+                f"'{e.name}' has the value {e.value:g} and the bounds {e.bounds}; PEtab needs "
+                "finite numbers. Give bounds, and estimate again."
+            )
+        rows.append({
+            "parameterId": e.name,
+            "parameterScale": "lin",
+            "lowerBound": e.bounds[0],
+            "upperBound": e.bounds[1],
+            "nominalValue": e.value,
+            "estimate": 1,
+        })
+    return pd.DataFrame(rows)
 
 
 def _table(problem: Path) -> Path:

@@ -50,7 +50,8 @@ def run(work: Work, items: Iterable[Item], place: Place = Place()) -> Generator[
     """The outcomes of all items, as they become known.
 
     An item whose worker dies is tried again, and recorded if that does not help. What was begun is
-    given up if the iteration ends early; what has ended is in the store.
+    given up if the iteration ends early; what has ended is in the store, but for rows whose own
+    "status" is INTERRUPTED.
     raises  ProblemError if the work cannot be sent or made ready elsewhere, or the executor ends;
             DataError by the store; what the work raises of igpe's own errors
     """
@@ -82,7 +83,7 @@ def _with_store(work: Work, items: Iterable[Item], place: Place, store: Store) -
             yield None
 
     for portion in _portions(work, missing(), place):
-        store.add(portion)
+        store.add(one for one in portion if one.row.get("status") != Status.INTERRUPTED.name)
         yield from [*there, *portion]
         there.clear()
 

@@ -57,6 +57,7 @@ def profile(
     executor, store, timeout   where profiles are made and kept, one an item, as for
                `igpe.campaign`; one that is ended is left out, and a note says so
     progress   is told a sentence when a profile begins
+    returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
                profile could be made;  what `igpe.campaign` raises
@@ -75,22 +76,27 @@ def profile(
         asked = asked._replace(leaving=turn < AGAIN)
         series = "" if store is None else digest("profile", told, asked[1:], values)
         work = Work(partial(_prepared, values), asked, series)
-        found = _pieces(work, wanted, place, progress)
+        found, complete = _pieces(work, wanted, place, progress)
         spent += sum(piece.integrations for piece in found) + found[0].begun
         better = min((p.better for p in found if p.better), key=lambda b: b[1], default=None)
         if better is None:
             break
-        notes = [_told(found[0].whole.objective, *better, problem, began_again=asked.leaving)]
-        values = problem.box.mapping(better[0]) if asked.leaving else values
+        begins_again = asked.leaving and complete
+        notes = [_told(found[0].whole.objective, *better, problem, began_again=begins_again)]
+        if not complete:
+            break
+        values = problem.box.mapping(better[0]) if begins_again else values
     profiles = tuple(p for piece in found for p in piece.whole.profiles)
     lost = [n for n in wanted if n not in [p.name for p in profiles]]
-    notes += [f"The profiles of {', '.join(lost)} were not finished."] if lost else []
+    why = "There are" if complete else "Interrupted: there are"
+    notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
     return replace(
         found[0].whole,
         profiles=profiles,
         integrations=spent,
         seconds=time.perf_counter() - began,
         notes=(*notes, *sentences(profiles)),
+        complete=complete,
     )
 
 
@@ -110,10 +116,11 @@ class Piece(NamedTuple):
 
 def _pieces(
     work: Work, wanted: Sequence[str], place: Place, progress: Progress | None
-) -> list[Piece]:
+) -> tuple[list[Piece], bool]:
     """Of all unknowns in their order; where that is asked for, up to the first better optimum.
 
-    raises EstimationFailed if there are none
+    Those that are there at Ctrl-C; whether there was none.
+    raises EstimationFailed if there are none, KeyboardInterrupt if it came before the first one
     """
 
     def items() -> Iterator[Item]:
@@ -123,15 +130,26 @@ def _pieces(
             yield Item(name, name)
 
     known: dict[str, Outcome] = {}
-    with closing(run(work, items(), place)) as outcomes:
-        for one in outcomes:
-            known[one.key] = one
-            if work.asked.leaving and (enough := _up_to_better(known, wanted)):
-                known = {name: known[name] for name in enough}
-                break
+    complete = True
+    try:
+        with closing(run(work, items(), place)) as outcomes:
+            for one in outcomes:
+                known[one.key] = one
+                if work.asked.leaving and (enough := _up_to_better(known, wanted)):
+                    known = {name: known[name] for name in enough}
+                    break
+    except KeyboardInterrupt:
+        if not known:
+            raise
+        complete = False
+    return _made(known, wanted), complete
+
+
+def _made(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[Piece]:
+    """What became profiles, in their order; raises EstimationFailed if nothing did."""
     pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
     if not pieces:
-        lost = known[wanted[0]]
+        lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
         raise EstimationFailed(
             f"No profile could be made. {lost.status.value} {lost.message}", lost.status

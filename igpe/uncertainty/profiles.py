@@ -70,6 +70,7 @@ class Profiles:
     integrations of the whole model, with derivatives; 0 by collocation
     seconds      wall time
     notes        sentences worth reading
+    complete     False if it was interrupted: only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -82,6 +83,7 @@ class Profiles:
     integrations: int = 0
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    complete: bool = True
 
     def __getitem__(self, name: str) -> ParameterProfile:
         """The profile of one unknown. Raises ProblemError if it has none."""
@@ -137,7 +139,7 @@ class Profiles:
     @classmethod
     def from_dict(cls, stored: Any) -> "Profiles":
         """What `to_dict` returned. Raises DataError if it holds no profiles of this form."""
-        wanted = set(cls.__dataclass_fields__)
+        wanted = set(cls.__dataclass_fields__) - {"complete"}  # older ones were
         if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
             raise DataError("These are no stored profiles; give what Profiles.to_json wrote.")
         missing = sorted(wanted - set(stored))
@@ -151,7 +153,8 @@ class Profiles:
         pairs = {n: (a, b) for n, (a, b) in kept["linearised"].items()}
         names, notes = tuple(kept["names"]), tuple(kept["notes"])
         return cls(
-            **kept | {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes}
+            **kept | {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes},
+            complete=stored.get("complete", True),
         )
 
     def __str__(self) -> str:

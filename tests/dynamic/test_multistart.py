@@ -90,3 +90,27 @@ def test_where_no_trial_can_be_simulated():
     found = MultiStart(trials=4, starts=2).estimate(problem, {})
     assert (found.status, found.objective) == (Status.INTEGRATION_BROKE, np.inf)
     assert "none of 4 trials" in found.method
+
+
+def test_an_interrupt_keeps_the_searches_that_are_finished():
+    """Of any local method; before the first usable one the interrupt goes through."""
+
+    class Local:
+        def __init__(self, ends):
+            self.ends = iter(ends)
+
+        def estimate(self, problem, start, profiles=()):
+            cost, status = next(self.ends)
+            if status is None:
+                raise KeyboardInterrupt
+            return Estimate(dict(start), cost, status, "local")
+
+    problem = CASE["consecutive"].problem()
+    ok, broke = Status.CONVERGED, Status.INTEGRATION_BROKE
+    ends = [(np.inf, broke), (5.0, ok), (3.0, ok), (0.0, None)]
+    found = MultiStart(Local(ends)).estimate(problem, {})
+    assert (found.status, found.objective) == (Status.INTERRUPTED, 3.0)
+    assert found.method == "best of 3 starts, local"
+    for early in ([(0.0, None)], [(np.inf, broke), (0.0, None)]):
+        with pytest.raises(KeyboardInterrupt):
+            MultiStart(Local(early)).estimate(problem, {})

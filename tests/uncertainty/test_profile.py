@@ -17,6 +17,7 @@ import igpe
 from igpe.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.profile import profile
 from igpe.uncertainty.profiles import Profiles
+from igpe.uncertainty.walk import walk
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
@@ -252,3 +253,26 @@ def test_what_makes_no_sense_is_refused(change, error, says):
 def test_a_model_that_cannot_be_integrated_is_told():
     with pytest.raises(EstimationFailed, match="could not be integrated"):
         profile(methanol.problem(), dict.fromkeys(methanol.OPTIMUM, 0.0))
+
+
+def test_an_interrupt_keeps_finished_profiles(monkeypatch):
+    walked = []
+
+    def interrupted(*arguments):
+        walked.append(1)
+        if len(walked) == at:
+            raise KeyboardInterrupt
+        return walk(*arguments)
+
+    at = 4  # of two walks a profile
+    monkeypatch.setattr("igpe.uncertainty.profile.walk", interrupted)
+    found = profile(line(), NEAR_LINE)
+    assert [p.name for p in found.profiles] == ["k"]
+    assert not found.complete
+    assert found.notes[0] == "Interrupted: there are no profiles of A(t0)."
+    assert found["k"].lower == profile(line(), NEAR_LINE, "k")["k"].lower
+    again = Profiles.from_json(found.to_json())
+    assert (again.complete, again.notes) == (False, found.notes)
+    walked, at = [], 2
+    with pytest.raises(KeyboardInterrupt):
+        profile(line(), NEAR_LINE)

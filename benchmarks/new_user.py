@@ -1,0 +1,117 @@
+"""A new user: from nothing to a report on their own table, and what they do wrong on the way.
+
+    python benchmarks/new_user.py [path] [mistakes] [--json FILE]
+
+path      an empty folder, a new virtual environment, this checkout from pip, and the user's CSV, as
+          a spreadsheet of German settings writes it: commands and wall time until the report
+mistakes  every mistake of mistakes.py on the command line: exit code 2, no traceback, and a message
+          that names the remedy
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from figures import Row, at_least, at_most, command
+from mistakes import MISTAKES, Mistake
+
+ROOT = Path(__file__).resolve().parent.parent
+TRUTH = {"k1": 0.05, "k2": 0.02}  # 1/min
+COMMANDS = (
+    "python3 -m venv .venv",
+    f".venv/bin/pip install -q '{ROOT}'",
+    ".venv/bin/igpe new my_problem.py --data 'Reactor 7.csv' --reaction 'A -> B; B -> C'",
+    ".venv/bin/igpe check my_problem.py",
+    ".venv/bin/igpe estimate my_problem.py --report report.html --json result.json",
+)
+
+
+def table() -> pd.DataFrame:
+    """A -> B -> C from 0.8 mol/L of A, measured with an error of 0.005 mol/L."""
+    k1, k2 = TRUTH.values()
+    times = np.array([0.0, 5, 10, 15, 20, 30, 40, 60, 80, 100, 120])
+    a = 0.8 * np.exp(-k1 * times)
+    b = 0.8 * k1 / (k2 - k1) * (np.exp(-k1 * times) - np.exp(-k2 * times))
+    noise = 0.005 * np.random.default_rng(7).standard_normal((2, len(times)))
+    noise[:, 0] = 0  # what was weighed in
+    return pd.DataFrame({
+        "Zeit [min]": times,
+        "c(A) [mol/L]": (a + noise[0]).round(4),
+        "c(B) [mol/L]": (b + noise[1]).round(4),
+        "Bemerkung": "",
+    })
+
+
+def path(_: argparse.Namespace) -> Iterator[Row]:
+    """From nothing to the report."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table().to_csv(
+            folder / "Reactor 7.csv", sep=";", decimal=",", index=False, encoding="cp1252"
+        )
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))
+        }
+        spent = []
+        for line in COMMANDS:
+            began = time.perf_counter()
+            subprocess.run(["sh", "-euc", line], cwd=folder, env=environment, check=True)
+            spent.append(time.perf_counter() - began)
+        report = (folder / "report.html").read_text(encoding="utf-8")
+        found = json.loads((folder / "result.json").read_text(encoding="utf-8"))["parameters"]
+    worst = max(abs(found[n] / value - 1) for n, value in TRUTH.items())
+    yield at_most("path", "commands", len(COMMANDS), limit=6)
+    yield at_most("path", "wall time", sum(spent), "s", 240)
+    yield at_most("path", "of which pip install", spent[1], "s")
+    yield at_most("path", "of which igpe", sum(spent[2:]), "s")
+    yield at_most("path", "error of the rate constants", 100 * worst, "%", 5)
+    yield at_least("path", "parameters in the report", sum(n in report for n in TRUTH), "-", 2)
+
+
+def mistakes(_: argparse.Namespace) -> Iterator[Row]:
+    """Whether each message says what to do."""
+    told, slowest = 0, 0.0
+    for name, mistake in MISTAKES.items():
+        began = time.perf_counter()
+        lost = _lost(mistake)
+        slowest = max(slowest, time.perf_counter() - began)
+        told += not lost
+        yield at_most(name, "what the message lacks", len(lost), limit=0)
+    yield at_least("all", "mistakes that are answered", told, "-", len(MISTAKES))
+    yield at_most("all", "slowest answer", slowest, "s")
+
+
+def _lost(mistake: Mistake) -> list[str]:
+    """What is missing of exit code, message and remedy."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        mistake.write(folder)
+        done = subprocess.run(
+            [sys.executable, "-m", "igpe", *mistake.words],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        shutil.rmtree(folder)
+    lost = [words for words in mistake.remedy if words not in done.stderr]
+    return (
+        lost
+        + ["exit code 2"] * (done.returncode != 2)
+        + ["no traceback"] * ("Traceback" in done.stderr)
+    )
+
+
+if __name__ == "__main__":
+    command(__doc__, "a new user", {"path": path, "mistakes": mistakes})

@@ -1,0 +1,109 @@
+"""igpe --version: what runs here, which solvers were found, and how to install the others."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from igpe.integrators.compiler import compiler
+
+PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
+PATIENCE = 0.7  # s that a program may take to tell its version
+VERSION = "-v"  # asks every AMPL solver for it
+
+
+class Solver(NamedTuple):
+    """An outside solver, as a Python package, a program, or both.
+
+    inside  whether the package is another one, which brings it
+    """
+
+    name: str
+    what: str
+    package: str
+    program: str
+    install: str
+    inside: bool = False
+
+
+SOLVERS = (
+    Solver("IPOPT", "local", "casadi", "ipopt", "pip install casadi", inside=True),
+    Solver("SCIP", "global", "pyscipopt", "scip", "pip install pyscipopt"),
+    Solver("MAiNGO", "global", "maingopy", "", "pip install maingopy (on x86-64 Linux)"),
+    Solver(
+        "Couenne", "global", "", "couenne", "pip install idaes-pse && idaes get-extensions"
+    ),
+    Solver("POUNCE", "local", "pounce-solver", "pounce", "pip install pounce-solver"),
+)  # fmt: skip
+
+
+def told() -> str:
+    """Versions of igpe, Python and its packages; of every solver, or how to install it."""
+    lines = [
+        f"igpe {own_version() or '(runs from its source)'}",
+        f"Python {platform.python_version()} ({platform.platform(aliased=True, terse=True)})",
+        *(f"{NAMES[name]} {_version(name) or 'missing: pip install ' + name}" for name in PACKAGES),
+        "",
+        "Solvers (none is needed beyond those that came with igpe)",
+    ]
+    wide = max(len(s.name) for s in SOLVERS)
+    lines += [f"  {s.name:<{wide}}  {s.what:<6}  {_found(s)}" for s in SOLVERS]
+    command = " ".join(compiler())
+    none = "none, so that integrations take longer; install gcc or clang"
+    lines += ["", f"C compiler: {command or none}"]
+    return "\n".join(lines)
+
+
+NAMES = {"pyomo": "Pyomo", "casadi": "CasADi", "numpy": "NumPy", "scipy": "SciPy"}
+
+
+def own_version() -> str:
+    """Of the installed igpe; empty if it runs from its source."""
+    return _version("igpe")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _found(solver: Solver) -> str:
+    """What there is of a solver; a program alone is asked for its version."""
+    package = _version(solver.package) if solver.package else ""
+    program = _located(solver.program)
+    if not package and not program:
+        return f"missing: {solver.install}"
+    name = NAMES.get(solver.package, solver.package)
+    found = [f"{'in ' if solver.inside else ''}{name} {package}"] if package else []
+    if program and (solver.inside or not package):
+        found.append(f"{_asked(program) or 'program'} ({program})")
+    return ", ".join(found)
+
+
+def _located(program: str) -> str | None:
+    """As `igpe.solvers.program.locate`, without what that file imports."""
+    if not program:
+        return None
+    return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+
+
+def _asked(program: str) -> str:
+    """The line in which a program tells its version."""
+    try:
+        done = subprocess.run(
+            [program, VERSION],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = (done.stdout + done.stderr).strip().splitlines()
+    return next((line.strip() for line in said if any(c.isdigit() for c in line)), "")

@@ -1,0 +1,52 @@
+"""CSV files as laboratory programs write them."""
+
+import csv
+import re
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+
+SEPARATORS = (",", ";", "\t")
+LINES = 20  # that are looked at
+_WITH_COMMA = re.compile(r"\s*[-+]?\d+,\d+([eE][-+]?\d+)?\s*")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table separated by commas, semicolons or tabs; with decimal commas where these do not
+    separate; in UTF-8 or, if it is none, in Windows' western code page. Spaces around names and
+    entries do not count.
+    """
+    text = _text(path)
+    lines = [line for line in text.splitlines() if line.strip()][:LINES]
+    separator = next((s for s in SEPARATORS if _is_separated(lines, s)), ",")
+    is_comma_decimal = separator != "," and any(
+        _WITH_COMMA.fullmatch(field) for row in _rows(lines, separator) for field in row
+    )
+    table = pd.read_csv(
+        StringIO(text),
+        sep=separator,
+        decimal="," if is_comma_decimal else ".",
+        skipinitialspace=True,
+    )
+    return table.rename(columns=str.strip)
+
+
+def _text(path: Path) -> str:
+    raw = path.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in raw:  # no text at all
+            raise
+        return raw.decode("cp1252", errors="replace")
+
+
+def _is_separated(lines: list[str], separator: str) -> bool:
+    """Whether all lines have equally many fields, and more than one."""
+    counts = {len(row) for row in _rows(lines, separator)}
+    return len(counts) == 1 and min(counts) > 1
+
+
+def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))

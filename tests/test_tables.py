@@ -1,0 +1,83 @@
+"""Tables as laboratories write them: separators, code pages, empty cells, names of their own."""
+
+import pandas as pd
+import pytest
+
+import igpe
+from igpe.tables import read_table
+
+PLAIN = pd.DataFrame({"time": [0.0, 0.5, 1.0], "c(A) °": [1.0, 0.25, 0.125]})
+AS_WRITTEN = {
+    "comma": "time,c(A) °\n0,1\n0.5,0.25\n1,0.125\n",
+    "spaces": "time, c(A) °\n0, 1\n0.5, 0.25\n1, 0.125\n",
+    "semicolon": "time;c(A) °\n0;1\n0.5;0.25\n1;0.125\n",
+    "decimal comma": "time;c(A) °\n0;1\n0,5;0,25\n1;0,125\n",
+    "tabs": "time\tc(A) °\n0\t1\n0,5\t0,25\n1\t0,125\n",
+    "empty rows and columns": "time,c(A) °,\n0,1,\n0.5,0.25,\n,,\n1,0.125,\n,,\n",
+    "commas in a name": '"time";"c(A) °"\n0;1\n0,5;2,5e-1\n1;0,125\n',
+}
+
+
+@pytest.mark.parametrize("name", AS_WRITTEN)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252"])
+def test_a_csv_file_is_read_as_it_was_written(tmp_path, name, encoding):
+    path = tmp_path / "run.csv"
+    path.write_text(AS_WRITTEN[name], encoding=encoding)
+    pd.testing.assert_frame_equal(read_table(path), PLAIN, check_dtype=False)
+
+
+def test_commas_that_do_not_separate_are_none(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text("time;c(A, B)\n0;1\n2;3\n")
+    assert list(read_table(path).columns) == ["time", "c(A, B)"]
+
+
+def test_entries_that_are_no_numbers_are_shown():
+    table = pd.DataFrame({"time": [0, 1, 2, 3], "A": ["1", "n.d.", "<0.01", "n.d."]})
+    with pytest.raises(igpe.DataError, match=r"'n\.d\.', '<0\.01'\. Give numbers"):
+        igpe.Experiment(table)
+
+
+LAB = pd.DataFrame({"t / h": [1.0, 2.0], "c(A)": [0.5, 0.2], "remark": ["", "hot"]})
+NAMES = {"t / h": "time", "c(A)": "A"}
+
+
+def test_columns_get_the_names_of_the_model():
+    run = igpe.Experiment(LAB, columns=NAMES, only=["A"])
+    assert (run.measured, list(run.times)) == (("A",), [1.0, 2.0])
+
+
+@pytest.mark.parametrize("names", [{}, NAMES], ids=["the laboratory's", "the model's"])
+def test_other_measurements_may_go_by_either_name(names):
+    run = igpe.Experiment(LAB, columns=NAMES, only=["A"])
+    other = LAB.assign(**{"c(A)": [0.6, 0.3]}).rename(columns=names)
+    assert list(run.with_data(other).measurements.value) == [0.6, 0.3]
+    assert list(run.with_data(other).with_data(LAB).measurements.value) == [0.5, 0.2]
+
+
+def test_a_column_that_is_missing():
+    with pytest.raises(igpe.DataError, match=r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"):
+        igpe.Experiment(LAB, columns={"t / h": "time", "c(a)": "A"})
+
+
+def test_two_columns_cannot_get_one_name():
+    with pytest.raises(igpe.DataError, match=r"\['A'\] occur more than once"):
+        igpe.Experiment(LAB, columns={"t / h": "A", "c(A)": "A"})
+
+
+SHEET = pd.DataFrame({
+    "Run": ["one", "one", "two", "two"],
+    "t": [1.0, 2.0, 1.0, 2.0],
+    "cA": [0.5, 0.2, 0.6, 0.3],
+    "cB": [0.5, 0.8, float("nan"), float("nan")],
+})
+SHEET_NAMES = {"Run": "experiment", "t": "time", "cA": "A", "cB": "B"}
+
+
+def test_several_runs_in_a_table_with_names_of_its_own():
+    runs = igpe.read_experiments(SHEET, columns=SHEET_NAMES)
+    assert [(e.name, e.measured) for e in runs] == [("one", ("A", "B")), ("two", ("A",))]
+    again = runs[0].with_data(SHEET, one_of_several=True)
+    assert list(again.measurements.value) == [0.5, 0.5, 0.2, 0.8]
+    again = runs[1].with_data(SHEET, one_of_several=True)
+    assert list(again.measurements.value) == [0.6, 0.3]
