@@ -1,12 +1,13 @@
 """All intervals of a multiple shooting with all sensitivities, by every integrator of intervals.
 
-    python benchmarks/intervals.py [--json FILE]
+    python benchmarks/intervals.py [models|directions] [--json FILE]
 
 henon-heiles  50 intervals of 0.2, four states, three parameters (`models/`), 101 times
 calcium       17 and 199 intervals, four states, eleven parameters, stiff (`models/`), 200 times
 linear        the first, with up to 10 000 intervals
 directions    Lorenz' model of 1996 with 32 states, 20 intervals: derivatives along the four
-              directions that Schloeder's trick needs, beside all 35
+              directions that Schloeder's trick needs, beside all 35; and with the probe that
+              multiple shooting adds to have the same steps for all directions
 
 At the true parameters, each interval beginning on the true course; rtol 1e-6, atol 1e-8. Beside
 ours stand CasADi's `cvodes` with its Jacobian, mapped over the intervals, and SciPy's `solve_ivp`
@@ -24,7 +25,7 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 
 import importlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ import casadi as ca
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from figures import Row, at_least, at_most, command
+from figures import Row, Section, at_least, at_most, command
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -156,17 +157,25 @@ def scipys(one: Case, method: str) -> Run:
 
 def seconds(call: Callable[[], object]) -> float:
     """The median time of one call."""
-    call()
-    begin = time.process_time()
-    call()
-    repeats = max(1, round(LEAST / max(time.process_time() - begin, 1e-6)))
-    times = []
-    for _ in range(BATCHES):
+    return median(side_by_side([call])[0])
+
+
+def side_by_side(calls: Sequence[Callable[[], object]]) -> list[list[float]]:
+    """For each call its times, in batches that take turns, so that noise meets all of them."""
+    repeats = []
+    for call in calls:
+        call()
         begin = time.process_time()
-        for _ in range(repeats):
-            call()
-        times.append((time.process_time() - begin) / repeats)
-    return median(times)
+        call()
+        repeats.append(max(1, round(LEAST / max(time.process_time() - begin, 1e-6))))
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(BATCHES):
+        for call, count, mine in zip(calls, repeats, times, strict=True):
+            begin = time.process_time()
+            for _ in range(count):
+                call()
+            mine.append((time.process_time() - begin) / count)
+    return times
 
 
 def beside(one: Case, scipy: str) -> Iterator[Row]:
@@ -205,15 +214,36 @@ def directions(n_x: int = 32, n_k: int = 20) -> Iterator[Row]:
     made = igpe.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, one.nodes, one.times)
     assert isinstance(made, RungeKuttaIntervals)
     few = np.eye(n_x + 3, 4, -n_x)  # the three parameters, and the gaps
-    whole = seconds(partial(made.run, one.starts, one.q))
-    chained = seconds(partial(made.chained, one.starts, one.q, few))
-    yield at_most("directions", "all 35: time", 1e3 * whole, "ms")
-    yield at_most("directions", "4: time", 1e3 * chained, "ms")
-    yield at_least("directions", "4 faster than 35", whole / chained, "times", 5.0)
+    calls = {
+        "all 35": partial(made.run, one.starts, one.q),
+        "4": partial(made.chained, one.starts, one.q, few),
+        "4, probed": partial(made.chained, one.starts, one.q, few, probed=True),
+        "none": partial(made.run, one.starts, one.q, derivatives=False),
+    }
+    took = dict(zip(calls, side_by_side(list(calls.values())), strict=True))
+    for name, times in took.items():
+        yield at_most("directions", f"{name}: time", 1e3 * median(times), "ms")
+    for name, limit in (("4", 5.0), ("4, probed", None)):
+        faster = median(a / b for a, b in zip(took["all 35"], took[name], strict=True))
+        figure = f"{name}: faster than 35"
+        if limit is None:
+            yield at_most("directions", figure, faster, "times")
+        else:
+            yield at_least("directions", figure, faster, "times", limit)
 
 
 def lorenz(n_x: int, n_k: int) -> Case:
-    """dx_i/dt = a (x_{i+1} - x_{i-2}) x_{i-1} - b x_i + c, on a ring."""
+    """Lorenz' model, each interval beginning on its true course."""
+    problem = ring(n_x, n_k, np.full((n_k + 1, n_x), 8.0))
+    run = problem.experiments[0]
+    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    times, q = run.measurements.times, np.array([1.0, 1.0, 8.0])
+    course = igpe.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
+    return Case("lorenz", ivp, times, course.states[:-1], q, times)
+
+
+def ring(n_x: int, n_k: int, values: FloatArray) -> igpe.Problem:
+    """dx_i/dt = a (x_{i+1} - x_{i-2}) x_{i-1} - b x_i + c, on a ring; values (n_k + 1, n_x)."""
 
     def model(times: Iterable[float]) -> Any:
         m = pyo.ConcreteModel()
@@ -223,34 +253,33 @@ def lorenz(n_x: int, n_k: int) -> Case:
         m.a, m.b, m.c = (pyo.Var(bounds=(0, 20)) for _ in range(3))
 
         def rate(m: Any, i: int, t: float) -> Any:
-            ring = (m.x[(i + 1) % n_x, t] - m.x[i - 2 & n_x - 1, t]) * m.x[i - 1 & n_x - 1, t]
-            return m.dx[i, t] == m.a * ring - m.b * m.x[i, t] + m.c
+            turn = (m.x[(i + 1) % n_x, t] - m.x[i - 2 & n_x - 1, t]) * m.x[i - 1 & n_x - 1, t]
+            return m.dx[i, t] == m.a * turn - m.b * m.x[i, t] + m.c
 
         m.rate = pyo.Constraint(m.i, m.t, rule=rate)
         return m
 
-    times = np.linspace(0.0, 2.0, n_k + 1)
     names = [f"x[{i}]" for i in range(n_x)]
     begin = 8.0 + np.random.default_rng(1).normal(size=n_x)
-    table = pd.DataFrame(8.0, index=range(len(times)), columns=names).assign(time=times)
-    run = igpe.Experiment(table, start=dict(zip(names, begin.tolist(), strict=True)))
-    problem = igpe.Problem(model, parameters=["a", "b", "c"], experiments=[run])
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
-    q = np.array([1.0, 1.0, 8.0])
-    course = igpe.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
-    return Case("lorenz", ivp, times, course.states[:-1], q, times)
+    table = pd.DataFrame(values, columns=names).assign(time=np.linspace(0.0, 2.0, n_k + 1))
+    start = dict(zip(names, begin.tolist(), strict=True))
+    run = igpe.Experiment(table, start=start, sigma=0.1)
+    return igpe.Problem(model, parameters=["a", "b", "c"], experiments=[run])
 
 
-def figures() -> Iterator[Row]:
-    """All of them."""
+def models() -> Iterator[Row]:
+    """The published models by every integrator, and many intervals."""
     heiles, calcium = (importlib.import_module(n) for n in ("henon_heiles", "calcium"))
     first = case("henon-heiles", heiles, 50, np.linspace(0.0, heiles.END, 101))
     yield from beside(first, "RK45")
     for intervals in (17, 199):
         yield from beside(case("calcium", calcium, intervals, calcium.TIMES), "LSODA")
     yield from linear(first)
-    yield from directions()
 
 
 if __name__ == "__main__":
-    command(__doc__, "All intervals with all sensitivities", {"all": lambda _: figures()})
+    sections: dict[str, Section] = {
+        "models": lambda _: models(),
+        "directions": lambda _: directions(),
+    }
+    command(__doc__, "All intervals with all sensitivities", sections)

@@ -18,6 +18,8 @@ tighter links, more intervals and other starts.
     calcium_partial  the same with two of four states measured (not in the paper)
     coverage         95 % intervals over 200 seeds
     steps            time of one Gauss-Newton iteration, and how it grows with the intervals
+    reduced          the same with many states and three unknowns: derivatives through all intervals
+                     beside those of each, in time of the processor
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
@@ -31,10 +33,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 from figures import Row, Section, at_least, at_most, command
+from intervals import lorenz, ring, side_by_side
 
 import igpe
 from igpe.estimates import Horizon
@@ -47,6 +51,7 @@ from igpe.statistics.covariance import uncertainty
 ALIKE, ALIKE_CALCIUM = 1e-3, 1e-2
 ENDED = (igpe.Status.CONVERGED, igpe.Status.BEST_OF_SEVERAL)
 NONE = igpe.Restarts(count=0)
+AMOUNTS = ("all", "few")  # of directions
 
 
 class Run(NamedTuple):
@@ -310,6 +315,35 @@ def steps(_: float) -> Iterator[Row]:
         yield at_most(f"{intervals} intervals", "condensing", 1e3 * shortest(call, 5), "ms")
 
 
+def reduced(_: float) -> Iterator[Row]:
+    """Lorenz' model of 1996 in 20 intervals, all states measured, near the true parameters."""
+    for n_x in (16, 32, 64):
+        exact = lorenz(n_x, 20)
+        noise = 0.1 * np.random.default_rng(507).normal(size=(20, n_x))
+        values = np.vstack([exact.starts + noise, exact.starts[-1:]])
+        prepared = igpe.MultipleShooting(intervals=20, links=()).prepare(ring(n_x, 20, values))
+        point = prepared.begin(np.array([1.02, 0.95, 7.8]))
+        space, calls = prepared.space(point), {}
+        whole = prepared.stages.free.integrated(prepared.method.integrator)
+        for name, chains in zip(AMOUNTS, (whole, prepared.chains), strict=True):
+            at = chains(point)
+            step = proposal(at, point, space)
+            trial = chains(point.moved(step.move, 0.1))
+            calls[name, "evaluation"] = partial(chains, point)
+            calls[name, "step"] = partial(proposal, at, point, space)
+            calls[name, "level function"] = partial(simplified, step, trial, 0.1)
+        took = dict(zip(calls, map(median, side_by_side(list(calls.values()))), strict=True))
+        for (name, part), seconds in took.items():
+            yield at_most(f"{n_x} states, {name} directions", part, 1e3 * seconds, "ms")
+        sums = {
+            which: sum(s for (name, _), s in took.items() if name == which) for which in AMOUNTS
+        }
+        case = f"{n_x} states"
+        faster = took["all", "evaluation"] / took["few", "evaluation"]
+        yield at_most(case, "few faster, evaluation", faster, "times")
+        yield at_most(case, "few faster, iteration", sums["all"] / sums["few"], "times")
+
+
 def chained(intervals: int) -> Chained:
     """A chain of four states and eleven unknowns, four residuals in each interval."""
     random = np.random.default_rng(506)
@@ -345,6 +379,7 @@ SECTIONS: dict[str, Callable[[float], Iterator[Row]]] = {
     "calcium_partial": calcium_partial,
     "coverage": coverage,
     "steps": steps,
+    "reduced": reduced,
 }
 
 

@@ -7,7 +7,7 @@ begins again with tighter links, with more intervals, and from elsewhere.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, constraints, require_known_sigma, require_numbers
+from igpe.dynamic.deadline import Deadline
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
-from igpe.dynamic.multiple_shooting_search import Stages, alone, space_of, stages_of
+from igpe.dynamic.multiple_shooting_search import Stages, alone, space_of, stages_of, stopped
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
@@ -57,6 +58,10 @@ class MultipleShooting:
     the start, at all measured times, where the nodes are, and at times of the model's own; not
     between them.
 
+    With many states and few unknowns (16 states and three parameters, say) exact matching has its
+    derivatives along the directions that are left, through all intervals, in place of each
+    interval's own: the same steps for less (Houska et al., equations 7 to 10).
+
     integrator  of all intervals with their derivatives, for exact matching
     rough       the same for the continuation, where less will do
     intervals   at most so many in each experiment, between measured times
@@ -67,6 +72,10 @@ class MultipleShooting:
                 two agree where errors are not known; () for exact matching from the beginning
     search      the search with exact matching
     restarts    further starts where a fit is bad
+    time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
+                Then the best so far is told, as one integration has it, with status TIME_LIMIT or
+                that of a search that had ended; FAILED if nodes did not meet yet and there are
+                constraints or a robust loss. None: no limit
     raises      ProblemError for fields that mean nothing
     """
 
@@ -78,6 +87,7 @@ class MultipleShooting:
     links: tuple[SoftLinks, ...] = (QUICK, SoftLinks(), SoftLinks(size=0.1))
     search: GeneralisedGaussNewton = EXACT
     restarts: Restarts = FEW
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -86,12 +96,12 @@ class MultipleShooting:
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
         """See `igpe.dynamic.base.Estimator`; `profiles` are where the nodes begin."""
-        once = replace(self, restarts=Restarts(count=0))
+        once, deadline = replace(self, restarts=Restarts(count=0)), Deadline.after(self.time_limit)
         return settled(
             problem,
             start,
-            lambda p, s: self.prepare(p, profiles).estimate(s),
-            lambda p, s: once.prepare(p, profiles).estimate(s),
+            lambda p, s: self.prepare(p, profiles)._estimate(s, deadline),
+            lambda p, s: once.prepare(p, profiles)._estimate(s, deadline),
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
@@ -139,10 +149,14 @@ class PreparedMultiple:
         """
         box = self.problem.box
         require_start(start, box, "MultipleShooting")
-        return self._best(box.clip(box.vector(start)), np.inf).fit
+        deadline = Deadline.after(self.method.time_limit)
+        return self._best(box.clip(box.vector(start)), np.inf, deadline).fit
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
         """The search from `start`, as an Estimate of the free unknowns."""
+        return self._estimate(start, Deadline.after(self.method.time_limit))
+
+    def _estimate(self, start: Mapping[str, float], deadline: Deadline) -> Estimate:
         began = time.perf_counter()
         box, problem = self.problem.box, self.problem
         if len(box) == 0:
@@ -152,15 +166,31 @@ class PreparedMultiple:
         judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
         gate = restarts.explained(len(self.chains)) if judged else np.inf
         attempts = restarts.run(
-            lambda x: self._attempt(x, gate), box.clip(box.vector(start)), box, gate
+            lambda x: self._attempt(x, gate, deadline),
+            box.clip(box.vector(start)),
+            box,
+            gate,
+            deadline,
         )
         found = concluded(attempts, box, "multiple shooting")
         return replace(
             found,
             objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
-            notes=(*found.notes, *remarks(attempts[0].fit, box, gate, self.chains.switched)),
+            notes=(
+                *found.notes,
+                *remarks(attempts[0].fit, box, gate, self.chains.switched),
+                *self._stopped(deadline, attempts[0], gate),
+            ),
             seconds=time.perf_counter() - began,
         )
+
+    def _stopped(self, deadline: Deadline, best: Attempt, gate: float) -> Iterator[str]:
+        """That time ended the search, or kept it from another start."""
+        if deadline.over and not _explained(best, gate):
+            yield (
+                f"The time limit of {self.method.time_limit:g} s ended the search; a longer one "
+                "may find better parameters."
+            )
 
     def _untouched(self) -> Estimate:
         """The estimate of a problem that leaves nothing to estimate."""
@@ -176,13 +206,14 @@ class PreparedMultiple:
         """Where a search from `start` takes place."""
         return space_of(self.problem, self.known, start, self.stages.free(start))
 
-    def _attempt(self, x: FloatArray, gate: float) -> Attempt:
-        found = self._best(x, gate)
-        if not (_explained(found, gate) or gate == np.inf) and self._finer is not None:
-            found = min(found, self._finer._best(x, gate), key=_rank)
+    def _attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
+        found = self._best(x, gate, deadline)
+        enough = _explained(found, gate) or gate == np.inf or deadline.over
+        if not enough and self._finer is not None:
+            found = min(found, self._finer._best(x, gate, deadline), key=_rank)
         return found._replace(limited=limited(found.fit))
 
-    def _best(self, x: FloatArray, gate: float) -> Attempt:
+    def _best(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
         """The best of the continuations up to the first that is explained.
 
         Where errors are not known, up to the first two that agree.
@@ -191,19 +222,22 @@ class PreparedMultiple:
         space = self.space(start)
         found: list[Attempt] = []
         for links in self.method.links or (None,):
-            found.append(self._ended(self.stages.run(start, space, links)))
-            if _explained(found[-1], gate) or _agree(found[-2:], gate):
+            found.append(self._ended(self.stages.run(start, space, links, deadline), deadline))
+            if deadline.over or _explained(found[-1], gate) or _agree(found[-2:], gate):
                 break
         return min(found, key=_rank)
 
-    def _ended(self, one: Attempt) -> Attempt:
+    def _ended(self, one: Attempt, deadline: Deadline) -> Attempt:
         """The attempt, brought to an end by single shooting if need be and if that can do it."""
+        spread, plain = spread_of(self.problem), isinstance(self.problem.loss, LeastSquares)
         endless = one.fit.status in {Status.ITERATION_LIMIT, Status.FAILED}
         bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
-        free = not (bounded or constraints(self.problem))  # neither of which shooting keeps
-        if not (endless and free and isinstance(self.problem.loss, LeastSquares)):
-            return one
-        return alone(one, self._residuals, self.problem.box, spread_of(self.problem))
+        held = constraints(self.problem)  # neither they nor bounds are kept by shooting
+        if endless and plain and not (bounded or held or deadline.over):
+            one = alone(one, deadline.keeping(self._residuals), self.problem.box, spread)
+        if deadline.over and plain and not held and one.fit.status is Status.FAILED:
+            one = stopped(one, self._residuals, spread)
+        return one
 
     @cached_property
     def _residuals(self) -> Residuals:

@@ -24,7 +24,7 @@ from igpe.equations.system import read_systems
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
 from igpe.least_squares.base import Fit
-from igpe.least_squares.chains import Chain, Chained, Point
+from igpe.least_squares.chains import Chain, Chained, Point, Reduced
 from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
 from igpe.problem import Problem
@@ -77,28 +77,45 @@ class Shooting:
         """All intervals at the problem's unknowns (n,) from `starts` (K, n_x), no derivatives."""
         return self.intervals.run(starts, unknowns[self.index], derivatives=False)
 
-    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> "Chain | Broken":
-        """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
-        q, n = unknowns[self.index], len(unknowns)
+    def starts(
+        self, unknowns: FloatArray, nodes: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The experiment's own unknowns (n_q,), where all intervals begin, and d start / d q."""
+        q = unknowns[self.index]
         first, by_q = (np.asarray(part) for part in self._start(q))
-        starts = np.vstack([first.ravel(), nodes[1:]])
+        return q, np.vstack([first.ravel(), nodes[1:]]), by_q
+
+    def gaps(self, ends: FloatArray, starts: FloatArray) -> FloatArray:
+        """(K, n_x) before each interval; none before the first."""
+        return np.vstack([np.zeros(starts.shape[1]), ends[:-1] - starts[1:]])
+
+    def residual(self, measured: FloatArray) -> FloatArray:
+        """(m,) in standard deviations, by time."""
+        m = self.measurements
+        return np.asarray((measured[m.row, m.column] - m.value)[self._order] * self._weight)
+
+    def weighted(self, measured_by: FloatArray) -> FloatArray:
+        """(m, n) derivatives of the residuals from those of all that is measured."""
+        m = self.measurements
+        return np.asarray(measured_by[m.row, m.column][self._order] * self._weight[:, None])
+
+    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> "Chain | Reduced | Broken":
+        """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
+        n = len(unknowns)
+        q, starts, by_q = self.starts(unknowns, nodes)
         shots = self.intervals.run(starts, q)
         for status, reason in zip(shots.status, shots.reason, strict=True):
             if not status.usable:
                 return Broken(self.name, status, reason)
         shots = self._resting(shots, by_q)
-        m, weight = self.measurements, self._weight
-        gap = np.vstack([np.zeros(len(first)), shots.ends[:-1] - starts[1:]])
         found = Chain(
-            residual=(shots.measured[m.row, m.column] - m.value)[self._order] * weight,
-            by_node=shots.measured_by_start[m.row, m.column][self._order] * weight[:, None],
-            by_unknown=self._wide(
-                shots.measured_by_unknown[m.row, m.column][self._order] * weight[:, None], n
-            ),
+            residual=self.residual(shots.measured),
+            by_node=self.weighted(shots.measured_by_start),
+            by_unknown=self.wide(self.weighted(shots.measured_by_unknown), n),
             owner=self._owner,
-            gap=gap,
+            gap=self.gaps(shots.ends, starts),
             step=np.concatenate([np.zeros_like(shots.by_start[:1]), shots.by_start[:-1]]),
-            drift=self._wide(np.concatenate([by_q[None], shots.by_unknown[:-1]]), n),
+            drift=self.wide(np.concatenate([by_q[None], shots.by_unknown[:-1]]), n),
             limits=self._limits(shots, q, n),
         )
         return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
@@ -108,8 +125,7 @@ class Shooting:
 
         sqrt(k B) at B = 0 gives 0 / 0 by k and infinity by B; `Run.linearised` has the same rule.
         """
-        m = self.measurements
-        if not (len(m.times) and m.times[0] <= self.nodes[0]):
+        if not self.told_at_start:
             return shots
         by_start, by_unknown = shots.measured_by_start[0], shots.measured_by_unknown[0]
         still = ~np.isfinite(by_start) & (by_q == 0).all(axis=1)
@@ -120,13 +136,19 @@ class Shooting:
         starts[0], unknowns[0] = np.where(still, 0.0, by_start), np.where(lost, 0.0, by_unknown)
         return shots._replace(measured_by_start=starts, measured_by_unknown=unknowns)
 
+    @property
+    def told_at_start(self) -> bool:
+        """Whether something is measured there."""
+        times = self.measurements.times
+        return bool(len(times) and times[0] <= self.nodes[0])
+
     def _limits(self, shots: Shots, q: FloatArray, size: int) -> Limits | None:
         if self.limits is None:
             return None
         found = self.limits.at(shots, q, self._places)
-        return found._replace(by_unknown=self._wide(found.by_unknown, size))
+        return found._replace(by_unknown=self.wide(found.by_unknown, size))
 
-    def _wide(self, by_own: FloatArray, size: int) -> FloatArray:
+    def wide(self, by_own: FloatArray, size: int) -> FloatArray:
         """Derivatives by the experiment's unknowns, as ones by all of the problem's."""
         if len(self.index) == size:  # the problem's order is the experiment's
             return by_own

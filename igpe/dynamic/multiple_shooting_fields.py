@@ -33,6 +33,9 @@ def check_fields(method: Any) -> None:
     links = method.links
     ok = isinstance(links, (tuple, list)) and all(isinstance(s, SoftLinks) for s in links)
     require(ok, OWNER, "links", links, "a tuple of SoftLinks(...), which may be empty")
+    limit = method.time_limit
+    ok = limit is None or (is_finite(limit) and limit > 0)
+    require(ok, OWNER, "time_limit", limit, "a number of seconds above 0, or None for no limit")
     said = method.unobserved
     numbers = said.values() if isinstance(said, Mapping) else [said]
     ok = said is None or is_finite(*numbers)

@@ -6,16 +6,17 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.dynamic.deadline import NEVER, Deadline
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_limits import told
 from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
 from igpe.dynamic.multiple_shooting_nodes import Given
+from igpe.dynamic.multiple_shooting_reduced import reduced
 from igpe.dynamic.remarks import in_deviations, limited
-from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Attempt
 from igpe.estimates import Horizon
-from igpe.least_squares.base import Fit, Linearised
-from igpe.least_squares.chains import Chained, Point
+from igpe.least_squares.base import Fit, Linearised, Residual
+from igpe.least_squares.chains import Chain, Chained, Point
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.generalised import GeneralisedGaussNewton, Outcome
 from igpe.least_squares.proposal import Space, gap_length, missed_length
@@ -49,10 +50,13 @@ class Stages:
         """Those of the last stage."""
         return self.exact[-1][1]
 
-    def run(self, start: Point, space: Space, links: SoftLinks | None) -> Attempt:
+    def run(
+        self, start: Point, space: Space, links: SoftLinks | None, deadline: Deadline = NEVER
+    ) -> Attempt:
         """From `start`; without `links` the nodes are matched from the beginning.
 
-        A stage that does not converge still hands on its point: the next often does.
+        A stage that does not converge still hands on its point: the next often does. After the
+        deadline each stage looks at its start alone.
         """
         trail: list[Horizon] = []
         point, exact = start, self.exact
@@ -60,15 +64,18 @@ class Stages:
         if links is None:
             exact = exact[-1:]
         else:
-            soft = links.run(self.free, point, space)
-            status = Status.INTEGRATION_BROKE if soft.at is None else Status.CONVERGED
+            soft = links.run(deadline.keeping(self.free), point, space)
+            ended = Status.TIME_LIMIT if deadline.over else Status.CONVERGED
+            status = Status.INTEGRATION_BROKE if soft.at is None else ended
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
             trail.append(_told("nodes that need not meet yet", outcome, space.box))
             point, space = soft.point, _grown(space, soft.point)
         coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
         for name, chains in exact:
             search = self.search if chains is self.chains else coarse
-            outcome = search.fit(chains, point, space)
+            outcome = search.fit(deadline.keeping(chains), point, space)
+            if deadline.over and outcome.status is Status.STALLED:
+                outcome = outcome._replace(status=Status.TIME_LIMIT)
             trail.append(_told(name, outcome, space.box))
             point = outcome.point
         fit, at = _fit_of(outcome, space), outcome.at
@@ -103,10 +110,11 @@ def stages_of(
     exact.append((MATCHED, counted(chains, losses[-1])))
     if level is not None:
         exact.insert(0, (f"{MATCHED}, with level errors", counted(level, losses[0])))
-    return Stages(counted(level or rough, losses[0]), tuple(exact), search)
+    few = tuple((name, reduced(which)) for name, which in exact)
+    return Stages(counted(level or rough, losses[0]), few, search)
 
 
-def alone(one: Attempt, residuals: Residuals, box: Box, spread: float) -> Attempt:
+def alone(one: Attempt, residuals: Residual, box: Box, spread: float) -> Attempt:
     """An attempt whose exact matching came to no end, brought to one by single shooting.
 
     Natural level functions need not fall: where the optimum is hardly determined, exact matching
@@ -126,6 +134,15 @@ def alone(one: Attempt, residuals: Residuals, box: Box, spread: float) -> Attemp
         integrations=fit.iterations,
     )
     return Attempt(fit, (*one.trail, end), limited=limited(fit))
+
+
+def stopped(one: Attempt, residuals: Residual, spread: float) -> Attempt:
+    """An attempt that the deadline ended before its nodes met: what its unknowns are worth."""
+    at = residuals(one.fit.x)
+    if at is None:
+        return one
+    fit = one.fit._replace(at=at, status=Status.TIME_LIMIT, active=None)
+    return one._replace(fit=in_deviations(fit, spread), notes=())
 
 
 def space_of(problem: Problem, known: tuple[Given, ...], start: Point, at: Chained | None) -> Space:
@@ -152,6 +169,7 @@ def _held(at: Chained | None, size: tuple[FloatArray, ...], n: int) -> Linearise
         return Linearised(np.zeros(0), np.zeros((0, n)))
     residuals, jacobians = [at.free.residual], [at.free.jacobian]
     for chain, s in zip(at.chains, size, strict=True):
+        assert isinstance(chain, Chain), "the continuation has derivatives of each interval"
         residuals += [chain.residual, (chain.gap / s).ravel()]
         jacobians += [chain.by_unknown, (chain.drift / s[:, None]).reshape(-1, n)]
     return Linearised(np.concatenate(residuals), np.vstack(jacobians))
@@ -166,7 +184,7 @@ def _fit_of(outcome: Outcome, space: Space) -> Fit:
     if outcome.at is not None and not _meets(outcome, space):
         status = Status.FAILED
     elif outcome.at is not None and not _keeps(outcome, space):
-        is_limit = status is Status.ITERATION_LIMIT
+        is_limit = status in {Status.ITERATION_LIMIT, Status.TIME_LIMIT}
         status = Status.FAILED if is_limit else Status.INFEASIBLE
     return Fit(
         point.unknowns,

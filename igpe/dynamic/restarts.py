@@ -15,6 +15,7 @@ from scipy.special import chdtri
 from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.dynamic.deadline import NEVER, Deadline
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
 from igpe.status import Status
@@ -70,15 +71,21 @@ class Restarts:
         return float(chdtri(size, self.chance))
 
     def run(
-        self, attempt: Callable[[FloatArray], Attempt], start: FloatArray, box: Box, gate: float
+        self,
+        attempt: Callable[[FloatArray], Attempt],
+        start: FloatArray,
+        box: Box,
+        gate: float,
+        deadline: Deadline = NEVER,
     ) -> list[Attempt]:
         """Attempts from `start` (n,) and, as long as needed, from elsewhere; the best first.
 
-        gate  cost that needs no further start; infinite if errors are not known
+        gate      cost that needs no further start; infinite if errors are not known
+        deadline  after which there are none
         """
         others = distinct(self._elsewhere(start, box), start)
         found = [attempt(start)]
-        while len(found) <= self.count and not self._enough(found, gate):
+        while len(found) <= self.count and not self._enough(found, gate) and not deadline.over:
             another = next(others, None)
             if another is None:
                 break

@@ -10,7 +10,7 @@ import numpy as np
 from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import cut
-from igpe.integrators.intervals import Intervals, OneByOne, Shots
+from igpe.integrators.intervals import Along, Intervals, OneByOne, Shots
 from igpe.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.integrators.sundials import Sundials
@@ -44,7 +44,10 @@ class AutomaticIntervals(Tolerances):
             unknowns=names,
             unknown_scale=ivp.unknown_scale[places],
         )
-        return Widened(self._chosen(smaller, nodes, times), ivp.unknowns, places)
+        inner = self._chosen(smaller, nodes, times)
+        if isinstance(inner, RungeKuttaIntervals):
+            return WidenedChain(inner, ivp.unknowns, places)
+        return Widened(inner, ivp.unknowns, places)
 
     def _chosen(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         pieces = cut(ivp, nodes, times)
@@ -74,9 +77,7 @@ class Widened(Intervals):
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        if np.shape(q) != (len(self.unknowns),):
-            raise ValueError(f"Expected one number for each of {self.unknowns}, got {q}.")
-        shots = self.inner.run(starts, np.asarray(q)[self.places], derivatives=derivatives)
+        shots = self.inner.run(starts, self._narrow(q), derivatives=derivatives)
         if not derivatives:
             return shots
         return shots._replace(
@@ -84,12 +85,39 @@ class Widened(Intervals):
             measured_by_unknown=self._wide(shots.measured_by_unknown, shots.measured),
         )
 
+    def _narrow(self, q: FloatArray) -> FloatArray:
+        if np.shape(q) != (len(self.unknowns),):
+            raise ValueError(f"Expected one number for each of {self.unknowns}, got {q}.")
+        return np.asarray(q)[self.places]
+
     def _wide(self, narrow: FloatArray, numbers: FloatArray) -> FloatArray:
         """All columns; 0, or NaN where the `numbers` whose derivatives they are, are none."""
         wide = np.zeros((*narrow.shape[:2], len(self.unknowns)))
         wide[np.isnan(numbers)] = np.nan
         wide[:, :, self.places] = narrow
         return wide
+
+
+@dataclass(frozen=True)
+class WidenedChain(Widened):
+    """The same where few derivatives can go through all intervals."""
+
+    inner: RungeKuttaIntervals
+
+    def chained(
+        self,
+        starts: FloatArray,
+        q: FloatArray,
+        first: FloatArray,
+        *,
+        gaps: FloatArray | None = None,
+        probed: bool = False,
+    ) -> Along:
+        """See `igpe.integrators.intervals.Chaining`."""
+        n_x = np.shape(starts)[1]
+        known = np.concatenate([np.arange(n_x), n_x + self.places])
+        narrow = np.asarray(first)[known]
+        return self.inner.chained(starts, self._narrow(q), narrow, gaps=gaps, probed=probed)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,39 @@ class Shots(NamedTuple):
     reason: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Along:
+    """What came of K intervals along some directions of (start, q).
+
+    ends         (K, n_x);  ends_by (K, n_x, n_d) their derivatives
+    measured     (n_times, n_h);  measured_by (n_times, n_h, n_d)
+    steps        (K, 2) explicit and implicit steps that were taken
+    status, reason   (K,) as in `Shots`
+    """
+
+    ends: FloatArray
+    ends_by: FloatArray
+    measured: FloatArray
+    measured_by: FloatArray
+    steps: IntArray
+    status: tuple[Status, ...]
+    reason: tuple[str, ...]
+
+    def shots(self, n_x: int) -> Shots:
+        """Directions that are the unit vectors of start (n_x) and q, by name; all are views."""
+        ends_by, by = self.ends_by, self.measured_by
+        return Shots(
+            self.ends,
+            ends_by[:, :, :n_x],
+            ends_by[:, :, n_x:],
+            self.measured,
+            by[:, :, :n_x],
+            by[:, :, n_x:],
+            self.status,
+            self.reason,
+        )
+
+
 class Intervals(Protocol):
     """The intervals of one initial value problem, made ready for many starts and unknowns.
 
@@ -54,6 +87,36 @@ class Intervals(Protocol):
 
         starts  (K, n_x) differential states at nodes[:-1]
         q       (n_q,) unknowns, in the order of the problem's names
+        """
+        ...
+
+
+class Chaining(Protocol):
+    """Intervals that can be asked for few derivatives that go through all of them."""
+
+    def chained(
+        self,
+        starts: FloatArray,
+        q: FloatArray,
+        first: FloatArray,
+        *,
+        gaps: FloatArray | None = None,
+        probed: bool = False,
+    ) -> Along:
+        """Derivatives along directions that go through all intervals (Schloeder's trick).
+
+        Those of an interval begin where those of the one before ended, and the last takes up the
+        gaps between them: ds[k+1] = X[k] ds[k] + P[k] dq + gap[k+1] (Houska et al., equations 7 to
+        10). With columns for what is free of (start, q) and a last one of zeros this is the
+        condensed problem, without the n_x + n_q derivatives of each interval. What follows a broken
+        interval is broken too.
+
+        first   (n_x + n_q, n_d) the changes of the first start and of q, in columns
+        gaps    (K, n_x) before each interval, the first not being used; by default those that there
+                are, end[k] - start[k+1]
+        probed  whether step control looks, beside the states, at one direction of its own, a change
+                of all there is, in place of the given ones. Then steps depend on starts and q
+                alone: what came of two calls is derivatives of the very same steps
         """
         ...
 

@@ -10,16 +10,16 @@ import ctypes
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from igpe.arguments import require
-from igpe.arrays import FloatArray, IntArray
+from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
 from igpe.integrators.cut import Cut, cut
-from igpe.integrators.intervals import Intervals, Shots
+from igpe.integrators.intervals import Along, Intervals, Shots
 from igpe.integrators.limits import NO_START, Limits, at, no_number
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import written
@@ -27,6 +27,7 @@ from igpe.integrators.tolerances import Tolerances
 from igpe.status import Status
 
 LONGEST = 8_000  # operations of the equations that are compiled
+FEWEST = 4  # columns of derivatives that are computed at once
 
 
 class Pair(enum.IntEnum):
@@ -86,39 +87,6 @@ class RungeKutta(Tolerances):
 
 
 @dataclass(frozen=True)
-class Along:
-    """What came of K intervals along some directions of (start, q).
-
-    ends         (K, n_x);  ends_by (K, n_x, n_d) their derivatives
-    measured     (n_times, n_h);  measured_by (n_times, n_h, n_d)
-    steps        (K, 2) explicit and implicit steps that were taken
-    status, reason   (K,) as in `Shots`
-    """
-
-    ends: FloatArray
-    ends_by: FloatArray
-    measured: FloatArray
-    measured_by: FloatArray
-    steps: IntArray
-    status: tuple[Status, ...]
-    reason: tuple[str, ...]
-
-    def shots(self, n_x: int) -> Shots:
-        """Directions that are the unit vectors of start (n_x) and q, by name; all are views."""
-        ends_by, by = self.ends_by, self.measured_by
-        return Shots(
-            self.ends,
-            ends_by[:, :, :n_x],
-            ends_by[:, :, n_x:],
-            self.measured,
-            by[:, :, :n_x],
-            by[:, :, n_x:],
-            self.status,
-            self.reason,
-        )
-
-
-@dataclass(frozen=True)
 class RungeKuttaIntervals(Intervals):
     """See `igpe.integrators.intervals.Intervals`."""
 
@@ -131,61 +99,86 @@ class RungeKuttaIntervals(Intervals):
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         n_x, n_q = len(self.ivp.states), len(self.ivp.unknowns)
-        return self._run(starts, q, n_x + n_q if derivatives else 0).shots(n_x)
+        return self._run(starts, q, _Columns(n_x + n_q if derivatives else 0)).shots(n_x)
 
-    def along(self, starts: FloatArray, q: FloatArray, directions: FloatArray) -> Along:
+    def along(
+        self, starts: FloatArray, q: FloatArray, directions: FloatArray, *, probed: bool = False
+    ) -> Along:
         """With derivatives along some directions only, at the cost of these alone.
 
         directions  (K, n_x + n_q, n_d) for each interval the changes of start and q, in columns
+        probed      see `chained`
         """
-        wanted = (self.cut.intervals, len(self.ivp.states) + len(self.ivp.unknowns))
-        given = np.ascontiguousarray(directions, dtype=float)
+        wanted = (self.cut.intervals, self._width)
+        given = np.asarray(directions, dtype=float)
         if given.ndim != 3 or given.shape[:2] != wanted:  # noqa: PLR2004 - intervals, rows, columns
             raise ValueError(f"Expected directions of shape {(*wanted, 'n')}, got {given.shape}.")
-        return self._run(starts, q, given.shape[2], given)
+        return self._run(starts, q, self._columns(given, q, probed=probed))
 
-    def chained(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Along:
-        """With derivatives along directions that go through all intervals (Schloeder's trick).
-
-        Those of an interval begin where those of the one before ended, and the last takes up the
-        gaps between them: ds[k+1] = X[k] ds[k] + P[k] dq + (end[k] - start[k+1]). With columns for
-        what is free of (start, q) and a last one of zeros this is the condensed problem, without
-        the n_x + n_q derivatives of each interval. What follows a broken interval is broken too.
-
-        first  (n_x + n_q, n_d) the changes of the first start and of q, in columns
-        """
-        wanted = len(self.ivp.states) + len(self.ivp.unknowns)
-        given = np.ascontiguousarray(first, dtype=float)
-        if given.ndim != 2 or len(given) != wanted or not given.shape[1]:  # noqa: PLR2004 - a matrix
-            raise ValueError(f"Expected directions of shape ({wanted}, 'n'), got {given.shape}.")
-        return self._run(starts, q, given.shape[1], given, chained=True)
-
-    def _run(
+    def chained(
         self,
         starts: FloatArray,
         q: FloatArray,
-        n_d: int,
-        along: FloatArray | None = None,
+        first: FloatArray,
         *,
-        chained: bool = False,
+        gaps: FloatArray | None = None,
+        probed: bool = False,
     ) -> Along:
+        """See `igpe.integrators.intervals.Chaining`."""
+        given = np.asarray(first, dtype=float)
+        if given.ndim != 2 or len(given) != self._width or not given.shape[1]:  # noqa: PLR2004 - a matrix
+            raise ValueError(
+                f"Expected directions of shape ({self._width}, 'n'), got {given.shape}."
+            )
+        if gaps is not None and np.shape(gaps) != np.shape(starts):
+            raise ValueError(f"Expected gaps of shape {np.shape(starts)}, got {np.shape(gaps)}.")
+        columns = self._columns(given, q, probed=probed)
+        return self._run(starts, q, columns._replace(chained=True, gaps=gaps))
+
+    def _columns(self, wanted: FloatArray, q: FloatArray, *, probed: bool) -> "_Columns":
+        """The wanted directions; zeros before them, as four columns are faster than two or three.
+
+        The probe is a change of all by their sizes, with signs that conserve nothing.
+        """
+        after = 1 if probed else 0
+        before = max(FEWEST - after - wanted.shape[-1], 0)
+        found = np.zeros((*wanted.shape[:-1], before + wanted.shape[-1] + after))
+        found[..., before : found.shape[-1] - after] = wanted
+        if probed:
+            nearest = self.ivp.unknown_scale
+            size = np.concatenate([self.ivp.scale, np.maximum(np.abs(q), nearest)])
+            found[..., -1] = size * self._signs
+        return _Columns(found.shape[-1], found, before, after)
+
+    @cached_property
+    def _signs(self) -> FloatArray:
+        return np.random.default_rng(0).choice([-1.0, 1.0], self._width)
+
+    @property
+    def _width(self) -> int:
+        return len(self.ivp.states) + len(self.ivp.unknowns)
+
+    def _run(self, starts: FloatArray, q: FloatArray, columns: "_Columns") -> Along:
         n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
-        n_h = self.ivp.measured.numel()
+        n_h, n_d = self.ivp.measured.numel(), columns.number
         check_shapes(self.ivp, self.cut, starts, q)
-        given = [np.ascontiguousarray(v, dtype=float) for v in (starts, q)]
+        parts = (starts, q, columns.along, columns.gaps)
+        given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
         ends, ends_by = np.empty((n_k, n_x)), np.empty((n_k, n_x, n_d))
         measured, measured_by = np.empty((n_t, n_h)), np.empty((n_t, n_h, n_d))
         reached, told = np.empty(n_k), np.empty((n_k, 4), dtype=np.int64)
         found = (ends, ends_by, measured, measured_by, reached, told)
-        places = [None if v is None else v.ctypes.data for v in (*given, along)]
-        batch = _Batch(n_d, *places, chained, *(v.ctypes.data for v in found))
+        places = [None if v is None else v.ctypes.data for v in given]
+        ways = (bool(columns.after), columns.chained)
+        batch = _Batch(n_d, *places, *ways, *(v.ctypes.data for v in found))
         self._call(ctypes.byref(self._plan), ctypes.byref(batch))
         reasons = [""] * n_k
-        for k in np.flatnonzero(told[:, 0]):
+        for k in told[:, 0].nonzero()[0]:
             reasons[k] = self._why(Ended(told[k, 0]), float(reached[k]), int(told[k, 1]))
         status = tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in reasons)
-        steps = told[:, 2:]
-        return Along(ends, ends_by, measured, measured_by, steps, status, tuple(reasons))
+        asked = slice(columns.before, n_d - columns.after)
+        by = ends_by[:, :, asked], measured_by[:, :, asked]
+        return Along(ends, by[0], measured, by[1], told[:, 2:], status, tuple(reasons))
 
     def _why(self, ended: Ended, reached: float, state: int) -> str:
         limits, when = Limits.of(self.method, self.ivp), at(reached)
@@ -210,6 +203,22 @@ class RungeKuttaIntervals(Intervals):
     @cached_property
     def _plan(self) -> "_Plan":
         return _Plan.of(self.ivp, self.cut, self.method, self.numbers)
+
+
+class _Columns(NamedTuple):
+    """Derivatives to be computed.
+
+    number   how many;  along: the directions, None for all unit vectors
+    before   columns that nobody asked for: zeros in front;  after: 1 if the last is a probe
+    chained  whether directions are of the first interval and go through all, with such `gaps`
+    """
+
+    number: int
+    along: FloatArray | None = None
+    before: int = 0
+    after: int = 0
+    chained: bool = False
+    gaps: FloatArray | None = None
 
 
 class _Plan(ctypes.Structure):
@@ -272,6 +281,8 @@ class _Batch(ctypes.Structure):
         ("starts", ctypes.c_void_p),
         ("q", ctypes.c_void_p),
         ("along", ctypes.c_void_p),
+        ("gaps", ctypes.c_void_p),
+        ("probed", ctypes.c_longlong),
         ("chained", ctypes.c_longlong),
         ("ends", ctypes.c_void_p),
         ("ends_by", ctypes.c_void_p),

@@ -36,12 +36,15 @@ typedef struct {
 } Plan;
 
 typedef struct {
-  long long directions;  /* columns beside the state */
+  long long directions;  /* columns beside the state, the probe among them */
   const double *starts;  /* (intervals, N_X) */
   const double *q;       /* (N_Q) */
   const double *along;   /* (intervals, N_X + N_Q, directions), or 0 for the unit directions */
+  const double *gaps;    /* (intervals, N_X) where chained, before each; 0 for those there are */
+  long long probed;      /* 1: the last direction is a probe, with which every interval begins; */
+                         /* the steps depend on it and on the state alone */
   long long chained;     /* 1: along is of the first interval; each goes on where the one before */
-                         /* ended, the gap between them being added to the last direction */
+                         /* ended, the gap between them being added to the last but the probe */
   double *ends;          /* (intervals, N_X) */
   double *ends_by;       /* (intervals, N_X, directions) */
   double *measured;      /* (n_times, N_H) */
@@ -63,6 +66,7 @@ typedef struct {
   double hx[HX_N + 1], hq[HQ_N + 1], lu[N_X * N_X], w[WORK + 1];
   double fast[N_X];       /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
+  int probed;             /* whether the last direction is a probe */
   int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
   casadi_int iw[IWORK + 1];
 } Run;
@@ -109,44 +113,59 @@ static void add_by_unknowns(const Run *r, double factor, double *k) {
   }
 }
 
-/* f_x S + f_q D in one row, `many` times four columns from column d on. */
-INLINE void fours_of_row(const Run *r, const double *x, double *k, int i, long d, const int many) {
+/* Rows of f_x S + f_q D, PRODUCTS being made of these: row i begins, an entry m of f_x in column j,
+   one of f_q, the row ends. It is four columns and, if there are `two`, four more e columns on.
+   LOOPED is what PRODUCTS is where it would be too long to be written out. */
+#define ROW(i) { Four one = {0, 0, 0, 0}, other = {0, 0, 0, 0};
+#define BY_X(m, j) ADD(r->fx[m], s + (j) * c)
+#define BY_Q(m, j) if (by) ADD(r->fq[m], by + (j) * (c - 1))
+#define ADD(v, from) { \
+    one += v * *(const Four *)(from); \
+    if (two) other += v * *(const Four *)(from + e); \
+  }
+#define ENDS(i) *(Four *)(k + (i) * c) = one; if (two) *(Four *)(k + (i) * c + e) = other; }
+#define LOOPED \
+  for (int i = 0; i < N_X; i++) { \
+    ROW(i) \
+    for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) BY_X(m, FX_COL[m]) \
+    for (int m = FQ_FIRST[i]; m < FQ_FIRST[i + 1]; m++) BY_Q(m, FQ_COL[m]) \
+    ENDS(i) \
+  }
+
+INLINE void products(const Run *r, const double *restrict s, const double *restrict by,
+                     double *restrict k, const int two, const long e) {
   const long c = r->columns;
-  Four sum[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++)
-    for (int j = 0; j < many; j++)
-      sum[j] += r->fx[m] * *(const Four *)(x + FX_COL[m] * c + 1 + d + 4 * j);
-  for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
-    for (int j = 0; j < many; j++)
-      sum[j] += r->fq[m] * *(const Four *)(r->along + FQ_COL[m] * (c - 1) + d + 4 * j);
-  for (int j = 0; j < many; j++) *(Four *)(k + i * c + 1 + d + 4 * j) = sum[j];
+  PRODUCTS
 }
 
-INLINE void one_of_row(const Run *r, const double *x, double *k, int i, long d) {
+static void products_of_one(const Run *r, const double *s, double *k) {
   const long c = r->columns;
-  double sum = 0;
-  for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) sum += r->fx[m] * x[FX_COL[m] * c + 1 + d];
-  for (int m = FQ_FIRST[i]; r->along && m < FQ_FIRST[i + 1]; m++)
-    sum += r->fq[m] * r->along[FQ_COL[m] * (c - 1) + d];
-  k[i * c + 1 + d] = sum;
+  for (int i = 0; i < N_X; i++) {
+    double sum = 0;
+    for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) sum += r->fx[m] * s[FX_COL[m] * c];
+    k[i * c] = sum;
+  }
 }
-
-#define WIDE 16 /* columns from which rows are gone through one by one, measured */
 
 /* The slopes of the derivatives S; the last columns of a row may be computed twice. */
 static void slopes_of_derivatives(const Run *r, const double *x, double *k) {
   const long n = r->columns - 1;
-  for (int i = 0; n >= WIDE && i < N_X; i++) {
-    long d = 0;
-    for (; d + 8 <= n; d += 8) fours_of_row(r, x, k, i, d, 2);
-    for (; d < n; d += 4) fours_of_row(r, x, k, i, d < n - 4 ? d : n - 4, 1);
+  const double *s = x + 1, *by = r->along;
+  long d = 0;
+  k++;
+  for (; n >= 4 && d + 4 < n; d += 8) {
+    const long e = d + 8 <= n ? 4 : n - 4 - d;
+    if (by) products(r, s + d, by + d, k + d, 1, e);
+    else products(r, s + d, 0, k + d, 1, e);
   }
-  for (long d = 0; n >= 4 && n < WIDE && d < n; d += 4)
-    for (int i = 0; i < N_X; i++) fours_of_row(r, x, k, i, d < n - 4 ? d : n - 4, 1);
-  for (long d = 0; n < 4 && d < n; d++)
-    for (int i = 0; i < N_X; i++) one_of_row(r, x, k, i, d);
-  if (r->along) return;
-  for (int m = 0; m < FQ_N; m++) k[FQ_ROW[m] * (n + 1) + 1 + N_X + FQ_COL[m]] += r->fq[m];
+  if (n >= 4 && d < n) {
+    if (by) products(r, s + n - 4, by + n - 4, k + n - 4, 0, 0);
+    else products(r, s + n - 4, 0, k + n - 4, 0, 0);
+  }
+  for (; n < 4 && d < n; d++) products_of_one(r, s + d, k + d);
+  for (int m = 0; m < FQ_N && !by; m++) k[FQ_ROW[m] * (n + 1) + N_X + FQ_COL[m]] += r->fq[m];
+  for (int m = 0; m < FQ_N && by && n < 4; m++)
+    axpy(k + FQ_ROW[m] * (n + 1), r->fq[m], by + FQ_COL[m] * n, n);
 }
 
 /* The slopes of x and of its derivatives. */
@@ -180,19 +199,43 @@ static void tell(Run *r, const Batch *b, long long row, const double *x) {
   for (long i = 0; i < N_H * n_d; i++) by[i] = 0;
   for (int m = 0; m < HQ_N; m++) {
     double *out = by + HQ_ROW[m] * n_d;
-    if (r->along) axpy(out, r->hq[m], r->along + HQ_COL[m] * n_d, n_d);
-    else out[N_X + HQ_COL[m]] += r->hq[m];
+    if (!r->along) out[N_X + HQ_COL[m]] += r->hq[m];
+    for (long d = 0; r->along && d < n_d; d++) { /* what does not change counts as 0 */
+      double v = r->along[HQ_COL[m] * n_d + d];  /* even times infinity */
+      out[d] += v != 0 ? r->hq[m] * v : 0;
+    }
   }
   for (int m = 0; m < HX_N; m++) {
     const double *s = x + HX_COL[m] * c + 1;
     double *out = by + HX_ROW[m] * n_d;
-    for (long d = 0; d < n_d; d++) /* what does not change counts as 0 even times infinity */
+    for (long d = 0; d < n_d; d++)
       out[d] += s[d] != 0 ? r->hx[m] * s[d] : 0;
   }
 }
 
-/* Largest of v over the tolerance at x; not a number if one of v is none. */
+/* Largest of v over the tolerance at x, of the state and the last direction alone; not a number if
+   one of them is none. */
+static double probe_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+  const long c = r->columns;
+  const double atol = r->plan->atol, rtol = r->plan->rtol, slack = r->plan->slack;
+  double largest = 0, sum = 0;
+  for (int which = 0; which < 2; which++) {
+    double most = 0;
+    for (long i = which * (c - 1); i < r->N; i += c) {
+      double a = fabs(x[i]), b = fabs(y[i]);
+      double ratio = fabs(v[i]) / (atol * r->unit[i] + rtol * (a > b ? a : b));
+      most = ratio > most ? ratio : most;
+      sum += 0 * ratio;
+    }
+    most /= which ? slack : 1;
+    largest = most > largest ? most : largest;
+  }
+  return largest + sum;
+}
+
+/* The same of all. */
 static double in_tolerances(Run *r, const double *v, const double *x, const double *y) {
+  if (r->probed) return probe_in_tolerances(r, v, x, y);
   const double atol = r->plan->atol, rtol = r->plan->rtol;
   const double *unit = r->unit;
   double *ratio = r->ratio, largest = 0, sum = 0;

@@ -178,12 +178,16 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
   return DONE;
 }
 
-/* The directions of the next interval: where those of interval k ended, and the gap. */
+/* The directions of the next interval: where those of interval k ended, the gap, and the probe. */
 static void carry(Run *r, const Batch *b, long long k) {
-  const long long n_d = b->directions;
+  const long long n_d = b->directions, last = n_d - 1 - b->probed;
   memcpy(r->carried, b->ends_by + k * N_X * n_d, sizeof(double) * N_X * (size_t)n_d);
-  for (int i = 0; n_d && i < N_X; i++)
-    r->carried[i * n_d + n_d - 1] += b->ends[k * N_X + i] - b->starts[(k + 1) * N_X + i];
+  for (int i = 0; i < N_X; i++) {
+    const long long next = (k + 1) * N_X + i;
+    const double gap = b->gaps ? b->gaps[next] : b->ends[k * N_X + i] - b->starts[next];
+    if (last >= 0) r->carried[i * n_d + last] += gap;
+    if (b->probed) r->carried[i * n_d + n_d - 1] = b->along[i * n_d + n_d - 1];
+  }
 }
 
 static void nothing(const Plan *p, const Batch *b, long long k) {
@@ -203,6 +207,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   int ok = r && numbers;
   if (ok) {
     r->plan = p, r->q = b->q, r->columns = columns, r->N = N;
+    r->probed = b->probed != 0;
     double **places[6] = {&r->x, &r->end, &r->stage, &r->last, &r->unit, &r->ratio};
     for (int i = 0; i < 6; i++) *places[i] = numbers + i * N;
     for (int i = 0; i < STAGES; i++) r->k[i] = numbers + (6 + i) * N;

@@ -14,6 +14,7 @@ from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, Tableau
 DRIVER = tuple(
     Path(__file__).with_name(f"runge_kutta_{part}.c") for part in ("model", "steps", "run")
 )
+WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run faster, build longer
 
 
 class Written(NamedTuple):
@@ -44,6 +45,7 @@ def written(ivp: InitialValueProblem) -> Written:
     }
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
+    lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     driver = (part.read_text() for part in DRIVER)
     source = "\n".join([generator.dump(), *lines, *driver])
@@ -78,6 +80,20 @@ def _places(name: str, transposed: Any) -> list[str]:
         f"static const int {name}_{kind}[] = {{{', '.join(map(str, places)) or '0'}}};"
         for kind, places in lists.items()
     ]
+
+
+def _products(by_x: Any, by_q: Any) -> str:
+    """All rows of f_x S + f_q D, written out unless they are long."""
+    if by_x.nnz() + by_q.nnz() > WRITTEN_OUT:
+        return "LOOPED"
+    words = []
+    for row in range(by_x.size2()):
+        words.append(f"ROW({row})")
+        for macro, matrix in (("BY_X", by_x), ("BY_Q", by_q)):
+            first, columns = matrix.sparsity().colind(), matrix.sparsity().row()
+            words += [f"{macro}({m}, {columns[m]})" for m in range(first[row], first[row + 1])]
+        words.append(f"ENDS({row})")
+    return " ".join(words)
 
 
 def _numbers(name: str, pair: Tableau) -> list[str]:

@@ -12,6 +12,7 @@ whatever the number of intervals (their eq. 11, which runs backwards and costs O
 interval has residuals).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,66 @@ class Chain(NamedTuple):
         told = () if limits is None else (limits.value, limits.by_unknown, limits.by_node)
         return all(bool(np.isfinite(part).all()) for part in (*self[:-1], *told))
 
+    def condensed(self) -> "Affine":
+        """Nodes and residuals by dq alone."""
+        moves = np.concatenate([self.drift, self.gap[:, :, None]], axis=2)
+        for k in range(1, len(moves)):
+            moves[k] += self.step[k] @ moves[k - 1]
+        hanging = np.matmul(self.by_node[:, None, :], moves[self.owner])[:, 0, :]
+        return Affine(moves, hanging[:, -1], self.by_unknown + hanging[:, :-1])
+
+    def shifted(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(K, n_x) the part a_k of ds_k that comes with other gaps, and (m,) of the residuals."""
+        found = gaps.copy()
+        for k in range(1, len(found)):
+            found[k] += self.step[k] @ found[k - 1]
+        hanging = np.matmul(self.by_node[:, None, :], found[self.owner][:, :, None])
+        return found, hanging[:, 0, 0]
+
+
+class Reduced(NamedTuple):
+    """A chain whose derivatives went along the directions that are left (Schloeder's trick).
+
+    It is what `Chain` is after `condensed`, without the derivatives of each interval; those in the
+    one direction that other gaps make are asked for where they are wanted.
+
+    residual  (m,) in standard deviations;  gap (K, n_x)
+    affine    nodes and residuals by dq
+    along     of gaps (K, n_x) what `shifted` is
+    """
+
+    residual: FloatArray
+    gap: FloatArray
+    affine: "Affine"
+    along: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+    limits: None = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are."""
+        parts = (self.residual, self.gap, *self.affine)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+    def condensed(self) -> "Affine":
+        """See `Chain`."""
+        return self.affine
+
+    def shifted(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See `Chain`."""
+        return self.along(gaps)
+
+
+class Affine(NamedTuple):
+    """How nodes and residuals of a chain change with dq, once nodes move as they must.
+
+    moves     (K, n_x, n + 1): ds_k = moves[k, :, :n] dq + moves[k, :, n]
+    shift     (m,) change of the residuals for dq = 0;  jacobian (m, n) by dq
+    """
+
+    moves: FloatArray
+    shift: FloatArray
+    jacobian: FloatArray
+
 
 class Chained(NamedTuple):
     """All chains at a point, and the residuals that hang on no node, such as priors.
@@ -79,7 +140,7 @@ class Chained(NamedTuple):
     loss  how the residuals of the chains count; the others count as squares
     """
 
-    chains: tuple[Chain, ...]
+    chains: tuple[Chain | Reduced, ...]
     free: Linearised
     loss: Robust = PLAIN
 
@@ -107,11 +168,11 @@ class Chained(NamedTuple):
         n = len(self.free.residual)
         return np.concatenate([np.ones(n), self.loss.weights(residual[n:])])
 
-    def weighted(self) -> "Chained":
-        """With residuals multiplied by the roots of their weights."""
-        if self.loss.is_plain:
-            return self
-        return self._replace(chains=tuple(_weighted(c, self.loss) for c in self.chains))
+    def weighted(self) -> tuple[Chain, ...]:
+        """The chains with residuals multiplied by the roots of their weights; none is reduced."""
+        found = tuple(c for c in self.chains if isinstance(c, Chain))
+        assert len(found) == len(self.chains), "free nodes need the derivatives of each interval"
+        return found if self.loss.is_plain else tuple(_weighted(c, self.loss) for c in found)
 
     @property
     def limits(self) -> tuple[Limits, ...]:
@@ -142,13 +203,12 @@ class Condensed(NamedTuple):
 
 def condensed(at: Chained) -> Condensed:
     """Eliminate the nodes; O(K)."""
-    moves = tuple(_moves(chain) for chain in at.chains)
-    residuals, jacobians = [at.free.residual], [at.free.jacobian]
-    for chain, move in zip(at.chains, moves, strict=True):
-        both = np.matmul(chain.by_node[:, None, :], move[chain.owner])[:, 0, :]
-        residuals.append(chain.residual + both[:, -1])
-        jacobians.append(chain.by_unknown + both[:, :-1])
-    return Condensed(Linearised(np.concatenate(residuals), np.vstack(jacobians)), moves)
+    found = [chain.condensed() for chain in at.chains]
+    pairs = zip(at.chains, found, strict=True)
+    residuals = [at.free.residual, *(chain.residual + one.shift for chain, one in pairs)]
+    jacobians = [at.free.jacobian, *(one.jacobian for one in found)]
+    whole = Linearised(np.concatenate(residuals), np.vstack(jacobians))
+    return Condensed(whole, tuple(one.moves for one in found))
 
 
 def _weighted(chain: Chain, loss: Robust) -> Chain:
@@ -158,19 +218,3 @@ def _weighted(chain: Chain, loss: Robust) -> Chain:
         by_node=root[:, None] * chain.by_node,
         by_unknown=root[:, None] * chain.by_unknown,
     )
-
-
-def _moves(chain: Chain) -> FloatArray:
-    """(K, n_x, n + 1) what each ds_k is in dq and 1."""
-    found = np.concatenate([chain.drift, chain.gap[:, :, None]], axis=2)
-    for k in range(1, len(found)):
-        found[k] += chain.step[k] @ found[k - 1]
-    return found
-
-
-def shifted(chain: Chain, steps: FloatArray) -> FloatArray:
-    """(K, n_x) the part a_k of ds_k that comes with other gaps (`steps`, (K, n_x))."""
-    found = steps.copy()
-    for k in range(1, len(found)):
-        found[k] += chain.step[k] @ found[k - 1]
-    return found

@@ -12,6 +12,7 @@ are taken in full, as integration errors would dominate omega there.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -109,19 +110,18 @@ class GeneralisedGaussNewton:
         at, evaluations, predicted = evaluate(point), 1, self.first
         if at is None:
             return Outcome(point, None, Status.INTEGRATION_BROKE, 0, 1)
-        curvature = np.nan
+        damped: _Damped | None = None
         for iteration in range(self.max_iterations):
             step = proposal(at, point, space)
             if self._rests(at, step):
                 told = Outcome(point, at, Status.CONVERGED, iteration, evaluations)
                 return _finished(evaluate, told, step, space)
-            if np.isfinite(curvature):
-                predicted = _share(PREDICT / max(curvature * step.length, 1e-300))
+            predicted = _predicted(damped, step, predicted)
             damped = _damped(evaluate, point, space, step, predicted)
             evaluations += damped.evaluations
             if damped.at is None:
                 return _told(Outcome(point, at, Status.STALLED, iteration, evaluations), step)
-            point, at, curvature = damped.point, damped.at, damped.curvature
+            point, at = damped.point, damped.at
         told = Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
         return self._descended(evaluate, told, at, space) if at.limits else told
 
@@ -170,11 +170,14 @@ def _told(outcome: Outcome, step: Proposal) -> Outcome:
 
 
 class _Damped(NamedTuple):
-    """The point that a share of a step led to; `at` is None if every share failed."""
+    """The point that a share of a step led to; `at` is None if every share failed.
+
+    curvature  told when it is wanted, as it may take an integration
+    """
 
     point: Point
     at: Chained | None
-    curvature: float
+    curvature: Callable[[], float]
     evaluations: int
 
 
@@ -183,7 +186,7 @@ def _damped(
 ) -> _Damped:
     """Predictor and corrector of the share (Peifer & Timmer 2007, section 3.4)."""
     small = step.length <= SMALL
-    share, curvature, evaluations = 1.0 if small else predicted, np.nan, 0
+    share, evaluations = 1.0 if small else predicted, 0
     while share >= SMALLEST:
         there = space.clip(point.moved(step.move, share))
         trial = evaluate(there)
@@ -191,13 +194,20 @@ def _damped(
         if trial is None:
             share *= BROKEN
             continue
-        curvature = _curvature(step, trial, share)
-        accepted = curvature * step.length * share <= ACCEPT
-        if accepted or share <= LEAST or (small and share == 1.0):
+        curvature = cache(partial(_curvature, step, trial, share))
+        taken = (small and share == 1.0) or share <= LEAST
+        if taken or curvature() * step.length * share <= ACCEPT:
             return _Damped(there, trial, curvature, evaluations)
-        corrected = _share(PREDICT / (curvature * step.length))
+        corrected = _share(PREDICT / (curvature() * step.length))
         share = max(min(corrected, SHORTER * share), LEAST)
-    return _Damped(point, None, curvature, evaluations)
+    return _Damped(point, None, lambda: np.nan, evaluations)
+
+
+def _predicted(last: _Damped | None, step: Proposal, before: float) -> float:
+    """The share by the curvature of the step before; a small step needs none."""
+    if last is None or step.length <= SMALL or not np.isfinite(last.curvature()):
+        return before
+    return _share(PREDICT / max(last.curvature() * step.length, 1e-300))
 
 
 def _share(mu: float) -> float:

@@ -55,7 +55,7 @@ class Normal(NamedTuple):
     def of(cls, at: Chained, weights: Weights, point: Point, space: Space) -> "Normal":
         """Assemble them; `weights` are those of the squared gaps."""
         n, size = len(point.unknowns), space.scale(point)
-        parts = zip(at.weighted().chains, weights, size.nodes, strict=True)
+        parts = zip(at.weighted(), weights, size.nodes, strict=True)
         blocks = [_block(*part) for part in parts]
         free = np.column_stack([at.free.jacobian, at.free.residual])
         whole = free.T @ free + sum((b.corner for b in blocks), start=np.zeros((n + 1, n + 1)))

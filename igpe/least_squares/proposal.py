@@ -6,7 +6,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
-from igpe.least_squares.chains import Chained, Condensed, Point, condensed, shifted
+from igpe.least_squares.chains import Chained, Condensed, Point, condensed
 from igpe.least_squares.inner import Inverse, Rows, inverse
 from igpe.least_squares.limits import Limits
 from igpe.least_squares.reweighting import settled
@@ -102,8 +102,7 @@ def simplified(step: Proposal, trial: Chained, share: float) -> Point:
     """
     shifts, residuals = [], [trial.free.residual]
     for old, new in zip(step.at.chains, trial.chains, strict=True):
-        shift = shifted(old, new.gap)
-        hanging = np.matmul(old.by_node[:, None, :], shift[old.owner][:, :, None])[:, 0, 0]
+        shift, hanging = old.shifted(new.gap)
         shifts.append(shift)
         residuals.append(new.residual + hanging)
     offset = _offsets(step.at, shifts, step.size, step.bounded)[step.inverse.active]

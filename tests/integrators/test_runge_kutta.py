@@ -230,6 +230,67 @@ def test_what_follows_a_broken_interval_in_a_chain_is_broken():
     assert np.isfinite(came.ends_by[:5]).all()
 
 
+@pytest.mark.parametrize("name", ["henon_heiles", "calcium"])
+def test_probed_steps_are_the_same_whatever_the_directions(name):
+    """So states have the same bits, and derivatives are those of the same steps."""
+    one, first = with_gaps(name)
+    made, n_x = one.made(RungeKutta()), one.starts.shape[1]
+    each = all_directions(one)
+    whole = made.along(one.starts, one.q, each, probed=True)
+    right = one.run(EXACT)
+    for count in (1, 2, 3, 4):
+        few = made.chained(one.starts, one.q, first[:, -count:], probed=True)
+        assert (few.steps == whole.steps).all()
+        assert (few.ends == whole.ends).all()
+        assert (few.measured == whole.measured).all()
+        ds, dq = first[:n_x, -count:], first[n_x:, -count:]
+        for k, by in enumerate(whole.ends_by):
+            ds = by @ np.vstack([ds, dq])
+            assert few.ends_by[k] == pytest.approx(ds, rel=1e-10, abs=1e-11 * np.abs(ds).max())
+            if k + 1 < len(one.starts):
+                ds[:, -1] += whole.ends[k] - one.starts[k + 1]
+    assert whole.ends_by[:, :, :n_x] == pytest.approx(
+        right.by_start, rel=1e-3, abs=1e-4 * np.abs(right.by_start).max()
+    )
+
+
+def test_gaps_may_be_others_than_there_are():
+    """One direction: what the gaps of a trial make of the ends."""
+    one, first = with_gaps("henon_heiles")
+    made, gaps = one.made(RungeKutta()), np.random.default_rng(4).normal(size=one.starts.shape)
+    whole = made.along(one.starts, one.q, all_directions(one), probed=True)
+    came = made.chained(one.starts, one.q, 0 * first[:, :1], gaps=gaps, probed=True)
+    n_x = one.starts.shape[1]
+    ds = np.zeros(n_x)
+    for k, by in enumerate(whole.ends_by):
+        ds = by[:, :n_x] @ ds
+        assert came.ends_by[k, :, 0] == pytest.approx(ds, rel=1e-10, abs=1e-10)
+        ds = ds + (gaps[k + 1] if k + 1 < len(gaps) else 0.0)
+    with pytest.raises(ValueError, match="Expected gaps of shape"):
+        made.chained(one.starts, one.q, first, gaps=gaps[1:])
+
+
+def test_a_probe_keeps_derivatives_right_where_the_states_rest():
+    """At a steady state nothing limits the steps but the derivatives; the probe is one of them."""
+    ivp = posed(one_state(lambda m, t: -m.k * m.x[t]))
+    ivp = replace(ivp, f=-ivp.q * (ivp.x - 1.0))
+    one = Cut(ivp, np.array([0.0, 1.0]), np.array([[1.0]]), np.array([1e3]), np.array([1.0]))
+    made, each = one.made(RungeKutta()), all_directions(one)
+    probed = made.along(one.starts, one.q, each, probed=True)
+    assert np.abs(probed.ends_by).max() < 1e-6
+    blind = one.made(RungeKutta(slack=1e30)).along(one.starts, one.q, each, probed=True)
+    assert np.abs(blind.ends_by).max() > 1e6
+
+
+def test_long_products_are_those_that_are_written_out(monkeypatch):
+    one = prepared("calcium")
+    short = one.run(RungeKutta())
+    monkeypatch.setattr("igpe.integrators.runge_kutta_source.WRITTEN_OUT", 0)
+    looped = one.run(RungeKutta())
+    for name in NUMBERS:
+        assert (getattr(looped, name) == getattr(short, name)).all()
+
+
 @pytest.mark.parametrize("shape", [(11, 0), (7, 2), (2, 11, 2)])
 def test_chained_directions_of_a_wrong_shape_are_an_error(shape):
     one = prepared("henon_heiles")

@@ -1,0 +1,83 @@
+"""Multiple shooting that ends at a time limit with the best so far."""
+
+import pytest
+from zoo import ZOO
+
+from igpe.dynamic import deadline
+from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.dynamic.multiple_shooting import MultipleShooting
+from igpe.dynamic.residuals import Residuals
+from igpe.equations.system import read_systems
+from igpe.error_model import Proportional
+from igpe.errors import ProblemError
+from igpe.experiment import Experiment
+from igpe.integrators.automatic import Automatic
+from igpe.problem import Problem
+from igpe.status import Status
+
+CASE = next(c for c in ZOO if c.name == "lotka_volterra")
+FAR = {n: 3.0 * v for n, v in CASE.truth.items()}
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a second at each look."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(deadline.time, "perf_counter", lambda: float(next(ticks)))
+
+
+def single(problem, parameters):
+    """The sum of squares of one integration."""
+    residuals = Residuals(problem, read_systems(problem), Automatic(1e-10, 1e-12))
+    return residuals(problem.box.vector(parameters)).cost
+
+
+def test_after_the_deadline_the_start_alone_is_evaluated():
+    calls = []
+    over = Deadline(-1.0).keeping(lambda x: calls.append(x) or x)
+    assert (over(1), over(2), over(3)) == (1, None, None)
+    assert calls == [1]
+    assert not NEVER.over
+    assert Deadline.after(None) == NEVER
+    assert Deadline.after(1e-9).over
+
+
+@pytest.mark.parametrize("limit", [1e-9, 5.0])
+@pytest.mark.usefixtures("ticking")
+def test_what_is_found_in_time_is_told_as_it_is(limit):
+    """Nodes that do not meet yet are no answer: it is what one integration gives."""
+    problem = CASE.problem(noise=0.05)
+    found = MultipleShooting(time_limit=limit).estimate(problem, FAR)
+    assert found.status is Status.TIME_LIMIT
+    assert found.objective == pytest.approx(single(problem, found.parameters), rel=1e-6)
+    began = single(problem, FAR)
+    assert found.objective == pytest.approx(began) if limit < 1 else found.objective < 0.9 * began
+    assert found.notes[-1].startswith(f"The time limit of {limit:g} s ended the search")
+    assert {h.status for h in found.trail} == {Status.TIME_LIMIT}
+
+
+@pytest.mark.usefixtures("ticking")
+def test_a_limit_may_end_the_search_for_better_starts_alone():
+    problem = CASE.problem(noise=0.05)
+    found = MultipleShooting(time_limit=20.0).estimate(problem, FAR)
+    assert found.status is Status.CONVERGED
+    assert "The time limit of 20 s ended the search" in found.notes[-1]
+    free = MultipleShooting(time_limit=1e6).estimate(problem, FAR)
+    assert free.status is Status.BEST_OF_SEVERAL
+    assert not any("time limit" in note for note in free.notes)
+    assert free.objective == pytest.approx(found.objective)
+
+
+@pytest.mark.usefixtures("ticking")
+def test_one_limit_for_all_searches_where_errors_follow_the_model():
+    known = {"start": CASE.start, "start_time": 0.0, "sigma": Proportional(0.05, 0.01)}
+    run = Experiment(CASE.data(0.05), **known)
+    problem = Problem(CASE.builder, parameters=list(CASE.truth), experiments=[run])
+    found = MultipleShooting(time_limit=5.0).estimate(problem, FAR)
+    assert found.status is Status.TIME_LIMIT
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "1"])
+def test_a_limit_that_is_none_is_refused(bad):
+    with pytest.raises(ProblemError, match=r"time_limit.*a number of seconds above 0, or None"):
+        MultipleShooting(time_limit=bad)
