@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from igpe.loss import PiecewiseConstant as PiecewiseConstant
     from igpe.many_starts import Campaign as Campaign
     from igpe.many_starts import campaign as campaign
+    from igpe.petab.errors import petab_errors as petab_errors
     from igpe.petab.export import write_petab_parameters as write_petab_parameters
     from igpe.petab.objective import petab_objective as petab_objective
     from igpe.petab.read import read_petab as read_petab
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     from igpe.problem import Problem as Problem
     from igpe.result import Result as Result
     from igpe.settings import Settings as Settings
+    from igpe.shooting_plot import plot_gaps as plot_gaps
+    from igpe.shooting_plot import plot_pieces as plot_pieces
     from igpe.simulation import simulate as simulate
     from igpe.smoothing.bootstrap import Bootstrap as Bootstrap
     from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from igpe.uncertainty.result_pictures import plot_residuals as plot_residuals
     from igpe.uncertainty.sampling import Samples as Samples
     from igpe.uncertainty.sampling import sample as sample
+    from igpe.waterfall import plot_waterfall as plot_waterfall
 
 _HOME = {
     "AOptimal": "igpe.planning.criteria",
@@ -191,12 +195,16 @@ _HOME = {
     "horizon_table": "igpe.horizons_plot",
     "linear": "igpe.inputs",
     "negative_log_likelihood": "igpe.likelihood",
+    "petab_errors": "igpe.petab.errors",
     "petab_objective": "igpe.petab.objective",
     "plot_correlation": "igpe.uncertainty.result_pictures",
     "plot_ellipses": "igpe.uncertainty.result_pictures",
     "plot_film_strip": "igpe.horizons_plot",
+    "plot_gaps": "igpe.shooting_plot",
     "plot_horizons": "igpe.horizons_plot",
+    "plot_pieces": "igpe.shooting_plot",
     "plot_residuals": "igpe.uncertainty.result_pictures",
+    "plot_waterfall": "igpe.waterfall",
     "predict": "igpe.uncertainty.prediction",
     "profile": "igpe.uncertainty.profile",
     "read_experiments": "igpe.experiment",

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.arguments import is_number, require
+from igpe.axes import axes_for
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.restarts import PERFECT
@@ -16,10 +17,11 @@ from igpe.dynamic.searches import Asked, given_starts, is_estimator, searched
 from igpe.errors import ProblemError
 from igpe.problem import Problem
 from igpe.progress import Progress
-from igpe.run_table import RunTable, waterfall
+from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
+from igpe.waterfall import draw, series
 
 BEST = 1e-3  # relative difference of objectives that are the best one
 
@@ -70,10 +72,13 @@ class Comparison:
         axes     matplotlib axes; None makes a figure
         returns  the axes
         """
-        for method, runs in self.runs.groupby("method", sort=False):
-            axes = waterfall(runs["objective"].to_numpy(), str(method), axes)
-        axes.legend()
-        return axes
+        ax = axes_for(1, axes)[0]
+        found = {
+            str(method): series(runs["objective"], runs["arrived"])
+            for method, runs in self.runs.groupby("method", sort=False)
+        }
+        draw(ax, found, rounding=self.rounding)
+        return ax
 
     def __str__(self) -> str:
         told = self.table.to_string(float_format="{:.3g}".format)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from igpe.arrays import FloatArray
 from igpe.status import Status
 
 
@@ -22,6 +24,8 @@ class Estimate:
     notes        what the user should know of it, in sentences
     iterations   steps taken; 0 where the method counts none
     elsewhere    horizons of the further starts whose estimates were left for this one
+    reached      objectives at which several starts ended, infinite where nothing usable did; those
+                 of the first weights, where weights follow the model
     """
 
     parameters: Mapping[str, float]
@@ -34,6 +38,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     iterations: int = 0
     elsewhere: tuple["Horizon", ...] = field(default=(), repr=False)
+    reached: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def gap(self) -> float:
@@ -55,6 +60,23 @@ class Estimate:
         return sum(h.integrations * h.share for h in horizons)
 
 
+class Iterate(NamedTuple):
+    """Where multiple shooting stood after an iteration.
+
+    parameters  unknown -> value
+    objective   as the stage counts it, in standard deviations
+    gap         the largest between two intervals, relative to the size of its state
+    nodes       of each experiment (K + 1,) the times at which intervals begin and the last ends
+    starts      of each experiment (K, n_x) the states at which they begin
+    """
+
+    parameters: Mapping[str, float]
+    objective: float
+    gap: float
+    nodes: tuple[FloatArray, ...]
+    starts: tuple[FloatArray, ...]
+
+
 @dataclass(frozen=True)
 class Horizon(Estimate):
     """An estimate from the measurements up to some time.
@@ -64,6 +86,7 @@ class Horizon(Estimate):
     lower, upper  unknown -> bounds it was sought in, as they were at the end
     integrations  of the model and its sensitivities
     relaxations   how often bounds were widened
+    iterates      where multiple shooting stood after each iteration, if it was asked to record
     """
 
     until: Mapping[str, float] = field(default_factory=dict)
@@ -72,6 +95,7 @@ class Horizon(Estimate):
     upper: Mapping[str, float] = field(default_factory=dict)
     integrations: int = 0
     relaxations: int = 0
+    iterates: tuple[Iterate, ...] = field(default=(), repr=False, compare=False)
 
 
 def equivalent_iterations(trail: Iterable[Estimate]) -> float:

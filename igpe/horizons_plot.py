@@ -3,12 +3,14 @@
 Functions that draw take axes or make them, and return them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.axes import colour, labelled
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import simulate as integrate
 from igpe.equations.system import System, read_systems
@@ -97,7 +99,8 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
     for column, horizon in enumerate(horizons):
         courses = _courses(problem, systems, horizon)
         for row, experiment in enumerate(problem.experiments):
-            _panel(drawn[row, column], experiment, horizon, courses[row])
+            units = {n: problem.unit(n) for n in experiment.measured}
+            _panel(drawn[row, column], experiment, horizon, courses[row], units)
         drawn[0, column].set_title(f"t ≤ {_until(horizon)}", fontsize="medium")
     for row in drawn:
         row[-1].legend(fontsize="small")
@@ -123,14 +126,21 @@ def _courses(
     return tuple(run for _, run in runs)
 
 
-def _panel(ax: Any, experiment: Experiment, horizon: Horizon, course: Trajectory) -> None:
+def _panel(
+    ax: Any,
+    experiment: Experiment,
+    horizon: Horizon,
+    course: Trajectory,
+    units: Mapping[str, str],
+) -> None:
     end, shown = horizon.until[experiment.name], []
     for number, name in enumerate(experiment.measured):
         times, values, _ = experiment.measurements.of(name)
-        color, known = f"C{number}", times <= end
-        ax.plot(times[known], values[known], "o", color=color, markersize=4, label=name)
-        ax.plot(times[~known], values[~known], "o", color=color, markersize=4, fillstyle="none")
-        ax.plot(course.times, course.measured[:, number], color=color)
+        shade, known = colour(number), times <= end
+        label = labelled(name, units[name])
+        ax.plot(times[known], values[known], "o", color=shade, markersize=4, label=label)
+        ax.plot(times[~known], values[~known], "o", color=shade, markersize=4, fillstyle="none")
+        ax.plot(course.times, course.measured[:, number], color=shade)
         shown.append(values)
     ax.axvline(end, color="gray", linewidth=0.8, linestyle=":")
     ax.set_xlabel("time")

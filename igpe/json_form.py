@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,35 +47,80 @@ def restored(value: Any) -> Any:
     return value
 
 
+class Form(NamedTuple):
+    """What is stored, and how to tell whether something is just that.
+
+    name     in a sentence: "result"
+    writer   the class whose `to_json` writes it
+    number   of the format
+    entries  it must have
+    """
+
+    name: str
+    writer: str
+    number: int
+    entries: tuple[str, ...]
+
+    def head(self) -> dict[str, Any]:
+        """The entries that say what it is."""
+        return {"stored": self.name, "format": self.number}
+
+    def read(self, source: str | Path) -> Mapping[str, Any]:
+        """What a JSON text holds, or the file of that path.
+
+        raises DataError if there is no such file, it is not JSON, or not of this form
+        """
+        return self.checked(self._loaded(source))
+
+    def checked(self, stored: Any) -> Mapping[str, Any]:
+        """The same; raises DataError, saying what is missing and what to give, if it is not."""
+        if not isinstance(stored, Mapping) or "format" not in stored:
+            raise DataError(
+                f"This is no stored {self.name}: it has no entry 'format'; {self._remedy}."
+            )
+        other = stored.get("stored", self.name)  # older files do not say
+        if other != self.name:
+            raise DataError(f"This is a stored {other}, no {self.name}; {self._remedy}.")
+        if stored["format"] != self.number:
+            raise DataError(
+                f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
+                f"{self.number}. Read it with the igpe that wrote it, or make it again."
+            )
+        missing = sorted(set(self.entries) - set(stored))
+        if missing:
+            raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, all of it.")
+        return stored
+
+    @property
+    def _remedy(self) -> str:
+        return f"give what {self.writer}.to_json wrote"
+
+    def _loaded(self, source: Any) -> Any:
+        if not isinstance(source, (str, Path)):
+            raise DataError(
+                f"The {self.name} is a {type(source).__name__}; wanted the text that "
+                f"{self.writer}.to_json wrote, or the path of its file."
+            )
+        is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
+        where = f"The file '{source}'" if is_file else "The text"
+        try:
+            return json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
+        except OSError as error:
+            raise DataError(
+                f"The file '{str(source)[:100]}' of the {self.name} could not be read "
+                f"({error.strerror}; looked from {Path.cwd()}); give the path that "
+                f"{self.writer}.to_json wrote to."
+            ) from None
+        except ValueError as error:
+            raise DataError(f"{where} is not JSON ({error}); {self._remedy}.") from None
+
+
 def write_json(value: Any, path: str | Path | None) -> str:
     """Plain values as JSON text; also written to `path` if given."""
     written = json.dumps(value, indent=2, allow_nan=False)
     if path is not None:
         Path(path).write_text(written, encoding="utf-8")
     return written
-
-
-def read_json(source: str | Path) -> Any:
-    """What a JSON text holds, or the file of that path.
-
-    raises DataError if there is no such file, or it is not JSON
-    """
-    if not isinstance(source, (str, Path)):
-        raise DataError(
-            f"The result is a {type(source).__name__}; wanted the text that Result.to_json wrote, "
-            "or the path of its file."
-        )
-    is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
-    where = f"The file '{source}'" if is_file else "The text"
-    try:
-        return json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
-    except OSError as error:
-        raise DataError(
-            f"The result's file '{str(source)[:100]}' could not be read ({error.strerror}; looked "
-            f"from {Path.cwd()}); give the path that Result.to_json wrote to."
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{where} is not JSON ({error}); give what Result.to_json wrote.") from None
 
 
 def _plain_number(value: float) -> Any:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from igpe.arguments import require
 from igpe.arrays import FloatArray
+from igpe.axes import axes_for
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamic.single_shooting import SingleShooting
@@ -17,10 +18,11 @@ from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Progress
-from igpe.run_table import RunTable, waterfall
+from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
+from igpe.waterfall import draw, series
 
 SAME = 1e-3  # relative difference of objectives that are the best one
 TELL = 100  # runs
@@ -81,8 +83,10 @@ class Campaign:
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
     def plot(self, axes: Any = None) -> Any:
-        """A waterfall of the optima; axes are matplotlib's, None makes a figure. Returns them."""
-        return waterfall(self.objectives, f"{len(self.table)} starts", axes)
+        """A waterfall of the starts; axes are matplotlib's, None makes a figure. Returns them."""
+        ax = axes_for(1, axes)[0]
+        draw(ax, {"": series(self.table["objective"], self.table["arrived"])})
+        return ax
 
     def __str__(self) -> str:
         lines = [f"{count:>7}  {Status[name].value}" for name, count in self.counts.items()]

@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-COLUMNS = 3  # panels side by side
-PANEL = (4.2, 3.2)  # inches
-BAND = 1.96  # standard errors on either side of a smoothed curve: 95 %
+from igpe.axes import PANEL, axes_for, colour, labelled
+
+BAND = 1.96  # standard deviations on either side: 95 %
 
 
 def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> Any:
@@ -26,7 +27,7 @@ def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> An
         there = (curves["experiment"] == experiment) & (curves["name"] == name)
         _panel(ax, points[here], curves[there])
         unit = points.loc[here, "unit"].iloc[0]
-        ax.set_ylabel(f"{name} [{unit}]" if unit else name)
+        ax.set_ylabel(labelled(name, unit))
         if several:
             ax.set_title(f"experiment {experiment}", fontsize="medium")
     if len(drawn):
@@ -71,21 +72,22 @@ def _keep_in_view(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
     ax.set_ylim(shown.min() - margin, shown.max() + margin)
 
 
-def axes_for(count: int, axes: Any) -> Any:
-    """So many axes: those given, or of a new figure, at most three side by side."""
-    if axes is not None:
-        return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
+def residual_panel(
+    ax: Any, times: npt.ArrayLike, values: npt.ArrayLike, of: str = "", *, standard: bool
+) -> None:
+    """Residuals over time around zero, with the band in which 95 % of standardised ones lie.
 
-    columns = min(COLUMNS, max(count, 1))
-    rows = -(-count // columns)
-    _, grid = plt.subplots(
-        max(rows, 1), columns, figsize=(PANEL[0] * columns, PANEL[1] * max(rows, 1)), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
-    for spare in grid.ravel()[count:]:
-        spare.set_visible(False)
-    return np.asarray(grid.ravel()[:count])
+    times, values  (n,)
+    of             what they are the residuals of
+    standard       whether they are in standard deviations; there is no band if they are not
+    """
+    if standard:
+        ax.axhspan(-BAND, BAND, color="tab:gray", alpha=0.15, linewidth=0)
+    ax.axhline(0.0, color="black", linewidth=1)
+    ax.plot(times, values, "o", markersize=4, color="tab:blue")
+    ax.set_xlabel("time")
+    name = f"residual of {of}" if of else "residual"
+    ax.set_ylabel(f"{name} / standard deviation" if standard else name)
 
 
 def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
@@ -96,8 +98,8 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
     names = [c for c in table.columns if c not in ("experiment", "time")]
     drawn = axes_for(len(names), axes)
     for ax, name in zip(drawn, names, strict=True):
-        for experiment, run in table.groupby("experiment", sort=False):
-            ax.plot(run["time"], run[name], label=str(experiment))
+        for k, (experiment, run) in enumerate(table.groupby("experiment", sort=False)):
+            ax.plot(run["time"], run[name], color=colour(k), label=str(experiment))
         ax.set_xlabel("time")
         ax.set_ylabel(name)
     if table["experiment"].nunique() > 1:

@@ -1,6 +1,6 @@
 """The tests of a fit's residuals as a table, with a sentence each."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -81,6 +81,31 @@ def standardised(points: pd.DataFrame) -> FloatArray:
     """(m,) residuals over their standard deviations (1 where unknown)."""
     sigma = points["sigma"].fillna(1.0).to_numpy(dtype=float)
     return np.asarray(points["residual"].to_numpy(dtype=float) / sigma)
+
+
+class Standard(NamedTuple):
+    """Residuals in standard deviations, as far as these are known or estimated.
+
+    values    (m,)
+    standard  whether they are; False if they are in the measurements' units
+    """
+
+    values: FloatArray
+    standard: bool
+
+
+def standard_residuals(points: pd.DataFrame, variance: float) -> Standard:
+    """Residuals over their standard deviations.
+
+    variance  estimated, of a residual of weight 1 (see `Result.variance`); counts where not every
+              measurement has its own standard deviation
+    """
+    values = standardised(points)
+    if sigma_known(points):
+        return Standard(values, standard=True)
+    if not (np.isfinite(variance) and variance > 0):
+        return Standard(values, standard=False)
+    return Standard(values / np.sqrt(variance), standard=True)
 
 
 def sigma_known(points: pd.DataFrame) -> bool:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
-from igpe.errors import DataError, ProblemError
-from igpe.json_form import plain, read_json, restored, write_json
+from igpe.errors import ProblemError
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
@@ -21,8 +21,10 @@ from igpe.statistics.covariance import correlation
 from igpe.statistics.ellipse import ellipse
 from igpe.statistics.weakness import combinations
 from igpe.status import Status
+from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
+LATER: dict[str, Any] = {"settings": "", "maps": []}  # what older results did not keep
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Result:
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         sentences worth reading;  settings: how the steps were carried out, as text
+    maps          which equations give what, and which parameters: as `Structure.maps`
     """
 
     estimates: tuple[Parameter, ...]
@@ -104,6 +107,7 @@ class Result:
     seed: int = 0
     notes: tuple[str, ...] = ()
     settings: str = ""
+    maps: tuple[StructureMap, ...] = field(default=(), repr=False)
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -209,7 +213,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
         whole = asdict(self) | {
-            "format": FORMAT,
+            **self._form().head(),
             "parameters": self.parameters,
             "status": self.status.name,
             "message": self.status.value,
@@ -226,8 +230,7 @@ class Result:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
         """The result that `to_dict` stored. Raises DataError if it is nothing of the kind."""
-        _check_stored(stored, set(cls.__dataclass_fields__) - {"settings"})
-        stored = {"settings": "", **stored}  # what was stored before results kept them
+        stored = {**LATER, **cls._form().checked(stored)}
         kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         return cls(
             **kept
@@ -244,6 +247,7 @@ class Result:
                 "points": pd.DataFrame(kept["points"]),
                 "curves": pd.DataFrame(kept["curves"]),
                 "notes": tuple(kept["notes"]),
+                "maps": tuple(map(StructureMap.restored, kept["maps"])),
             }
         )
 
@@ -253,7 +257,11 @@ class Result:
 
         raises DataError if there is no such file, or it holds no result of this form
         """
-        return cls.from_dict(read_json(source))
+        return cls.from_dict(cls._form().read(source))
+
+    @classmethod
+    def _form(cls) -> Form:
+        return Form("result", "Result", FORMAT, tuple(set(cls.__dataclass_fields__) - set(LATER)))
 
     def __repr__(self) -> str:
         found = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)
@@ -268,20 +276,3 @@ class Result:
 
 def _weights(points: pd.DataFrame) -> FloatArray:
     return points["sigma"].fillna(1.0).to_numpy(dtype=float)
-
-
-def _check_stored(stored: Any, wanted: set[str]) -> None:
-    if not isinstance(stored, Mapping) or "format" not in stored:
-        raise DataError(
-            "This is no stored result: it has no entry 'format'; give what Result.to_json wrote."
-        )
-    if stored["format"] != FORMAT:
-        raise DataError(
-            f"The stored result has the format {stored['format']!r}; this igpe reads {FORMAT}. "
-            "Read it with the igpe that wrote it (entry 'versions'), or estimate again."
-        )
-    missing = sorted(wanted - set(stored))
-    if missing:
-        raise DataError(
-            f"The stored result lacks {missing}; give all of what Result.to_json wrote."
-        )

@@ -1,14 +1,12 @@
-"""Many runs as one table, and as a waterfall."""
+"""Many runs as one table."""
 
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
 from igpe.dynamic.searches import Run
 from igpe.status import Status
 
@@ -64,21 +62,3 @@ class RunTable:
         found["arrived"] = found["status"].isin([status.name for status in ARRIVED])
         found = found.astype({"start": int, "iterations": int})
         return found[[*ORDER, *self._unknowns]]
-
-
-def waterfall(objective: FloatArray, label: str, axes: Any = None) -> Any:
-    """Objectives in ascending order, those that are numbers; returns axes.
-
-    axes  matplotlib axes to draw into; None makes a figure
-    """
-    if axes is None:
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import
-
-        _, axes = plt.subplots(layout="constrained")
-    reached = np.sort(objective[np.isfinite(objective)])
-    axes.plot(np.arange(1, len(reached) + 1), reached, "o-", markersize=3, label=label)
-    if all((line.get_ydata() > 0).all() for line in axes.lines):
-        axes.set_yscale("log")
-    axes.set_xlabel("starts, the best first")
-    axes.set_ylabel("objective")
-    return axes

@@ -92,6 +92,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         certificates=_certificates(problem, steps.first),
         candidates=candidates,
         structure=str(steps.structure),
+        maps=steps.structure.maps,
         points=points,
         curves=curves,
         seconds=steps.seconds,

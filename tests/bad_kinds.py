@@ -257,12 +257,12 @@ RESULTS: Mapping[str, Case] = {
     "result of another format": (
         lambda: Result.from_json(json.dumps({"format": 99})),
         DataError,
-        ["format 99", "reads 1", "estimate again"],
+        ["format 99", "reads 1", "make it again"],
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),
         DataError,
-        ["'nowhere.json' could not be read", "No such file", "looked from"],
+        ["'nowhere.json' of the result could not be read", "No such file", "looked from"],
     ),
     "result not JSON": (lambda: Result.from_json("{k1"), DataError, ["not JSON", "to_json"]),
     "result not a text": (

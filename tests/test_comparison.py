@@ -53,8 +53,11 @@ def test_words_and_pictures(found):
     assert "best objective" in str(found)
     assert "ISS" in found._repr_html_()
     ax = found.plot()
-    assert [line.get_label() for line in ax.lines] == ["SS", "ISS"]
-    for line in ax.lines:
+    assert [text.get_text() for text in ax.get_legend().texts] == ["SS", "ISS"]
+    whole, far, every = ax.lines  # the far start does not arrive by single shooting
+    assert far.get_markerfacecolor() == "none"
+    assert len(far.get_xdata()) == 1
+    for line in (whole, every):
         assert (np.diff(line.get_ydata()) >= 0).all()
     assert found.plot(ax) is ax
 

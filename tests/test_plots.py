@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from igpe.plots import plot_fit, plot_simulation
+from igpe.axes import COLOURS
+from igpe.plots import plot_fit, plot_simulation, residual_panel
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -143,3 +144,23 @@ def test_simulations():
     assert single[0].get_legend() is None
     assert [len(ax.lines) for ax in double] == [2, 2]
     assert double[0].get_legend() is not None
+
+
+def test_lines_have_colours_that_the_colour_blind_tell_apart():
+    runs = [
+        pd.DataFrame({"experiment": str(k), "time": TIMES, "A": k * TIMES})
+        for k in range(len(COLOURS) + 1)
+    ]
+    (ax,) = plot_simulation(pd.concat(runs))
+    assert [line.get_color() for line in ax.lines] == [*COLOURS, COLOURS[0]]
+
+
+@pytest.mark.parametrize("standard", [True, False])
+def test_residuals_have_a_band_if_they_are_in_standard_deviations(standard):
+    _, ax = plt.subplots()
+    residual_panel(ax, TIMES, np.sin(TIMES), "A", standard=standard)
+    assert ax.get_xlabel() == "time"
+    assert ax.get_ylabel() == "residual of A" + " / standard deviation" * standard
+    assert ax.lines[1].get_ydata() == pytest.approx(np.sin(TIMES))
+    bands = [(p.get_y(), p.get_y() + p.get_height()) for p in ax.patches]
+    assert bands == ([(-1.96, 1.96)] if standard else [])

@@ -79,7 +79,6 @@ def convert(
 
 def _stored(source: Path, wanted: str) -> Any:
     from igpe.errors import DataError
-    from igpe.json_form import read_json
     from igpe.result import Result
 
     if source.suffix.lower() != ".json":
@@ -87,16 +86,30 @@ def _stored(source: Path, wanted: str) -> Any:
             f"'{source}' is no stored result, which {wanted} is made of; give what "
             "`igpe estimate MODEL --json result.json` wrote."
         )
-    return Result.from_dict(read_json(source))
+    return Result.from_json(source)
+
+
+def _loaded(source: Path) -> Any:
+    """What an answer's file holds."""
+    from json import loads
+
+    from igpe.errors import DataError
+
+    try:
+        return loads(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"'{source}' could not be read as JSON ({error}); give what a command of igpe wrote "
+            "with --json."
+        ) from None
 
 
 def _petab(source: Path, target: Path, problem: Path | None) -> list[dict[str, Any]]:
     """A parameter table: the problem's with other nominal values, or a new one."""
     from igpe.errors import DataError
-    from igpe.json_form import read_json
     from igpe.petab.export import parameter_table, write_petab_parameters
 
-    stored = read_json(source) if source.suffix.lower() == ".json" else {}
+    stored = _loaded(source) if source.suffix.lower() == ".json" else {}
     values = stored.get("parameters") if isinstance(stored, dict) else None
     if not isinstance(values, dict):
         raise DataError(
@@ -121,12 +134,12 @@ def _table(source: Path) -> "pd.DataFrame":
     import pandas as pd
 
     from igpe.errors import DataError
-    from igpe.json_form import read_json, restored
+    from igpe.json_form import restored
     from igpe.tables import read_table
 
     if source.suffix.lower() != ".json":
         return read_table(source)
-    stored = read_json(source)
+    stored = _loaded(source)
     if not isinstance(stored, dict) or not isinstance(stored.get("table"), list):
         raise DataError(
             f"'{source}' holds no table; give what a command of igpe wrote with --json."

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def check(model: Model, data: DataFile = None, json: JsonFile = None) -> None:
+def check(
+    model: Model, data: DataFile = None, json: JsonFile = None, plot: PlotFile = None
+) -> None:
     """Say which parameters can be estimated from the measurements, and why not."""
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
     answer("check", str(structure), {"table": rows(structure.to_frame(), "name")}, json)
+    save(structure.plot, plot)
 
 
 @app.command()
@@ -109,6 +112,7 @@ def _best_of_starts(
     files: tuple[Path | None, Path | None, Path | None],
 ) -> None:
     """Estimate from many starts; `files` are those of picture, JSON and parameter table."""
+    from igpe.petab.errors import petab_errors
     from igpe.petab.estimate import as_dict, estimate_petab, told
     from igpe.petab.export import write_petab_parameters
     from igpe.plots import plot_simulation
@@ -119,10 +123,12 @@ def _best_of_starts(
     with progress_shown() as tell:
         tell(f"The best of {search[0]} starts")
         found = estimate_petab(problem, *search)
+        errors = petab_errors(problem, found)
     complete = found.status is not Status.INTERRUPTED
-    answer("estimate", told(problem, found), as_dict(problem, found), json, complete=complete)
+    body = as_dict(problem, found, errors)
+    answer("estimate", told(problem, found, errors), body, json, complete=complete)
     if petab is not None:
-        write_petab_parameters(found, model, petab)
+        write_petab_parameters(found, model, petab, errors)
     save(lambda: plot_simulation(run(problem, found.parameters)), plot)
     if not complete:
         interrupted("The estimates are the best found so far.")

@@ -180,9 +180,11 @@ class PreparedIncremental:
         attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
         found = concluded(attempts, self.box, name)
         told = remarks(attempts[0].fit, self.box, self.gate, self.residuals.switched)
+        unit = self.stages[-1].spread ** 2
         return replace(
             found,
-            objective=found.objective * self.stages[-1].spread ** 2,
+            objective=found.objective * unit,
+            reached=tuple(cost * unit for cost in found.reached),
             seconds=time.perf_counter() - began,
             notes=(*found.notes, *told),
         )

@@ -76,6 +76,7 @@ class MultipleShooting:
                 Then the best so far is told, as one integration has it, with status TIME_LIMIT or
                 that of a search that had ended; FAILED if nodes did not meet yet and there are
                 constraints or a robust loss. None: no limit
+    record      whether the trail keeps every iterate, for `igpe.plot_gaps` and `igpe.plot_pieces`
     raises      ProblemError for fields that mean nothing
     """
 
@@ -88,6 +89,7 @@ class MultipleShooting:
     search: GeneralisedGaussNewton = EXACT
     restarts: Restarts = FEW
     time_limit: float | None = None
+    record: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -119,7 +121,7 @@ class MultipleShooting:
             for k, shooting in enumerate(chains.shootings)
         )
         rough = chains.integrated(self.rough)
-        stages = stages_of(problem, chains, rough, self.search)
+        stages = stages_of(problem, chains, rough, self.search, record=self.record)
         return PreparedMultiple(self, problem, tuple(profiles), known, stages)
 
 
@@ -173,9 +175,12 @@ class PreparedMultiple:
             deadline,
         )
         found = concluded(attempts, box, "multiple shooting")
+        costs = [objective(problem, a.fit.at, spread_of(problem)) for a in attempts]
+        pairs = zip(costs, attempts, strict=True)
         return replace(
             found,
-            objective=objective(problem, attempts[0].fit.at, spread_of(problem)),
+            objective=costs[0],
+            reached=tuple(c if a.fit.status.usable else np.inf for c, a in pairs),
             notes=(
                 *found.notes,
                 *remarks(attempts[0].fit, box, gate, self.chains.switched),

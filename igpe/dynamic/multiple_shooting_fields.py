@@ -30,6 +30,7 @@ def check_fields(method: Any) -> None:
     for field, kind in (("search", GeneralisedGaussNewton), ("restarts", Restarts)):
         value = getattr(method, field)
         require(isinstance(value, kind), OWNER, field, value, f"a {kind.__name__}(...)")
+    require(isinstance(method.record, bool), OWNER, "record", method.record, "True or False")
     links = method.links
     ok = isinstance(links, (tuple, list)) and all(isinstance(s, SoftLinks) for s in links)
     require(ok, OWNER, "links", links, "a tuple of SoftLinks(...), which may be empty")

@@ -14,7 +14,7 @@ from igpe.dynamic.multiple_shooting_nodes import Given
 from igpe.dynamic.multiple_shooting_reduced import reduced
 from igpe.dynamic.remarks import in_deviations, limited
 from igpe.dynamic.restarts import Attempt
-from igpe.estimates import Horizon
+from igpe.estimates import Horizon, Iterate
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.chains import Chain, Chained, Point
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -26,7 +26,7 @@ from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
 from igpe.status import Status
 
-MATCHED = "exact matching"
+FREE, MATCHED = "nodes that need not meet yet", "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 MISSED = 1e-6  # a constraint, relative to its scale, that is not kept
@@ -39,11 +39,13 @@ class Stages:
     free    chains for the continuation
     exact   what is matched exactly, one after the other: its name and its chains
     search  the search with exact matching
+    record  whether all iterates are kept
     """
 
     free: Chains
     exact: tuple[tuple[str, Chains], ...]
     search: GeneralisedGaussNewton
+    record: bool = False
 
     @property
     def chains(self) -> Chains:
@@ -60,23 +62,24 @@ class Stages:
         """
         trail: list[Horizon] = []
         point, exact = start, self.exact
+        record = _Record(self, space)
         self.chains.broken = None
         if links is None:
             exact = exact[-1:]
         else:
-            soft = links.run(deadline.keeping(self.free), point, space)
+            soft = links.run(deadline.keeping(self.free), point, space, record.watch)
             ended = Status.TIME_LIMIT if deadline.over else Status.CONVERGED
             status = Status.INTEGRATION_BROKE if soft.at is None else ended
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
-            trail.append(_told("nodes that need not meet yet", outcome, space.box))
+            trail.append(record.told(FREE, outcome))
             point, space = soft.point, _grown(space, soft.point)
         coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
         for name, chains in exact:
             search = self.search if chains is self.chains else coarse
-            outcome = search.fit(deadline.keeping(chains), point, space)
+            outcome = search.fit(deadline.keeping(chains), point, space, record.watch)
             if deadline.over and outcome.status is Status.STALLED:
                 outcome = outcome._replace(status=Status.TIME_LIMIT)
-            trail.append(_told(name, outcome, space.box))
+            trail.append(record.told(name, outcome))
             point = outcome.point
         fit, at = _fit_of(outcome, space), outcome.at
         if at is None:
@@ -96,7 +99,12 @@ class Stages:
 
 
 def stages_of(
-    problem: Problem, chains: Chains, rough: Chains, search: GeneralisedGaussNewton
+    problem: Problem,
+    chains: Chains,
+    rough: Chains,
+    search: GeneralisedGaussNewton,
+    *,
+    record: bool = False,
 ) -> Stages:
     """Level standard deviations and gentle losses first, the problem's own with `chains` last."""
     spread = chains.shootings[0].spread
@@ -111,7 +119,7 @@ def stages_of(
     if level is not None:
         exact.insert(0, (f"{MATCHED}, with level errors", counted(level, losses[0])))
     few = tuple((name, reduced(which)) for name, which in exact)
-    return Stages(counted(level or rough, losses[0]), few, search)
+    return Stages(counted(level or rough, losses[0]), few, search, record)
 
 
 def alone(one: Attempt, residuals: Residual, box: Box, spread: float) -> Attempt:
@@ -208,15 +216,43 @@ def _keeps(outcome: Outcome, space: Space) -> bool:
     return at is not None and missed_length(at, space.scale(outcome.point)) <= MISSED
 
 
-def _told(method: str, outcome: Outcome, box: Box) -> Horizon:
-    return Horizon(
-        box.mapping(outcome.point.unknowns),
-        _cost(outcome.at),
-        outcome.status,
-        method,
-        iterations=outcome.iterations,
-        integrations=outcome.evaluations,
-    )
+class _Record:
+    """What a search goes through, kept until its stage ends; nothing unless asked for."""
+
+    def __init__(self, stages: Stages, space: Space) -> None:
+        self._wanted, self._space = stages.record, space
+        self._shootings = stages.chains.shootings
+        self._seen: list[Iterate] = []
+
+    def watch(self, point: Point, at: Chained) -> None:
+        if not self._wanted:
+            return
+        starts = [
+            np.vstack([shooting.start(point.unknowns), nodes[1:]])
+            for shooting, nodes in zip(self._shootings, point.nodes, strict=True)
+        ]
+        self._seen.append(
+            Iterate(
+                self._space.box.mapping(point.unknowns),
+                at.cost,
+                gap_length(at, self._space.size),
+                tuple(s.nodes for s in self._shootings),
+                tuple(starts),
+            )
+        )
+
+    def told(self, method: str, outcome: Outcome) -> Horizon:
+        """The stage that ends here."""
+        seen, self._seen = tuple(self._seen), []
+        return Horizon(
+            self._space.box.mapping(outcome.point.unknowns),
+            _cost(outcome.at),
+            outcome.status,
+            method,
+            iterations=outcome.iterations,
+            integrations=outcome.evaluations,
+            iterates=seen,
+        )
 
 
 def _cost(at: Chained | None) -> float:

@@ -100,9 +100,10 @@ class MultiStart:
         runs = searched(asked, np.array([*given, *points]), place, here=here)
         found, whole = _until_interrupted(runs)
         optima = distinct(found)
+        reached = tuple(e.objective if e.status.usable else np.inf for e in found)
         seconds = time.perf_counter() - began
         if not optima:
-            return replace(self._nothing(problem, found), seconds=seconds)
+            return replace(self._nothing(problem, found), seconds=seconds, reached=reached)
         best, others = optima[0], optima[1:]
         status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
         status = status if whole else Status.INTERRUPTED
@@ -117,6 +118,7 @@ class MultiStart:
             notes=(*best.notes, *missing(found)),
             trail=(*horizons, *others),
             elsewhere=(*best.elsewhere, *(h for h in left if isinstance(h, Horizon))),
+            reached=reached,
         )
 
     def _best_trials(self, shooting: PreparedShooting) -> list[FloatArray]:

@@ -158,6 +158,7 @@ def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
         notes=best.notes,
         elsewhere=tuple(h for a in attempts[1:] for h in a.trail),
         iterations=sum(h.iterations for h in best.trail) or best.fit.steps,
+        reached=tuple(a.fit.cost if a.fit.status.usable else np.inf for a in attempts),
     )
 
 

@@ -165,6 +165,7 @@ def _concluded(found: Settled[Estimate]) -> Estimate:
         notes=(*last.notes, *proven, *found.notes),
         iterations=sum(e.iterations for e in found.fits),
         elsewhere=first.elsewhere,
+        reached=first.reached,
     )
 
 

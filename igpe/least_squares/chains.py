@@ -13,7 +13,7 @@ interval has residuals).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -183,6 +183,14 @@ class Chained(NamedTuple):
     def is_finite(self) -> bool:
         """Whether all numbers are."""
         return all(c.is_finite for c in self.chains)
+
+
+Watch: TypeAlias = Callable[[Point, Chained], None]
+"""Is told of every point that a search accepts, its start included."""
+
+
+def unwatched(point: Point, at: Chained) -> None:
+    """Nobody looks on."""
 
 
 class Condensed(NamedTuple):

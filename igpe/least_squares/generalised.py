@@ -20,7 +20,7 @@ import numpy as np
 from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import BoolArray, FloatArray
 from igpe.least_squares.base import Linearised
-from igpe.least_squares.chains import Chained, Point, condensed
+from igpe.least_squares.chains import Chained, Point, Watch, condensed, unwatched
 from igpe.least_squares.descent import descend
 from igpe.least_squares.proposal import (
     Proposal,
@@ -104,13 +104,16 @@ class GeneralisedGaussNewton:
         ok = is_count(steps) and steps >= 1
         require(ok, owner, "max_iterations", steps, "a whole number, 1 or more")
 
-    def fit(self, evaluate: Evaluate, start: Point, space: Space) -> Outcome:
+    def fit(
+        self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
+    ) -> Outcome:
         """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
         point = space.clip(start)
         at, evaluations, predicted = evaluate(point), 1, self.first
         if at is None:
             return Outcome(point, None, Status.INTEGRATION_BROKE, 0, 1)
         damped: _Damped | None = None
+        watch(point, at)
         for iteration in range(self.max_iterations):
             step = proposal(at, point, space)
             if self._rests(at, step):
@@ -122,6 +125,7 @@ class GeneralisedGaussNewton:
             if damped.at is None:
                 return _told(Outcome(point, at, Status.STALLED, iteration, evaluations), step)
             point, at = damped.point, damped.at
+            watch(point, at)
         told = Outcome(point, at, Status.ITERATION_LIMIT, self.max_iterations, evaluations)
         return self._descended(evaluate, told, at, space) if at.limits else told
 

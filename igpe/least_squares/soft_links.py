@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.arguments import is_finite, require
-from igpe.least_squares.chains import Chained, Point
+from igpe.least_squares.chains import Chained, Point, Watch, unwatched
 from igpe.least_squares.normal import Normal, Weights
 from igpe.least_squares.proposal import Space
 
@@ -62,18 +62,23 @@ class SoftLinks:
         ok = is_finite(self.enough) and self.enough >= 0
         require(ok, "SoftLinks", "enough", self.enough, "a number, 0 or more")
 
-    def run(self, evaluate: Evaluate, start: Point, space: Space) -> Continued:
+    def run(
+        self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
+    ) -> Continued:
         """From `start`, clipped into the space."""
         point = space.clip(start)
         at, evaluations = evaluate(point), 1
         if at is None:
             return Continued(point, None, 0, 1)
+        watch(point, at)
         weight, damping, iterations = self.first, FIRST_DAMPING, 0
         while weight <= self.last * (1 + 1e-9):
             for _ in range(TRIES):
                 moved = self._step(evaluate, _State(point, at, damping), space, weight)
                 evaluations += moved.evaluations
                 worth, before = self._merit(moved.at, space, weight), self._merit(at, space, weight)
+                if moved.at is not at:
+                    watch(moved.point, moved.at)
                 iterations += moved.at is not at
                 point, at, damping = moved.point, moved.at, moved.damping
                 if before - worth <= self.enough * before:

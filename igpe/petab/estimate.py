@@ -2,14 +2,21 @@
 
 from typing import Any
 
+import pandas as pd
+
 from igpe.dynamic.multistart import MultiStart
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
+from igpe.json_form import plain
 from igpe.petab.objective import petab_objective
 from igpe.problem import Problem
 from igpe.status import Status
 
+ERRORS = (
+    "Errors by the observed information on the table's scale, of the parameters themselves by the "
+    "delta rule; intervals are symmetric on the scale."
+)
 TRIALS = 8  # integrations for each start: the best of them are searched from
 
 
@@ -30,20 +37,31 @@ def estimate_petab(problem: Problem, starts: int = 20, seed: int = 0) -> Estimat
     return found
 
 
-def told(problem: Problem, found: Estimate) -> str:
-    """An estimate as the text that the command line prints."""
-    wide = max(len(n) for n in found.parameters)
-    lines = [found.status.value]
-    lines += [
-        f"{n:<{wide}}  {v:.6g} {problem.unit(n)}".rstrip() for n, v in found.parameters.items()
-    ]
+def told(problem: Problem, found: Estimate, errors: pd.DataFrame) -> str:
+    """An estimate as the text that the command line prints.
+
+    errors  of `petab_errors`
+    """
+    rows = [("", "estimate", "standard error", "95 % interval", "error on scale")]
+    for name, row in errors.iterrows():
+        sure = row["remark"] == ""
+        interval = f"[{row['lower']:.5g}, {row['upper']:.5g}]" if sure else str(row["remark"])
+        error = f"{row['standard_error']:.2g}" if sure else ""
+        on_scale = f"{row['error_on_scale']:.2g} ({row['scale']})" if sure else ""
+        rows.append((str(name), f"{row['estimate']:.6g}", error, interval, on_scale))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     objective = petab_objective(problem, found.parameters, priors=True)
-    lines.append(f"negative log-likelihood {objective:.7g}, {found.method}")
-    return "\n".join([*lines, *found.notes])
+    last = f"negative log-likelihood {objective:.7g}, {found.method}"
+    return "\n".join([found.status.value, *lines, ERRORS, last, *found.notes])
 
 
-def as_dict(problem: Problem, found: Estimate) -> dict[str, Any]:
-    """The same as plain values."""
+def as_dict(problem: Problem, found: Estimate, errors: pd.DataFrame) -> dict[str, Any]:
+    """The same as plain values.
+
+    errors  of `petab_errors`
+    """
+    numbers = plain(errors.drop(columns="estimate").to_dict("index"))
     return {
         "parameters": dict(found.parameters),
         "negative_log_likelihood": petab_objective(problem, found.parameters, priors=True),
@@ -52,6 +70,7 @@ def as_dict(problem: Problem, found: Estimate) -> dict[str, Any]:
         "method": found.method,
         "notes": list(found.notes),
         "table": [
-            {"name": n, "estimate": v, "unit": problem.unit(n)} for n, v in found.parameters.items()
+            {"name": n, "estimate": v, "unit": problem.unit(n), **numbers[n]}
+            for n, v in found.parameters.items()
         ],
     }

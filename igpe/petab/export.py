@@ -11,11 +11,27 @@ import pandas as pd
 from igpe.errors import ProblemError
 from igpe.petab.libraries import library
 
+ERRORS = {
+    "standard_error": "standardError",
+    "scale": "standardErrorScale",
+    "error_on_scale": "standardErrorOnScale",
+    "lower": "lowerConfidence",
+    "upper": "upperConfidence",
+}
+"""Column of `petab_errors` -> that of the table; PEtab allows further columns."""
 
-def write_petab_parameters(found: Any, problem: str | Path, path: str | Path) -> None:
+
+def write_petab_parameters(
+    found: Any, problem: str | Path, path: str | Path, errors: pd.DataFrame | None = None
+) -> None:
     """Write the problem's parameter table with the estimates as nominal values.
 
+    Read again by `read_petab`, the nominal parameters are the estimates, to the last digit.
+
     found    a Result, an Estimate, or unknown -> value
+    errors   of `igpe.petab_errors`, written in columns of their own: standardError (of the
+             parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
+             log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)
     raises   ProblemError for unknowns that the table does not have, or a YAML that names no table
     """
@@ -32,10 +48,14 @@ def write_petab_parameters(found: Any, problem: str | Path, path: str | Path) ->
         raise ProblemError(f"The values of {lost} are not finite; there is nothing to export.")
     if "nominalValue" not in table:
         table["nominalValue"] = ""
-    told = [repr(float(values[n])) if n in values else "" for n in table["parameterId"]]
     table["nominalValue"] = [
-        new or old for new, old in zip(told, table["nominalValue"], strict=True)
+        _text(values[n]) if n in values else old
+        for n, old in zip(table["parameterId"], table["nominalValue"], strict=True)
     ]
+    told = pd.DataFrame(columns=list(ERRORS)) if errors is None else errors
+    for column, name in ERRORS.items() if len(told) else ():
+        known = told[column].to_dict()
+        table[name] = [_text(known.get(n, "")) for n in table["parameterId"]]
     table.to_csv(path, sep="\t", index=False)
 
 
@@ -67,13 +87,23 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _text(value: Any) -> str:
+    """Every digit of a number; nothing where it is not defined."""
+    if isinstance(value, str):
+        return value
+    return repr(float(value)) if np.isfinite(value) else ""
+
+
 def _table(problem: Path) -> Path:
     if not problem.is_file():
         raise ProblemError(f"There is no PEtab file '{problem}' (looked from {Path.cwd()}).")
     config = library("yaml").safe_load(problem.read_text(encoding="utf-8"))
-    name = config.get("parameter_file") if isinstance(config, dict) else None
-    if not isinstance(name, str):
+    names = config.get("parameter_files", config.get("parameter_file")) if config else None
+    files = names if isinstance(names, list) else [names]
+    if len(files) > 1:
         raise ProblemError(
-            f"'{problem}' names no single parameter_file; wanted a PEtab problem of version 1."
+            f"'{problem}' names {len(files)} parameter tables; put all parameters into one."
         )
-    return problem.parent / name
+    if not files or not isinstance(files[0], str):
+        raise ProblemError(f"'{problem}' names no parameter table; wanted a PEtab problem.")
+    return problem.parent / files[0]

@@ -62,10 +62,12 @@ def symbol(name: str) -> Any:
 
 
 def parsed(text: Any) -> Any:
-    """A formula of a PEtab table.
+    """A formula of a PEtab table; what is an expression already is taken as it is.
 
     raises ModelError if it is none
     """
+    if isinstance(text, library("sympy").Basic):
+        return plain(text)
     try:
         with quiet():
             return plain(library("petab.v1.math").sympify_petab(text))

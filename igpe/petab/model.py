@@ -27,11 +27,13 @@ class PetabModel:
     parameters       name -> what is estimated
     courses          condition -> its formulas
     transformations  measured name -> "log10" or "log", if the logarithm is what is compared
+    scales           parameter -> "log10" or "log", if its logarithm is what is estimated
     """
 
     parameters: Mapping[str, Parameter]
     courses: Mapping[str, Course]
     transformations: Mapping[str, str]
+    scales: Mapping[str, str]
 
     @property
     def nominal(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Reading a PEtab problem (https://petab.readthedocs.io, version 1) with an SBML model."""
+"""Reading a PEtab problem (https://petab.readthedocs.io, version 1 or 2) with an SBML model."""
 
 import logging
 from pathlib import Path
@@ -13,20 +13,22 @@ from igpe.petab.formulas import number
 from igpe.petab.libraries import library, quiet, require_libraries
 from igpe.petab.model import Parameter, PetabModel
 from igpe.petab.sbml import read_sbml
-from igpe.petab.tables import read_conditions
+from igpe.petab.tables import LOGARITHMS, read_conditions
+from igpe.petab.version2 import read_version2
 from igpe.problem import Problem
 
-LOGARITHMIC = ("log", "log10")
 FLAT = ("uniform", "parameterScaleUniform")  # inside the bounds
 
 
 def read_petab(path: str | Path) -> Problem:
-    """The estimation problem of a PEtab YAML file (version 1, one SBML model).
+    """The estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
-    Each simulation condition is an experiment of its name; each observable a column, numbered
-    (`obs`, `obs__2`) where measurements differ in their observable or noise parameters. Logarithms
-    are compared where the observable's transformation says so. Standard deviations that hang on
-    parameters are `igpe.Estimated`. Parameters on a logarithmic scale are searched in logarithms.
+    Each simulation condition (in version 2 each experiment) is an experiment of its name; each
+    observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
+    noise parameters. Logarithms are compared where the observable's transformation, or its
+    log-normal distribution, says so. Standard deviations that hang on parameters are
+    `igpe.Estimated`. Parameters on a logarithmic scale are searched in logarithms; version 2 has no
+    scales, and positive ones whose bounds are three decades apart are.
 
     path    of the YAML file; the tables and the model lie where it says
     raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
@@ -34,8 +36,7 @@ def read_petab(path: str | Path) -> Problem:
     """
     require_libraries()
     where = Path(path)
-    petab = _load(where)
-    _lint(petab, where)
+    petab = _tables(where)
     table = petab.parameter_df
     free = table[table["estimate"].astype(int) == 1]
     known = {str(n): number(float(v)) for n, v in _nominal(table.drop(free.index)).items()}
@@ -43,19 +44,39 @@ def read_petab(path: str | Path) -> Problem:
     sbml = read_sbml(petab.model.sbml_document)
     found = read_conditions(petab, sbml, known, estimated)
     priors = {str(n): prior for n, row in free.iterrows() if (prior := _prior(str(n), row))}
-    model = PetabModel(estimated, found.courses, found.transformations)
+    scales = {n: str(free.loc[n, "parameterScale"]) for n in estimated}
+    scales = {n: scale for n, scale in scales.items() if scale in LOGARITHMS}
+    model = PetabModel(estimated, found.courses, found.transformations, scales)
     return Problem(
         model,
         parameters=list(estimated),
         experiments=found.experiments,
         priors=priors,
-        logarithmic=[n for n in estimated if free.loc[n, "parameterScale"] in LOGARITHMIC],
+        logarithmic=list(scales),
     )
 
 
-def _load(path: Path) -> Any:
+def _tables(path: Path) -> Any:
+    """The model and the tables, as version 1 has them, after PEtab's own check."""
     if not path.is_file():
         raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
+    if _version(path).startswith("2"):
+        return read_version2(path)
+    petab = _load(path)
+    _lint(petab, path)
+    return petab
+
+
+def _version(path: Path) -> str:
+    """What the file says of its format; empty if it says nothing."""
+    try:
+        config = library("yaml").safe_load(path.read_text(encoding="utf-8"))
+    except library("yaml").YAMLError as error:
+        raise DataError(f"'{path}' is no YAML file: {error}") from error
+    return str(config.get("format_version", "")) if isinstance(config, dict) else ""
+
+
+def _load(path: Path) -> Any:
     try:
         with quiet():
             config = library("petab.v1.yaml").load_yaml(str(path))
@@ -65,7 +86,7 @@ def _load(path: Path) -> Any:
                 )  # nothing is read of them; they may be missing
             found = library("petab.v1").Problem.from_yaml(config, base_path=str(path.parent))
     except Exception as error:  # pydantic's, pandas', petab's
-        raise DataError(f"'{path}' is no PEtab problem of version 1: {error}") from error
+        raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error
     missing = [
         name
         for name in ("model", "condition_df", "measurement_df", "observable_df", "parameter_df")

@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment
-from igpe.json_form import plain, read_json, restored, write_json
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
@@ -140,7 +140,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows; inputs that are functions of time by their name."""
         return plain({  # type: ignore[no-any-return]
-            "format": FORMAT,
+            **self._form().head(),
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,
             "before": self.before,
@@ -173,9 +173,12 @@ class Plan:
         raises     DataError if there is no such file, it holds no plan of this form, or a
                    function is missing
         """
-        stored = read_json(source)
-        _check_stored(stored, {*cls.__dataclass_fields__, "of"})
-        kept = restored(stored)
+        kept = restored(cls._form().read(source))
+        if kept["criterion"] not in CRITERIA:
+            raise DataError(
+                f"The stored plan has the criterion {kept['criterion']!r}; plans can be read with "
+                f"one of {list(CRITERIA)}."
+            )
         return cls(
             experiments=tuple(
                 PlannedExperiment.from_dict(e, functions) for e in kept["experiments"]
@@ -190,6 +193,10 @@ class Plan:
             notes=tuple(kept["notes"]),
             **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},
         )
+
+    @classmethod
+    def _form(cls) -> Form:
+        return Form("plan", "Plan", FORMAT, (*cls.__dataclass_fields__, "of"))
 
     @property
     def _samples(self) -> list[str]:
@@ -225,21 +232,6 @@ class Plan:
         """(n_rows,) of the predicted course: measured values would give small ones more weight."""
         at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
         return _course(self.courses, planned.name, name, at, "sigma")
-
-
-def _check_stored(stored: Any, wanted: set[str]) -> None:
-    if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
-        raise DataError(
-            f"This is no stored plan of format {FORMAT}; give what Plan.to_json of this igpe wrote."
-        )
-    missing = sorted(wanted - set(stored))
-    if missing:
-        raise DataError(f"The stored plan lacks {missing}; give all of what Plan.to_json wrote.")
-    if stored["criterion"] not in CRITERIA:
-        raise DataError(
-            f"The stored plan has the criterion {stored['criterion']!r}; plans can be read with "
-            f"one of {list(CRITERIA)}."
-        )
 
 
 def _course(

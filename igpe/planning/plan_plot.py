@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from igpe.axes import axes_for, colour
 from igpe.inputs import Table
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def plot_plan(
         dict.fromkeys(n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
     )
     names = list(dict.fromkeys(courses["name"]))
-    drawn = _axes(len(profiles) + len(names) + 1, axes)
+    drawn = axes_for(len(profiles) + len(names) + 1, axes, PANEL)
     for ax, name in zip(drawn, profiles, strict=False):
-        for e in experiments:
-            _profile(ax, e, name, float(courses["time"].max()))
+        for k, e in enumerate(experiments):
+            _profile(ax, e, name, float(courses["time"].max()), colour(k))
         ax.set_ylabel(name)
     for ax, name in zip(drawn[len(profiles) :], names, strict=False):
         for k, e in enumerate(experiments):
-            _course(ax, e, name, courses, f"C{k}")
+            _course(ax, e, name, courses, colour(k))
         ax.set_ylabel(name)
     for ax in drawn[:-1]:
         ax.set_xlabel("time")
@@ -49,13 +50,13 @@ def plot_plan(
     return drawn
 
 
-def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float) -> None:
+def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float, color: str) -> None:
     table = e.inputs[name]
     times = np.unique(np.concatenate([[e.start_time, end], table.times]))
     times = times[(times >= e.start_time) & (times <= end)]
     ax.plot(
         times, [table.at(t) for t in times], drawstyle="steps-post" if table.hold else "default",
-        label=e.name,
+        color=color, label=e.name,
     )  # fmt: skip
 
 
@@ -81,19 +82,3 @@ def _errors(ax: Any, errors: pd.DataFrame) -> None:
     ax.set_ylabel("standard error [%]")
     ax.set_xticks(places, list(errors.index), rotation=60, fontsize="small")
     ax.legend(fontsize="small")
-
-
-def _axes(count: int, axes: Any) -> Any:
-    if axes is not None:
-        return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
-
-    columns = min(3, count)
-    rows = -(-count // columns)
-    _, grid = plt.subplots(
-        rows, columns, figsize=(PANEL[0] * columns, PANEL[1] * rows), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
-    for spare in grid.ravel()[count:]:
-        spare.set_visible(False)
-    return np.asarray(grid.ravel()[:count])

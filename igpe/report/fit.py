@@ -1,6 +1,5 @@
 """How well the model meets the measurements: pictures, sums, residuals, all points."""
 
-import math
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pandas as pd
 from igpe.markup import paragraph
 from igpe.report.pictures import fits, panels, residuals
 from igpe.report.section import Section, frame_table, legend
+from igpe.residual_table import standard_residuals
 
 if TYPE_CHECKING:
     from igpe.result import Result
@@ -23,15 +23,13 @@ def fit(result: "Result") -> Section:
 def residual(result: "Result") -> Section:
     """What the model leaves unexplained, over time, and every measurement."""
     words = "Residuals of a right model scatter around zero without a pattern"
-    band = "; 95 % of them lie in the band" if _scale(result) > 0 else ""
-    drawn = residuals(panels(result.points, result.curves), _scale(result))
+    values, standard = standard_residuals(result.points, result.variance)
+    band = "; 95 % of them lie in the band" if standard else ""
+    points = result.points.assign(residual=values)
+    drawn = residuals(panels(points, result.curves), standard=standard)
     tests = frame_table(_without_single_experiment(result.residual_tests()), "Tests of residuals")
-    points = frame_table(_without_single_experiment(result.points), "All measurements")
-    return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + points)
-
-
-def _scale(result: "Result") -> float:
-    return math.sqrt(result.variance) if result.variance >= 0 else math.nan
+    every = frame_table(_without_single_experiment(result.points), "All measurements")
+    return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 
 
 def _without_single_experiment(table: pd.DataFrame) -> pd.DataFrame:

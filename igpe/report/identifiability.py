@@ -1,5 +1,6 @@
 """What the measurements can tell: the report of step 2, and the correlation of the estimates."""
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -7,15 +8,20 @@ import numpy as np
 import pandas as pd
 
 from igpe.markup import paragraph
-from igpe.report.section import Section, frame_table, wide_table
+from igpe.report.pictures import figure, gallery
+from igpe.report.section import Section, frame_table, wide, wide_table
+from igpe.structure.map_picture import draw, size
 
 if TYPE_CHECKING:
     from igpe.result import Result
 
+MAP = "Which equations give what"
+
 
 def identifiability(result: "Result") -> Section:
     """How each unknown is reached, and which estimates move together."""
-    told = _structure(result) + _correlation(result.correlation) + _combinations(result)
+    told = _structure(result) + _maps(result)
+    told += _correlation(result.correlation) + _combinations(result)
     return Section("Identifiability", told)
 
 
@@ -26,6 +32,22 @@ def _structure(result: "Result") -> str:
     told = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
     caption = "How the measurements reach each unknown"
     return wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, told))
+
+
+def _maps(result: "Result") -> str:
+    """One picture for each structure, as large as its names need."""
+    if not result.maps:
+        return ""
+    words = (
+        "Rows are equations, columns what is unknown in them, what is measured, and the "
+        "parameters. Framed blocks are solved one after the other, from the top; the last rows "
+        "say which slopes and starts tell of which parameters."
+    )
+    drawn = [
+        wide(figure(f"Equations of {one.title}", one.words, partial(draw, one), size(one)), MAP)
+        for one in result.maps
+    ]
+    return f"<h3>{MAP}</h3>{paragraph(words)}{gallery(drawn, in_grid=False)}"
 
 
 def _correlation(table: pd.DataFrame) -> str:

@@ -26,6 +26,8 @@ DRAWN = {
     "#7f7f7f": "muted",
     "#1f77b4": "blue",
     "#ff7f0e": "orange",
+    "#0072b2": "blue",
+    "#e69f00": "orange",
 }
 """What matplotlib draws -> its name here."""
 

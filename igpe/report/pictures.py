@@ -1,6 +1,5 @@
 """Pictures for a page: SVG of fixed content, in the page's colours, light or dark."""
 
-import math
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -12,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
+from igpe.axes import PANEL
 from igpe.markup import folded
-from igpe.plots import PANEL, plot_fit
+from igpe.plots import BAND, plot_fit, residual_panel
 from igpe.report.palette import DRAWN, variables
 
 SHOWN = 12  # pictures of one kind; the others are folded
-TWO_SIGMA = 1.96  # 95 % of normal residuals lie within
 STYLE = {
     "svg.fonttype": "none",  # texts stay texts
     "svg.hashsalt": "igpe",  # the same names in every run
@@ -26,6 +24,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
+Draw = Callable[[Any], None]
 NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
@@ -63,27 +62,27 @@ def smoothed(shown: Iterable[Panel]) -> str:
     )
 
 
-def residuals(shown: Iterable[Panel], scale: float) -> str:
-    """Residuals over time, in standard deviations.
+def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
+    """Residuals over time.
 
-    scale  the standard deviation of residuals that have none of their own; NaN if unknown
+    standard  whether they are in standard deviations
     """
     return gallery(
-        figure(one.title, _residual_words(one.title, at), partial(_residual, at))
+        figure(one.title, _residual_words(one, standard), partial(_residual, one, standard))
         for one in shown
-        for at in [_residuals(one.points, scale)]
-        if np.isfinite(at.values).any()
+        if np.isfinite(one.points["residual"]).any()
     )
 
 
-def figure(title: str, words: str, draw: Callable[[Any], None]) -> str:
+def figure(title: str, words: str, draw: Draw, size: tuple[float, float] = PANEL) -> str:
     """One picture under its title.
 
     words  say what it shows to those who do not see it
     draw   draws on matplotlib axes
+    size   width and height in inches
     """
-    encoded = b64encode(svg(draw).encode()).decode("ascii")
-    width, height = (round(100 * inches) for inches in PANEL)
+    encoded = b64encode(svg(draw, size).encode()).decode("ascii")
+    width, height = (round(100 * inches) for inches in size)
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"
         f'<img src="data:image/svg+xml;base64,{encoded}" alt="{escape(words)}" '
@@ -91,15 +90,16 @@ def figure(title: str, words: str, draw: Callable[[Any], None]) -> str:
     )
 
 
-def gallery(figures: Iterable[str]) -> str:
-    """Pictures side by side; those beyond the first dozen are folded."""
+def gallery(figures: Iterable[str], *, in_grid: bool = True) -> str:
+    """Pictures side by side, or below each other; those beyond the first dozen are folded."""
+    put = _grid if in_grid else "".join
     all_of_them = list(figures)
     first, rest = all_of_them[:SHOWN], all_of_them[SHOWN:]
-    more = folded(f"{len(rest)} more pictures", _grid(rest)) if rest else ""
-    return _grid(first) + more if first else ""
+    more = folded(f"{len(rest)} more pictures", put(rest)) if rest else ""
+    return put(first) + more if first else ""
 
 
-def svg(draw: Callable[[Any], None]) -> str:
+def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
     """What `draw` draws, as SVG that knows light and dark and has a ground of its own."""
     import matplotlib.style  # noqa: PLC0415 - slow to import, not needed without pictures
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -107,7 +107,7 @@ def svg(draw: Callable[[Any], None]) -> str:
     written = StringIO()
     with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have other fonts
-        drawn = Figure(figsize=PANEL, layout="constrained")
+        drawn = Figure(figsize=size, layout="constrained")
         draw(drawn.subplots())
         drawn.savefig(written, format="svg", metadata=NO_METADATA)
     return _themed(written.getvalue())
@@ -131,26 +131,8 @@ def _fit(one: Panel, without: str, ax: Any) -> None:
     ax.get_legend().remove()  # the page has one for all
 
 
-class _Residuals(NamedTuple):
-    times: FloatArray
-    values: FloatArray
-    standard: bool  # whether in standard deviations
-
-
-def _residuals(points: pd.DataFrame, scale: float) -> _Residuals:
-    known = math.isfinite(scale) and scale > 0
-    sigma = points["sigma"].fillna(scale if known else 1.0).to_numpy(dtype=float)
-    values = points["residual"].to_numpy(dtype=float) / sigma
-    return _Residuals(points["time"].to_numpy(dtype=float), values, known)
-
-
-def _residual(at: _Residuals, ax: Any) -> None:
-    if at.standard:
-        ax.axhspan(-TWO_SIGMA, TWO_SIGMA, color="tab:gray", alpha=0.15, linewidth=0)
-    ax.axhline(0.0, color="black", linewidth=1)
-    ax.plot(at.times, at.values, "o", markersize=4, color="tab:blue")
-    ax.set_xlabel("time")
-    ax.set_ylabel("residual / standard deviation" if at.standard else "residual")
+def _residual(one: Panel, standard: bool, ax: Any) -> None:
+    residual_panel(ax, one.points["time"], one.points["residual"], standard=standard)
 
 
 def _span(values: Any) -> str:
@@ -179,9 +161,10 @@ def _smooth_words(one: Panel) -> str:
     )
 
 
-def _residual_words(title: str, at: _Residuals) -> str:
-    found = f"{len(at.values)} residuals of {title} over time, from {_span(at.values)}"
-    if not at.standard:
+def _residual_words(one: Panel, standard: bool) -> str:
+    values = one.points["residual"]
+    found = f"{len(values)} residuals of {one.title} over time, from {_span(values)}"
+    if not standard:
         return f"{found}."
-    beyond = int(np.sum(np.abs(at.values) > TWO_SIGMA))
-    return f"{found} standard deviations; {beyond} of them beyond {TWO_SIGMA}."
+    beyond = int(np.sum(np.abs(values) > BAND))
+    return f"{found} standard deviations; {beyond} of them beyond {BAND}."

@@ -3,10 +3,13 @@
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from igpe.markup import paragraph
-from igpe.report.pictures import panels, smoothed
+from igpe.report.pictures import figure, gallery, panels, smoothed
 from igpe.report.section import Section, legend, wide_table
 from igpe.result_text import number
+from igpe.waterfall import draw, series, words
 
 if TYPE_CHECKING:
     from igpe.certificate import Certificate
@@ -28,8 +31,19 @@ def candidates(result: "Result") -> Section:
     return Section(
         "Candidates",
         wide_table(heads, ended, "Ways through the steps, best first")
+        + _waterfall(result)
         + wide_table(ranks, led, "Where each way led"),
     )
+
+
+def _waterfall(result: "Result") -> str:
+    """Where the ways ended, if there are several."""
+    ways = result.candidates
+    ends = series([c.objective for c in ways], [c.status.usable for c in ways])
+    if np.isfinite(ends.objectives).sum() < 2:  # noqa: PLR2004 - one is no waterfall
+        return ""
+    drawn = figure("Where the ways ended", words(ends), lambda ax: draw(ax, {"": ends}))
+    return gallery([drawn])
 
 
 def steps(result: "Result") -> Section:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -15,8 +16,11 @@ from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.groups import Group, groups
 from igpe.structure.identifiability import Algebra, Identifiability, identifiability, undecided
 from igpe.structure.influence import Influence, influence
+from igpe.structure.map_picture import plot_maps
+from igpe.structure.mapped import maps
 from igpe.structure.of_errors import of_errors_alone
 from igpe.structure.posed import pose, single_starts
+from igpe.structure.structure_map import StructureMap
 from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable
 
 
@@ -32,6 +36,7 @@ class Structure:
     slopes      of each experiment: state -> predicted slope, SX of the reduced system's q, data,
                 time and inputs
     exact       structural local identifiability of all unknowns together
+    experiments names of the experiments
     """
 
     findings: tuple[Finding, ...]
@@ -41,6 +46,7 @@ class Structure:
     reduced: tuple[Reduced, ...] = field(repr=False)
     slopes: tuple[Mapping[str, Any], ...] = field(repr=False)
     exact: Identifiability
+    experiments: tuple[str, ...]
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -56,6 +62,25 @@ class Structure:
     def to_frame(self) -> pd.DataFrame:
         """One row per unknown."""
         return report.frame(self.findings)
+
+    @cached_property
+    def maps(self) -> tuple[StructureMap, ...]:
+        """Equations by what can be computed of them, once for experiments that look alike."""
+        reach = {f.unknown: f.reach.name.lower() for f in self.findings}
+        return maps(self.reduced, self.slopes, reach, self.experiments)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Dulmage and Mendelsohn's picture: which equations give what, and which parameters.
+
+        Rows are equations, columns what is unknown in them, what is measured, and parameters. What
+        is over-, well- and underdetermined is shaded; frames are the blocks of the triangular form:
+        read from the top, each follows from those above it. The last rows say which parameters are
+        estimated from which measured state, or are in a start value.
+
+        axes     matplotlib axes, one for each of `maps`; None makes a figure
+        returns  array of axes
+        """
+        return plot_maps(self.maps, axes)
 
     def __str__(self) -> str:
         return report.text(self.findings, self._remarks())
@@ -96,6 +121,7 @@ def analyse(
         reduced=reduced,
         slopes=slopes,
         exact=exact,
+        experiments=tuple(e.name for e in problem.experiments),
     )
 
 

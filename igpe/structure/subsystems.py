@@ -148,7 +148,7 @@ def reduce(posed: Posed) -> Reduced:
 def suitable(reduced: Reduced) -> Suitable:
     """The suitable part of a reduced system, and its smallest suitable subsystems."""
     found = parts(reduced.pattern)
-    rows = [*found.well_rows, *_used(reduced, found)]
+    rows = [*found.well_rows, *used_rows(reduced, found)]
     columns = [*found.well_columns, *found.over_columns]
     order = blocks(reduced.pattern, rows, columns)
     solved = _solve(reduced, rows, columns)
@@ -173,7 +173,7 @@ def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
     return {state: by_column[j] for j, state in slopes.items()}
 
 
-def _used(reduced: Reduced, found: Parts) -> list[int]:
+def used_rows(reduced: Reduced, found: Parts) -> list[int]:
     """The rows of the overconstrained part that are used; see the top of the file."""
     if not found.over_columns:
         return []

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pandas as pd
 from scipy import special
 
 from igpe.arrays import FloatArray
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.result_text import number
 
+FORMAT = 1  # of the JSON form
 KINDS = ("", "percentile_", "basic_")  # of intervals
 FEW = 100  # replications below which the ends of intervals are rough
 
@@ -73,6 +76,34 @@ class Bootstrapped:
         from igpe.uncertainty.pictures import plot_bootstrap  # noqa: PLC0415 - knows this file
 
         return plot_bootstrap(self, axes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in types that JSON knows."""
+        told = {n: getattr(self, n) for n in self.__dataclass_fields__}
+        table = self.replications.reset_index(names="replication")
+        return plain(  # type: ignore[no-any-return]
+            told | {"replications": table.to_dict("list")} | self._form().head()
+        )
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON text; also written to `path` if given."""
+        return write_json(self.to_dict(), path)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "Bootstrapped":
+        """What `to_json` wrote, from its text or from the path of its file.
+
+        raises DataError if there is no such file, or it holds no bootstrap of this form
+        """
+        stored = cls._form().read(source)
+        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+        table = pd.DataFrame(kept["replications"]).set_index("replication")
+        several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
+        return cls(**kept | several | {"replications": table})
+
+    @classmethod
+    def _form(cls) -> Form:
+        return Form("bootstrap", "Bootstrapped", FORMAT, tuple(cls.__dataclass_fields__))
 
     def _row(self, name: str) -> dict[str, Any]:
         if name in self.undetermined:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from igpe.plots import axes_for
+from igpe.axes import axes_for, labelled
 
 if TYPE_CHECKING:
     from igpe.uncertainty.bootstrapped import Bootstrapped
@@ -24,7 +24,7 @@ def plot_profiles(found: "Profiles", axes: Any = None) -> Any:
     drawn = axes_for(len(found.profiles), axes)
     for ax, one in zip(drawn, found.profiles, strict=True):
         _profile(ax, one, found)
-        ax.set_xlabel(f"{one.name} [{one.unit}]" if one.unit else one.name)
+        ax.set_xlabel(labelled(one.name, one.unit))
     if len(drawn):
         drawn[0].set_ylabel("rise of squares / allowed")
         drawn[0].legend(fontsize="small", loc="upper center")
@@ -70,8 +70,7 @@ def plot_bootstrap(found: "Bootstrapped", axes: Any = None) -> Any:
         for end in ("lower", "upper"):
             label = f"{100 * found.confidence:g} %" if end == "lower" else None
             ax.axvline(told.loc[name, end], color="black", linestyle=":", label=label)
-        unit = found.units[name]
-        ax.set_xlabel(f"{name} [{unit}]" if unit else name)
+        ax.set_xlabel(labelled(name, found.units[name]))
     if len(drawn):
         drawn[0].set_ylabel("refits")
         drawn[0].legend(fontsize="small")
@@ -97,9 +96,13 @@ def plot_prediction(found: "Prediction", axes: Any = None) -> Any:
         ax.fill_between(t["time"], t["lower"], t["upper"], label=f"mean, {percent}", **narrow)
         ax.plot(t["time"], t["value"], color="tab:blue", label="fitted model")
         here = (found.measured["experiment"] == experiment) & (found.measured["name"] == name)
-        ax.plot(*found.measured.loc[here, ["time", "measured"]].to_numpy().T, "ko", markersize=3)
-        unit = t["unit"].iloc[0]
-        ax.set_ylabel(f"{name} [{unit}]" if unit else name)
+        ax.plot(
+            *found.measured.loc[here, ["time", "measured"]].to_numpy().T,
+            "ko",
+            markersize=3,
+            label="measured",
+        )
+        ax.set_ylabel(labelled(str(name), t["unit"].iloc[0]))
         ax.set_xlabel("time")
         if several:
             ax.set_title(f"experiment {experiment}", fontsize="medium")
@@ -123,7 +126,7 @@ def plot_region(found: "Region", axes: Any = None) -> Any:
         found.linearised[one], found.linearised[other], "--", color="tab:gray", label="linearised"
     )
     ax.plot(*found.estimate, "k*")
-    ax.set_xlabel(one)
-    ax.set_ylabel(other)
+    ax.set_xlabel(labelled(one, found.units[0]))
+    ax.set_ylabel(labelled(other, found.units[1]))
     ax.legend(fontsize="small")
     return ax

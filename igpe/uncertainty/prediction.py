@@ -9,6 +9,7 @@ Linearised, with S = d quantity / d unknown from the integrated sensitivities,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,13 @@ from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import Run
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import ProblemError
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.problem import Problem
 from igpe.uncertainty.bands import Band, Course, quantities
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.likelihood import likelihood, require_confidence
+
+FORMAT = 1  # of the JSON form
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,30 @@ class Prediction:
         from igpe.uncertainty.pictures import plot_prediction  # noqa: PLC0415 - knows this file
 
         return plot_prediction(self, axes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in types that JSON knows."""
+        tables = {n: getattr(self, n).to_dict("list") for n in ("table", "measured")}
+        told = {"confidence": self.confidence, "kind": self.kind}
+        return plain(tables | told | self._form().head())  # type: ignore[no-any-return]
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON text; also written to `path` if given."""
+        return write_json(self.to_dict(), path)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "Prediction":
+        """What `to_json` wrote, from its text or from the path of its file.
+
+        raises DataError if there is no such file, or it holds no prediction of this form
+        """
+        stored = cls._form().read(source)
+        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+        return cls(**kept | {n: pd.DataFrame(kept[n]) for n in ("table", "measured")})
+
+    @classmethod
+    def _form(cls) -> Form:
+        return Form("prediction", "Prediction", FORMAT, tuple(cls.__dataclass_fields__))
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(max_rows=20, float_format="{:.5g}".format))

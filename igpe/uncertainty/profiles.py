@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
-from igpe.errors import DataError, ProblemError
-from igpe.json_form import plain, read_json, restored, write_json
+from igpe.errors import ProblemError
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.result_text import number
 from igpe.uncertainty.walk import End
 
 FORMAT = 1  # of the JSON form
+LATER = {"complete": True}  # what older files lack
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Profiles:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows."""
-        whole = asdict(self) | {"format": FORMAT}
+        whole = asdict(self) | self._form().head()
         whole["profiles"] = [
             asdict(p) | {n: getattr(p, n).tolist() for n in _ARRAYS} for p in self.profiles
         ]
@@ -134,18 +135,13 @@ class Profiles:
 
         raises DataError if there is no such file, or it holds no profiles of this form
         """
-        return cls.from_dict(read_json(source))
+        return cls.from_dict(cls._form().read(source))
 
     @classmethod
-    def from_dict(cls, stored: Any) -> "Profiles":
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Profiles":
         """What `to_dict` returned. Raises DataError if it holds no profiles of this form."""
-        wanted = set(cls.__dataclass_fields__) - {"complete"}  # older ones were
-        if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
-            raise DataError("These are no stored profiles; give what Profiles.to_json wrote.")
-        missing = sorted(wanted - set(stored))
-        if missing:
-            raise DataError(f"The stored profiles lack {missing}; give all of what to_json wrote.")
-        kept = {k: restored(stored[k]) for k in wanted}
+        stored = {**LATER, **cls._form().checked(stored)}
+        kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         profiles = tuple(
             ParameterProfile(**p | {n: np.array(p[n], dtype=float) for n in _ARRAYS})
             for p in kept["profiles"]
@@ -153,8 +149,13 @@ class Profiles:
         pairs = {n: (a, b) for n, (a, b) in kept["linearised"].items()}
         names, notes = tuple(kept["names"]), tuple(kept["notes"])
         return cls(
-            **kept | {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes},
-            complete=stored.get("complete", True),
+            **kept | {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes}
+        )
+
+    @classmethod
+    def _form(cls) -> Form:
+        return Form(
+            "set of profiles", "Profiles", FORMAT, tuple(set(cls.__dataclass_fields__) - set(LATER))
         )
 
     def __str__(self) -> str:

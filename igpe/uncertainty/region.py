@@ -36,7 +36,7 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 class Region:
     """Two unknowns that a fit explains well enough together.
 
-    names       of the two;  estimate: of both
+    names       of the two;  estimate: of both;  units: of both
     edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
                 "bound reached", "open" or "no solution beyond"; closed
     linearised  columns of the two names: the ellipse (empty if an error is not defined)
@@ -51,6 +51,7 @@ class Region:
     confidence: float
     rise: float
     integrations: int
+    units: tuple[str, str] = ("", "")
 
     def plot(self, axes: Any = None) -> Any:
         """Region, linearised ellipse and estimate; returns the axes."""
@@ -99,6 +100,7 @@ def region(
         confidence=confidence,
         rise=rise,
         integrations=base.residuals.calls,
+        units=(problem.unit(pair[0]), problem.unit(pair[1])),
     )
 
 

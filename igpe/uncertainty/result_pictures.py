@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from igpe.arrays import FloatArray
+from igpe.axes import axes_for, labelled
 from igpe.errors import ProblemError
-from igpe.plots import axes_for
-from igpe.residual_table import sigma_known, standardised
+from igpe.plots import residual_panel
+from igpe.residual_table import standard_residuals
 from igpe.result import Result
 
 MOST = 12  # unknowns whose correlations are written as numbers
-TWO_SIGMA = 1.96
 
 
 def plot_correlation(result: Result, axes: Any = None) -> Any:
@@ -33,7 +34,7 @@ def plot_correlation(result: Result, axes: Any = None) -> Any:
         for (i, j), value in np.ndenumerate(table.to_numpy()):
             if np.isfinite(value):
                 color = "white" if abs(value) > 0.6 else "black"  # noqa: PLR2004
-                ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=color, fontsize=8)
+                ax.text(j, i, f"{value:z.2f}", ha="center", va="center", color=color, fontsize=8)
     return ax
 
 
@@ -58,7 +59,7 @@ def plot_ellipses(
         ax.plot(edge[one], edge[other], color="tab:blue")
         ax.plot(values[one], values[other], "k*")
         for name, put in ((one, ax.set_xlabel), (other, ax.set_ylabel)):
-            put(f"{name} [{units[name]}]" if units[name] else name)
+            put(labelled(name, units[name]))
         related = float(result.correlation.to_numpy(dtype=float)[_place(result, one, other)])
         ax.set_title(f"correlation {related:.3f}", fontsize="medium")
     return drawn
@@ -84,27 +85,23 @@ def plot_residuals(result: Result, axes: Any = None) -> Any:
     returns  array of axes; the last has the quantile-quantile plot
     """
     points, several = result.points, result.points["experiment"].nunique() > 1
-    scale = 1.0 if sigma_known(points) else np.sqrt(result.variance)
-    standard = standardised(points) / (scale if np.isfinite(scale) and scale > 0 else 1.0)
-    groups = list(points.assign(standard=standard).groupby(["experiment", "name"], sort=False))
+    values, standard = standard_residuals(points, result.variance)
+    groups = list(points.assign(shown=values).groupby(["experiment", "name"], sort=False))
     drawn = axes_for(len(groups) + 1, axes)
     for ax, ((experiment, name), rows) in zip(drawn[:-1], groups, strict=True):
-        ax.axhspan(-TWO_SIGMA, TWO_SIGMA, color="tab:gray", alpha=0.15, linewidth=0)
-        ax.axhline(0.0, color="black", linewidth=1)
-        ax.plot(rows["time"], rows["standard"], "o", markersize=4, color="tab:blue")
-        ax.set_xlabel("time")
-        ax.set_ylabel(f"residual of {name} / sigma")
+        residual_panel(ax, rows["time"], rows["shown"], str(name), standard=standard)
         if several:
             ax.set_title(f"experiment {experiment}", fontsize="medium")
-    _quantiles(drawn[-1], standard)
+    _quantiles(drawn[-1], values[np.isfinite(values)], standard=standard)
     return drawn
 
 
-def _quantiles(ax: Any, standard: Any) -> None:
-    n = len(standard)
+def _quantiles(ax: Any, values: FloatArray, *, standard: bool) -> None:
+    """Against the normal distribution with the line on which its quantiles lie."""
+    n = len(values)
     normal = special.ndtri((np.arange(n) + 0.5) / n)
-    ax.plot(normal, np.sort(standard), "o", markersize=3, color="tab:blue")
-    ends = [normal[0], normal[-1]]
-    ax.plot(ends, ends, color="black", linewidth=1)
+    spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(n, 1)))
+    ax.plot(normal, np.sort(values), "o", markersize=3, color="tab:blue")
+    ax.plot(normal, spread * normal, color="black", linewidth=1)
     ax.set_xlabel("normal quantile")
-    ax.set_ylabel("residual / sigma")
+    ax.set_ylabel("residual / standard deviation" if standard else "residual")

@@ -29,6 +29,12 @@ def test_check_as_json():
     assert [(f["name"], f["reach"]) for f in found["table"]][1] == ("p2", "algebraic")
 
 
+def test_check_writes_the_map(tmp_path):
+    path = tmp_path / "map.svg"
+    assert run("check", CHAIN, "--plot", path).exit_code == 0
+    assert "square: 2 equations, 2 unknowns" in path.read_text(encoding="utf-8")
+
+
 def test_estimate_prints_the_result():
     done = run("estimate", CHAIN)
     assert done.exit_code == 0

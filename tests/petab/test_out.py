@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import igpe
 from igpe.cli import app
 
+ON_SCALE = ["error", "on", "scale"]
+
 
 def run(*words):
     return CliRunner().invoke(app, [str(w) for w in words])
@@ -44,12 +46,24 @@ def test_estimate_on_the_command_line(tmp_path):
     assert objective == pytest.approx(found["negative_log_likelihood"])
     assert objective < igpe.petab_objective(problem)  # the truth fits worse than the optimum
     written = pd.read_csv(table, sep="\t").set_index("parameterId")["nominalValue"]
-    assert written.to_dict() == pytest.approx(found["parameters"])
+    assert written.to_dict() == found["parameters"]
+    assert {r["name"]: r["scale"] for r in found["table"]}["k"] == "log10"
+    assert found["errors"]["A0"]["error_on_scale"] == found["errors"]["A0"]["standard_error"]
+    told = pd.read_csv(table, sep="\t").set_index("parameterId")
+    for name, row in found["errors"].items():
+        assert told.loc[name, "standardError"] == row["standard_error"]
+        assert told.loc[name, "standardErrorOnScale"] == row["error_on_scale"]
+        assert told.loc[name, "standardErrorScale"] == row["scale"]
+        assert told.loc[name, "lowerConfidence"] == row["lower"] < row["upper"]
 
 
 def test_estimate_prints_names_and_likelihood(tmp_path):
     done = run("estimate", small.write(tmp_path), "--starts", 2)
-    assert done.stdout.splitlines()[1].startswith("k   0.")
+    lines = done.stdout.splitlines()
+    assert lines[1].split() == ["estimate", "standard", "error", "95", "%", "interval", *ON_SCALE]
+    assert lines[2].startswith("k   0.")
+    assert lines[2].endswith("(log10)")
+    assert "delta rule" in done.stdout
     assert "negative log-likelihood" in done.stdout
 
 

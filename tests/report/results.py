@@ -8,9 +8,30 @@ import pandas as pd
 from igpe.certificate import Certificate
 from igpe.result import Candidate, Parameter, Result
 from igpe.status import Status
+from igpe.structure.structure_map import DYNAMIC, OVER, SQUARE, Block, Part, Source, StructureMap
 
 EVIL = "<script>alert('k')</script>\"><img src=x onerror=alert(1)>&amp;$x_{"
 """A name that would be a program, an attribute, an entity and a formula."""
+
+
+MAP = StructureMap(
+    experiments=("1",),
+    equations=("sum", "sum too", "rate_A", "rate_B"),
+    unknowns=("C", "d(A)"),
+    measured=("A",),
+    parameters=("k1", "k2"),
+    reach=("algebraic", "dynamic"),
+    entries=((0, 0), (1, 0), (2, 0), (2, 1), (3, 0)),
+    known=((0, 0), (2, 0)),
+    uses=((2, 0), (3, 1)),
+    parts=(
+        Part(OVER, (0, 2), (0, 1)),
+        Part(SQUARE, (2, 3), (1, 2)),
+        Part(DYNAMIC, (3, 4), (0, 0)),
+    ),
+    blocks=(Block(0, 0, 1), Block(2, 1, 1)),
+    sources=(Source("slope of A", (0,)),),
+)
 
 
 def parameter(name, value=1.5, **changes):
@@ -98,6 +119,7 @@ def result(unknowns=("k1", "k2"), runs=("1",), names=("A", "B"), **changes):
         seed=7,
         notes=("A sentence worth reading.",),
         settings="Settings(confidence=0.95)",
+        maps=(MAP,),
     )
     return replace(ordinary, **changes)
 
@@ -107,7 +129,10 @@ def evil():
     hostile = result((EVIL, "k2"), (EVIL, "2"), (EVIL, "B"), notes=(EVIL,), settings=EVIL)
     points = hostile.points.assign(unit=EVIL)
     certificate = replace(hostile.certificates[0], origin=EVIL, method=EVIL)
-    return replace(hostile, points=points, certificates=(certificate,), versions={EVIL: EVIL})
+    named = replace(MAP, experiments=(EVIL,), equations=(EVIL,) * 4, parameters=(EVIL, "k2"))
+    return replace(
+        hostile, points=points, certificates=(certificate,), versions={EVIL: EVIL}, maps=(named,)
+    )
 
 
 def bare():
@@ -126,6 +151,7 @@ def bare():
         variance=np.nan,
         certificates=(),
         candidates=(),
+        maps=(),
         structure="No unknowns are free.",
         points=plain.points.assign(fitted=np.nan, residual=np.nan),
         curves=plain.curves.assign(fitted=np.nan, smoothed=np.nan, smoothed_error=np.nan),

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from results import EVIL, KINDS, result
+from results import EVIL, KINDS, MAP, result
 
 import igpe
 from igpe.report.page import CSS, SECTIONS, page
@@ -143,18 +143,42 @@ def test_the_other_chapters_hold_what_they_promise(ordinary):
 
 
 def test_pictures_show_every_measurement_and_the_curves(ordinary):
-    """In the fit, the residuals and step 1, of A and B each."""
-    drawn = pictures(ordinary)
+    """In the fit, the residuals and step 1, of A and B each; the others are of the whole."""
+    images = [
+        i for i in ordinary.iter("img") if re.match(r"(Over time|\d+ residuals)", i.get("alt"))
+    ]
+    drawn = [ElementTree.fromstring(b64decode(i.get("src").partition(",")[2])) for i in images]
     assert len(drawn) == 6
     for one in drawn:
         clipped = [g for g in one.iter(f"{SVG}g") if g.get("clip-path")]
         marks = [len(list(g.iter(f"{SVG}use"))) for g in clipped]
         assert max(marks) == 8
     band = 'style="fill: var(--orange'
-    held = [
-        band in b64decode(i.get("src").partition(",")[2]).decode() for i in ordinary.iter("img")
-    ]
+    held = [band in b64decode(i.get("src").partition(",")[2]).decode() for i in images]
     assert held == [False] * 4 + [True] * 2
+
+
+def test_the_map_and_the_waterfall_are_drawn_and_told(ordinary):
+    """With every name of the map, and every candidate."""
+    found = {i.get("alt"): i for i in ordinary.iter("img")}
+    (said_of_map,) = [alt for alt in found if alt.startswith("Equations of experiment 1")]
+    assert said_of_map == MAP.words
+    (waterfall,) = [alt for alt in found if alt.startswith("Objectives of 2 starts")]
+    assert "1 of them at the best one" in waterfall
+    picture = ElementTree.fromstring(b64decode(found[said_of_map].get("src").partition(",")[2]))
+    texts = {said(t) for t in picture.iter(f"{SVG}text")}
+    names = (*MAP.equations, *MAP.unknowns, *MAP.measured, *MAP.parameters)
+    assert texts >= {*names, "slope of A", *(p.sentence for p in MAP.parts)}
+    patterns = list(picture.iter(f"{SVG}pattern"))
+    assert len(patterns) == 1  # the hatch of what is overdetermined
+
+
+def test_an_older_result_without_maps_is_read():
+    stored = result().to_dict()
+    del stored["maps"]
+    again = igpe.Result.from_dict(stored)
+    assert again.maps == ()
+    assert "Which equations give what" not in again.report()
 
 
 def test_pictures_know_light_and_dark(tree):

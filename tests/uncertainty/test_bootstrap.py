@@ -224,3 +224,31 @@ def test_without_degrees_of_freedom_nothing_tells_the_errors():
     rows = line().experiments[0].table().reset_index().iloc[:2]
     with pytest.raises(ProblemError, match="not more measurements"):
         bootstrap(line(None).with_data(rows), NEAR_LINE)
+
+
+@pytest.mark.parametrize("problem", [(line(), NEAR_LINE), (product(), PRODUCT_NEAR)])
+def test_json_gives_back_all(problem, tmp_path):
+    """Infinite errors of what is not determined included."""
+    found = bootstrap(*problem, replications=12)
+    path = tmp_path / "bootstrap.json"
+    written = found.to_json(path)
+    for again in (Bootstrapped.from_json(written), Bootstrapped.from_json(path)):
+        pd.testing.assert_frame_equal(again.replications, found.replications)
+        pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
+        assert again.to_json() == written
+        assert str(again) == str(found)
+        assert again.undetermined == found.undetermined
+        assert again.notes == found.notes
+
+
+def test_what_else_was_stored_is_refused_by_its_name():
+    profiles = profile(line(), NEAR_LINE).to_json()
+    said = "This is a stored set of profiles, no bootstrap; give what Bootstrapped.to_json wrote."
+    with pytest.raises(DataError, match=said):
+        Bootstrapped.from_json(profiles)
+    with pytest.raises(DataError, match="This is a stored set of profiles, no result"):
+        igpe.Result.from_json(profiles)
+    with pytest.raises(DataError, match=r"The file 'nowhere.json' of the bootstrap could not"):
+        Bootstrapped.from_json("nowhere.json")
+    with pytest.raises(DataError, match=r"The plan is a int; wanted the text that Plan.to_json"):
+        igpe.Plan.from_json(3)

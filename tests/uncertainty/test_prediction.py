@@ -4,6 +4,7 @@ import consecutive
 import fitzhugh_nagumo
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
@@ -12,7 +13,7 @@ from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
-from igpe.errors import ProblemError, Unsupported
+from igpe.errors import DataError, ProblemError, Unsupported
 from igpe.uncertainty.bootstrap import bootstrap
 from igpe.uncertainty.prediction import predict
 
@@ -124,3 +125,30 @@ def test_names_choose():
 def test_what_makes_no_sense_is_refused(change, error, says):
     with pytest.raises(error, match=says):
         predict(**({"problem": decay(), "estimate": DECAY_TRUTH} | change))
+
+
+def test_json_gives_back_all(tmp_path):
+    """Infinite bands, and those of what is not measured, included."""
+    found = predict(product(), PRODUCT_NEAR, [1.0, 3.0])
+    path = tmp_path / "bands.json"
+    written = found.to_json(path)
+    for again in (igpe.Prediction.from_json(written), igpe.Prediction.from_json(path)):
+        pd.testing.assert_frame_equal(again.table, found.table)
+        pd.testing.assert_frame_equal(again.measured, found.measured)
+        assert (again.confidence, again.kind) == (found.confidence, found.kind)
+        assert again.to_json() == written
+    with pytest.raises(DataError, match="This is no stored prediction: it has no entry 'format'"):
+        igpe.Prediction.from_json("{}")
+
+
+def test_the_picture_has_bands_measurements_and_units():
+    found = predict(decay(), DECAY_TRUTH)
+    ax = found.plot()[0]
+    labels = [text.get_text() for text in ax.get_legend().texts]
+    assert labels == ["measurement, 95 %", "mean, 95 %", "fitted model", "measured"]
+    low, high = found.table["lower"].min(), found.table["upper"].max()
+    edges = ax.collections[1].get_paths()[0].vertices[:, 1]
+    assert (edges.min(), edges.max()) == pytest.approx((low, high))
+    measured = ax.lines[1].get_ydata()
+    assert measured.tolist() == found.measured["measured"].tolist()
+    plt.close("all")

@@ -190,9 +190,11 @@ def test_json_gives_back_all():
     again = Profiles.from_json(found.to_json())
     assert again.to_json() == found.to_json()
     assert again.to_frame().equals(found.to_frame())
-    with pytest.raises(DataError, match="no stored profiles"):
+    with pytest.raises(
+        DataError, match="stored set of profiles has the format 99; this igpe reads 1"
+    ):
         Profiles.from_json('{"format": 99}')
-    with pytest.raises(DataError, match="lack"):
+    with pytest.raises(DataError, match=r"stored set of profiles lacks \[.*Profiles.to_json"):
         Profiles.from_json('{"format": 1}')
 
 

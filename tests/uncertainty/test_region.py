@@ -1,5 +1,7 @@
 """Joint regions and pictures."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -77,10 +79,31 @@ def test_pictures_take_axes_and_return_them():
     _, axes = plt.subplots(1, 3)
     assert list(plot_residuals(result, axes)) == list(axes)
     assert len(plot_ellipses(result)) == 3
-    assert plot_correlation(result).get_xticklabels()[0].get_text() == "k"
+    ax = plot_correlation(result)
+    for ticks in (ax.get_xticklabels(), ax.get_yticklabels()):
+        assert [t.get_text() for t in ticks] == list(result.parameters)
+    told = [float(t.get_text()) for t in ax.texts]
+    assert told == pytest.approx(result.correlation.to_numpy().ravel(), abs=0.005)
     _, one = plt.subplots()
     assert region(line(), NEAR_LINE, ["k", "A(t0)"]).plot(one) is one
     plt.close("all")
     lone = igpe.estimate(line(0.2).fixing({"k": 0.7}))
     with pytest.raises(ProblemError, match="No two unknowns"):
         plot_ellipses(lone)
+
+
+def test_residuals_are_drawn_as_what_they_are():
+    """In standard deviations if these are known or estimated, else in the unit of the data."""
+    known, unknown = igpe.estimate(line(0.2)), igpe.estimate(line(None))
+    for result, scale in ((known, 0.2), (unknown, np.sqrt(unknown.variance))):
+        first, quantiles = plot_residuals(result)
+        assert first.get_ylabel() == "residual of A / standard deviation"
+        expected = result.points["residual"].to_numpy() / scale
+        assert first.lines[1].get_ydata() == pytest.approx(expected)
+        assert quantiles.lines[0].get_ydata() == pytest.approx(np.sort(expected))
+        normal, straight = quantiles.lines[1].get_data()
+        assert straight == pytest.approx(normal)
+    lost = plot_residuals(replace(unknown, variance=np.nan))
+    assert [ax.get_ylabel() for ax in lost] == ["residual of A", "residual"]
+    assert lost[0].lines[1].get_ydata() == pytest.approx(unknown.points["residual"].to_numpy())
+    plt.close("all")

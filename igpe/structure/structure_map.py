@@ -1,0 +1,140 @@
+"""The map of a model's structure: names and places alone, so that results and reports may keep it.
+
+Rows are equations, columns what is unknown in them once the measured states are known (Michalik et
+al. 2009, IGPE, eq. 4), in the order of Dulmage and Mendelsohn: read from the top, each block's
+unknowns follow from the blocks above it, until there are more unknowns than equations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+OVER, SQUARE, UNDER = "overdetermined", "square", "underdetermined"
+DYNAMIC = "left to the dynamics"
+ALGEBRAIC = ("algebraic", "smoothing")  # reached without the dynamics
+LAST = {"dynamic": "Only on the dynamics", "unreachable": "Cannot be estimated"}
+MOST_NAMED = 12  # names in a sentence, and sentences of one kind
+
+
+class Part(NamedTuple):
+    """Neighbouring rows and columns of one kind, each from the first to behind the last.
+
+    kind  OVER, SQUARE, UNDER or DYNAMIC; the last has no columns
+    """
+
+    kind: str
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+    @property
+    def sentence(self) -> str:
+        """What it is, with its size."""
+        equations = _count(self.rows[1] - self.rows[0], "equation")
+        if self.kind == DYNAMIC:
+            return f"{self.kind}: {equations}"
+        return f"{self.kind}: {equations}, {_count(self.columns[1] - self.columns[0], 'unknown')}"
+
+
+class Block(NamedTuple):
+    """Equations that must be solved together: first row, first column, how many of each."""
+
+    row: int
+    column: int
+    size: int
+
+
+class Source(NamedTuple):
+    """Parameters that a slope or start value tells of.
+
+    name        "slope of A", predicted by algebra, or "start of A"
+    parameters  places among those of the map
+    """
+
+    name: str
+    parameters: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StructureMap:
+    """What the measurements of some experiments leave to compute, and by which equations.
+
+    experiments  names of those whose equations look like this
+    equations    names of the rows;  unknowns: of the columns, in the picture's order
+    measured     states and variables that are known
+    parameters   free unknowns of the problem in these experiments, without "@experiment"
+    reach        of each parameter: "algebraic", "smoothing", "dynamic" or "unreachable"
+    entries      (row, column) which equation contains which unknown
+    known        (row, place among `measured`);  uses: (row, place among `parameters`)
+    parts        from the top
+    blocks       of the block triangular form: what one equation after the other gives is 1 large
+    sources      slopes that are predicted, with the parameters estimated from them; start values,
+                 with the parameters in them, however these are reached
+    """
+
+    experiments: tuple[str, ...]
+    equations: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    measured: tuple[str, ...]
+    parameters: tuple[str, ...]
+    reach: tuple[str, ...]
+    entries: tuple[tuple[int, int], ...]
+    known: tuple[tuple[int, int], ...]
+    uses: tuple[tuple[int, int], ...]
+    parts: tuple[Part, ...]
+    blocks: tuple[Block, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def title(self) -> str:
+        """Whose equations they are."""
+        several = "s" if len(self.experiments) > 1 else ""
+        return f"experiment{several} {_listed(self.experiments)}"
+
+    @property
+    def words(self) -> str:
+        """The map for those who do not see it."""
+        largest = max((b.size for b in self.blocks), default=0)
+        solved = (
+            f" They are solved in {_count(len(self.blocks), 'block')}, the largest with "
+            f"{_count(largest, 'equation')}."
+        )
+        told = [
+            f"From the {s.name}: {self._named(reached)}."
+            for s in self.sources
+            if (reached := [i for i in s.parameters if self.reach[i] in ALGEBRAIC])
+        ]
+        more = [f"So on for {len(told) - MOST_NAMED} more."] if len(told) > MOST_NAMED else []
+        last = []
+        for kind, begin in LAST.items():
+            places = [i for i, r in enumerate(self.reach) if r == kind]
+            last += [f"{begin}: {self._named(places)}."] * bool(places)
+        parts = "; ".join(part.sentence for part in self.parts)
+        return " ".join([
+            f"Equations of {self.title} by what can be computed from the measurements: "
+            f"{parts or 'none'}.{solved * bool(self.blocks)}",
+            *told[:MOST_NAMED],
+            *more,
+            *last,
+        ])
+
+    def _named(self, places: Sequence[int]) -> str:
+        return _listed([self.parameters[i] for i in places])
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> "StructureMap":
+        """The map that JSON kept."""
+        kept = {n: tuple(stored[n]) for n in cls.__dataclass_fields__}
+        pairs = {n: tuple(map(tuple, kept[n])) for n in ("entries", "known", "uses")}
+        parts = tuple(Part(kind, tuple(r), tuple(c)) for kind, r, c in kept["parts"])
+        blocks = tuple(Block(*b) for b in kept["blocks"])
+        sources = tuple(Source(name, tuple(at)) for name, at in kept["sources"])
+        return cls(**kept | pairs | {"parts": parts, "blocks": blocks, "sources": sources})
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

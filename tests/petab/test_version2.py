@@ -1,0 +1,212 @@
+"""PEtab of version 2: what both versions share, in closed form; what is refused by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+import yaml
+from petab.v2.petab1to2 import petab1to2
+from scipy.stats import norm
+
+import igpe
+
+VALUES = {"k": 0.7, "A0": 2.0, "sd": 0.2}
+PARAMETERS = pd.DataFrame({
+    "parameterId": ["k", "A0", "sd"],
+    "lowerBound": [1e-3, 0.1, 1e-3],
+    "upperBound": [1e3, 10.0, 1e2],
+    "nominalValue": [0.5, 3.0, 0.1],
+    "estimate": ["true"] * 3,
+})
+OBSERVABLES = pd.DataFrame({
+    "observableId": ["oA", "oB"],
+    "observableFormula": ["A", "gain * B"],
+    "observablePlaceholders": ["", "gain"],
+    "noiseFormula": ["sd", "spread"],
+    "noisePlaceholders": ["", "spread"],
+})
+MEASUREMENTS = (
+    small
+    .measurements(times=(0.5, 1.0, 2.0, 4.0))
+    .drop(columns="simulationConditionId")
+    .assign(experimentId="e1", observableParameters=["", "", "", "", *["1"] * 4])
+)
+CONDITIONS = pd.DataFrame({"conditionId": ["c1"], "targetId": ["B"], "targetValue": ["0.5"]})
+EXPERIMENTS = pd.DataFrame({"experimentId": ["e1"], "time": [0.0], "conditionId": ["c1"]})
+TABLES = {
+    "parameter": PARAMETERS,
+    "observable": OBSERVABLES,
+    "measurement": MEASUREMENTS,
+    "condition": CONDITIONS,
+    "experiment": EXPERIMENTS,
+}
+
+
+def write(folder, **tables):
+    """The problem's files, with SBML model; returns its YAML."""
+    small.write(folder)
+    config = {
+        "format_version": "2.0.0",
+        "model_files": {"decay": {"location": "model.xml", "language": "sbml"}},
+    }
+    for name, table in {**TABLES, **tables}.items():
+        if table is not None:
+            table.to_csv(folder / f"{name}_2.tsv", sep="\t", index=False)
+            config[f"{name}_files"] = [f"{name}_2.tsv"]
+    path = folder / "problem2.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def likelihood(table, values, *, extra=0.0, logarithms=False):
+    """-log L in closed form; B starts at `extra`."""
+    of_a = (table["observableId"] == "oA").to_numpy()
+    a, b = small.truth(table["time"], values["k"], values["A0"])
+    y, h = table["measurement"].to_numpy(), np.where(of_a, a, b + extra)
+    s = np.where(of_a, values["sd"], 0.1)
+    if not logarithms:
+        return -norm.logpdf(y, h, s).sum()
+    return (-norm.logpdf(np.log(y), np.log(h), s) + np.log(y)).sum()
+
+
+def test_conditions_in_long_format_placeholders_and_experiments(tmp_path):
+    problem = igpe.read_petab(write(tmp_path))
+    expected = likelihood(MEASUREMENTS, VALUES, extra=0.5)
+    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert [e.name for e in problem.experiments] == ["e1"]
+    assert problem.box.logarithmic == {"k", "sd"}  # three decades, not A0
+    assert problem.model.nominal == {"k": 0.5, "A0": 3.0, "sd": 0.1}
+
+
+def test_several_experiments_with_several_conditions_each(tmp_path):
+    conditions = pd.DataFrame({
+        "conditionId": ["c1", "c2", "c2"],
+        "targetId": ["B", "half", "A"],
+        "targetValue": ["0.5", "2", "own / 2"],
+    })
+    experiments = pd.DataFrame({
+        "experimentId": ["e1", "e2", "e2"], "time": [0, 0, 0], "conditionId": ["c1", "c1", "c2"],
+    })  # fmt: skip
+    parameters = PARAMETERS.replace({"parameterId": {"A0": "own"}})
+    measurements = pd.concat([MEASUREMENTS, MEASUREMENTS.assign(experimentId="e2")])
+    tables = {
+        "condition": conditions, "experiment": experiments, "parameter": parameters,
+        "measurement": measurements,
+    }  # fmt: skip
+    problem = igpe.read_petab(write(tmp_path, **tables))
+    told = igpe.simulate(problem, {"k": 0.7, "own": 2.0, "sd": 0.2}, [0.0]).set_index("experiment")
+    assert told["A"].to_dict() == {"e1": 3.0, "e2": 1.0}
+    assert told["B"].to_dict() == {"e1": 0.5, "e2": 0.5}
+
+
+def test_measurements_without_an_experiment_are_of_the_model_as_it_is(tmp_path):
+    measurements = MEASUREMENTS.assign(experimentId="")
+    problem = igpe.read_petab(
+        write(tmp_path, measurement=measurements, condition=None, experiment=None)
+    )
+    assert [e.name for e in problem.experiments] == ["model"]
+    expected = likelihood(MEASUREMENTS, VALUES)
+    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+
+
+def test_log_normal_noise_compares_natural_logarithms(tmp_path):
+    observables = OBSERVABLES.assign(noiseDistribution="log-normal")
+    problem = igpe.read_petab(write(tmp_path, observable=observables))
+    expected = likelihood(MEASUREMENTS, VALUES, extra=0.5, logarithms=True)
+    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+
+
+def test_priors(tmp_path):
+    parameters = PARAMETERS.assign(
+        priorDistribution=["uniform", "normal", ""], priorParameters=["0.01;20", "2.5;0.5", ""]
+    )
+    problem = igpe.read_petab(write(tmp_path, parameter=parameters))
+    assert (problem.box.lower[0], problem.box.upper[0]) == (0.01, 20.0)
+    more = igpe.petab_objective(problem, priors=True) - igpe.petab_objective(problem)
+    assert more == pytest.approx(-norm.logpdf(3.0, 2.5, 0.5), rel=1e-6)
+
+
+def test_estimates_are_exported_and_read_again(tmp_path):
+    path = write(tmp_path)
+    problem = igpe.read_petab(path)
+    errors = igpe.petab_errors(problem, VALUES)
+    assert errors["scale"].to_dict() == {"k": "log10", "A0": "lin", "sd": "log10"}
+    igpe.write_petab_parameters(VALUES, path, tmp_path / "parameter_2.tsv", errors)
+    assert igpe.read_petab(path).model.nominal == VALUES
+
+
+def test_a_table_in_several_files_is_not_written(tmp_path):
+    path = write(tmp_path)
+    config = yaml.safe_load(path.read_text())
+    config["parameter_files"] *= 2
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(igpe.ProblemError, match="2 parameter tables"):
+        igpe.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
+
+
+PERIODS = pd.DataFrame({
+    "experimentId": ["e1", "e1"], "time": [0.0, 2.0], "conditionId": ["c1", "c1"],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"experiment": PERIODS}, "'e1' has periods at 0, 2; igpe reads one"),
+        ({"experiment": PERIODS.assign(time=[-np.inf, 0.0])}, "'e1' begins with a pre-equil"),
+        ({"experiment": EXPERIMENTS.assign(time=0.25)}, "'e1' begins at 0.25; igpe begins at 0"),
+        ({"measurement": MEASUREMENTS.assign(time=np.inf)}, "steady state"),
+        ({"observable": OBSERVABLES.assign(noiseDistribution="laplace")}, r"\['laplace'\]"),
+        ({"observable": OBSERVABLES.assign(noiseDistribution="log-laplace")}, "'log-laplace'"),
+        ({"parameter": PARAMETERS.assign(upperBound=np.inf)}, "'k' is estimated between 0.001"),
+        ({"observable": OBSERVABLES.assign(observableFormula="A + x")}, "check of"),
+        ({"condition": CONDITIONS.assign(targetValue="1 +")}, "no PEtab problem of version 2"),
+    ],
+)
+def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
+    with pytest.raises(igpe.DataError, match=says):
+        igpe.read_petab(write(tmp_path, **tables))
+
+
+def test_other_priors_are_refused(tmp_path):
+    parameters = PARAMETERS.assign(
+        priorDistribution=["log-normal", "", ""], priorParameters=["0;1", "", ""]
+    )
+    with pytest.raises(igpe.ProblemError, match="The prior of 'k' is log-normal"):
+        igpe.read_petab(write(tmp_path, parameter=parameters))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"extensions": {"sciml": {"version": "1", "required": False}}}, "extensions"),
+        ({"model_files": "twice"}, "2 models"),
+    ],
+)
+def test_what_the_file_has_beyond_is_refused(tmp_path, change, says):
+    path = write(tmp_path)
+    config = yaml.safe_load(path.read_text())
+    if change.get("model_files") == "twice":
+        one = config["model_files"]["decay"]
+        change = {"model_files": {"decay": one, "again": one}}
+    path.write_text(yaml.safe_dump(config | change))
+    with pytest.raises(igpe.DataError, match=says):
+        igpe.read_petab(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["Bruno_JExpBot2016", "Fujita_SciSignal2010"])
+def test_published_problems_have_the_same_objective_in_version_2(name, tmp_path):
+    """Rewritten by PEtab's own converter, which wants all files that are named."""
+    source, there = small.ROOT / name, tmp_path / "2"
+    there.mkdir()
+    for file in source.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    path = tmp_path / next(source.glob("*.yaml")).name
+    config = yaml.safe_load(path.read_text())
+    for part in config["problems"]:
+        part.pop("visualization_files", None)
+    path.write_text(yaml.safe_dump(config))
+    petab1to2(str(path), str(there))
+    one, two = (igpe.petab_objective(igpe.read_petab(p)) for p in (path, there / path.name))
+    assert two == pytest.approx(one, rel=1e-10)

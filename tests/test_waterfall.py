@@ -1,0 +1,115 @@
+"""Waterfalls: steps, what failed, what did not arrive, and objectives that are not positive."""
+
+import consecutive
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import igpe
+from igpe.waterfall import draw, plot_waterfall, series, words
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+ENDS = [30.0, 2.0, np.inf, 2.0001, 2.0, 30.0, 50.0]
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def ax():
+    return plt.subplots(layout="constrained")[1]
+
+
+def told(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_ends_ascend_and_steps_are_counted(ax):
+    draw(ax, {"": series(ENDS)})
+    (line,) = ax.lines
+    assert line.get_ydata().tolist() == [2.0, 2.0, 2.0001, 30.0, 30.0, 50.0]
+    assert line.get_xdata().tolist() == [1, 2, 3, 4, 5, 6]
+    assert line.get_drawstyle() == "steps-mid"
+    assert told(ax) == ["3 starts"]
+    assert (ax.get_yscale(), ax.get_ylabel()) == ("log", "objective")
+    assert ax.get_xlabel() == "starts, the best first"
+
+
+def test_what_failed_is_counted_in_the_legend(ax):
+    draw(ax, {"SS": series(ENDS), "MS": series([2.0, 2.0])})
+    labels = [t.get_text() for t in ax.get_legend().texts]
+    assert labels == ["SS: 1 of 7 failed", "MS"]
+    assert told(ax) == []  # several lines would hide numbers
+
+
+def test_what_did_not_arrive_is_hollow(ax):
+    draw(ax, {"SS": series([3.0, 1.0, 2.0], [True, False, True])})
+    whole, far = ax.lines
+    assert whole.get_markevery().tolist() == [False, True, True]
+    assert far.get_ydata().tolist() == [1.0]
+    assert far.get_markerfacecolor() == "none"
+
+
+def test_likelihoods_that_are_not_positive_are_drawn_above_the_best(ax):
+    draw(ax, {"": series([-80.0, 20.0, -83.0])}, rounding=1e-8)
+    assert ax.lines[0].get_ydata().tolist() == [1.0, 4.0, 104.0]
+    assert ax.get_ylabel() == "objective above the best, + 1"
+
+
+def test_rounding_is_no_step(ax):
+    draw(ax, {"": series([1e-20, 3e-22, 5e-21])}, rounding=1e-12)
+    assert ax.lines[0].get_ydata().tolist() == [1e-12] * 3
+    assert told(ax) == ["3 starts"]
+
+
+def test_ends_that_are_alike_look_flat(ax):
+    draw(ax, {"": series([1.0, 1.0001, 1.0002])})
+    low, high = ax.get_ylim()
+    assert low < 0.7
+    assert high > 1.4
+
+
+def test_nothing_but_failures_can_be_drawn(ax):
+    draw(ax, {"": series([np.inf, np.inf])})
+    assert [t.get_text() for t in ax.get_legend().texts] == ["2 of 2 failed"]
+    assert words(series([np.inf] * 2)) == "None of 2 starts ended at an objective."
+
+
+def test_the_words():
+    assert words(series(ENDS)) == (
+        "Objectives of 7 starts in ascending order, from 2 to 50; 3 of them at the best one, in "
+        "3 steps."
+    )
+
+
+def test_a_search_from_many_starts_keeps_where_they_ended():
+    problem = consecutive.problem()
+    found = igpe.MultiStart(trials=8, starts=4).estimate(problem, {})
+    assert len(found.reached) == 4
+    assert min(found.reached) == found.objective
+    alone = igpe.MultiStart(igpe.MultipleShooting(), starts=2).estimate(problem, {})
+    assert len(alone.reached) == 2
+    ax = plot_waterfall(found)
+    assert len(ax.lines[0].get_xdata()) == 4
+    assert plot_waterfall(found, ax) is ax
+
+
+def test_restarts_keep_where_they_ended():
+    """In units of the objective, whose standard deviations are not known here."""
+    problem = consecutive.problem()
+    far = {n: 9.0 for n in problem.box.names}
+    for method in (igpe.MultipleShooting(), igpe.IncrementalShooting()):
+        found = method.estimate(problem, far)
+        assert len(found.reached) >= 1
+        assert min(found.reached) == pytest.approx(found.objective)
+
+
+def test_one_start_is_no_waterfall():
+    problem = consecutive.problem()
+    found = igpe.SingleShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
+    with pytest.raises(igpe.ProblemError, match=r"one start; give one of several.*igpe\.compare"):
+        plot_waterfall(found)
