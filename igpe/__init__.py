@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from igpe.dynamic.multistart import MultiStart as MultiStart
     from igpe.dynamic.restarts import Restarts as Restarts
     from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
+    from igpe.dynamic_certificate import DynamicCertificate as DynamicCertificate
     from igpe.error_model import Proportional as Proportional
     from igpe.errors import DataError as DataError
     from igpe.errors import EstimationFailed as EstimationFailed
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from igpe.planning.freedom import Sampling as Sampling
     from igpe.planning.plan import Plan as Plan
     from igpe.problem import Problem as Problem
+    from igpe.proof.certify import BranchAndBound as BranchAndBound
+    from igpe.proof.certify import certify as certify
     from igpe.result import Result as Result
     from igpe.settings import Settings as Settings
     from igpe.shooting_plot import plot_gaps as plot_gaps
@@ -120,6 +123,7 @@ _HOME = {
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Bootstrapped": "igpe.uncertainty.bootstrapped",
+    "BranchAndBound": "igpe.proof.certify",
     "Campaign": "igpe.many_starts",
     "Collocation": "igpe.dynamic.collocation",
     "Comparison": "igpe.comparison",
@@ -128,6 +132,7 @@ _HOME = {
     "DataError": "igpe.errors",
     "Decomposed": "igpe.algebraic.decomposed",
     "DormandPrince": "igpe.integrators.dormand_prince",
+    "DynamicCertificate": "igpe.dynamic_certificate",
     "EOptimal": "igpe.planning.criteria",
     "Estimate": "igpe.estimates",
     "Estimated": "igpe.estimated",
@@ -187,6 +192,7 @@ _HOME = {
     "Unweighted": "igpe.algebraic.weights",
     "bootstrap": "igpe.uncertainty.bootstrap",
     "campaign": "igpe.many_starts",
+    "certify": "igpe.proof.certify",
     "check": "igpe.pipeline",
     "compare": "igpe.comparison",
     "compare_models": "igpe.uncertainty.models",

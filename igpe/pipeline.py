@@ -17,7 +17,7 @@ from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
-from igpe.errors import EstimationFailed, ProblemError
+from igpe.errors import EstimationFailed, IgpeError, ProblemError
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.result import Result
@@ -40,6 +40,7 @@ def estimate(
     store: str | Path | None = None,
     timeout: float | None = None,
     progress: Progress | None = None,
+    certify: bool = False,
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
@@ -48,6 +49,8 @@ def estimate(
     executor, store, timeout   where the candidates of step 3 go through step 4 and are kept, one
               an item, as for `igpe.campaign`
     progress  is told a sentence whenever a step begins
+    certify   whether `igpe.certify` is to prove, within a minute, that nothing fits better: see
+              `Result.proof`; where that cannot be done a note says why
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if the problem asks for what no step can do, EstimationFailed if no
               candidate could be fitted
@@ -96,7 +99,20 @@ def estimate(
         steps = Steps(
             found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
         )
-        return summarise(steps, settings)
+        result = summarise(steps, settings)
+    return _proven(found.problem, result, clock) if certify else result
+
+
+def _proven(problem: Problem, result: Result, clock: Clock) -> Result:
+    """The result with its proof, or with a note why there is none."""
+    from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
+
+    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+        try:
+            proof, notes = certify(problem, result).without_tree(), result.notes
+        except IgpeError as error:
+            proof, notes = None, (*result.notes, f"Nothing was proved. {error}")
+    return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
 
 
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
+from igpe.dynamic_certificate import DynamicCertificate
 from igpe.errors import ProblemError
 from igpe.json_form import Form, plain, restored, write_json
 from igpe.plots import plot_fit
@@ -24,7 +25,7 @@ from igpe.status import Status
 from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
-LATER: dict[str, Any] = {"settings": "", "maps": []}  # what older results did not keep
+LATER: dict[str, Any] = {"settings": "", "maps": [], "proof": None}  # what older results did not keep
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Result:
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         sentences worth reading;  settings: how the steps were carried out, as text
     maps          which equations give what, and which parameters: as `Structure.maps`
+    proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
     """
 
     estimates: tuple[Parameter, ...]
@@ -108,6 +110,7 @@ class Result:
     notes: tuple[str, ...] = ()
     settings: str = ""
     maps: tuple[StructureMap, ...] = field(default=(), repr=False)
+    proof: DynamicCertificate | None = None
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -220,6 +223,7 @@ class Result:
             "covariance": self.covariance.tolist(),
             "points": self.points.to_dict("list"),
             "curves": self.curves.to_dict("list"),
+            "proof": None if self.proof is None else self.proof.to_dict(),
         }
         return plain(whole)  # type: ignore[no-any-return]
 
@@ -248,6 +252,7 @@ class Result:
                 "curves": pd.DataFrame(kept["curves"]),
                 "notes": tuple(kept["notes"]),
                 "maps": tuple(map(StructureMap.restored, kept["maps"])),
+                "proof": DynamicCertificate.restored(stored["proof"]),
             }
         )
 

@@ -58,6 +58,7 @@ def _sentences(result: "Result") -> Sequence[str]:
         verdict(result),
         *quality(result),
         *(f"Step 3: {c.sentence}" for c in result.certificates),
+        *([result.proof.sentence] if result.proof else []),
         *result.notes,
         _time(result),
     ]

@@ -100,7 +100,8 @@ def _dynamic(result: "Result") -> str:
     ]
     heads = ("unknown", "first found by", "after step 4", "after step 5", "unit")
     told = wide_table(heads, rows, "From step to step")
-    return f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(words)}{told}"
+    proof = paragraph(result.proof.sentence) if result.proof else ""
+    return f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(words)}{told}{proof}"
 
 
 def _seconds(result: "Result") -> str:

@@ -47,10 +47,11 @@ def test_estimate_on_the_command_line(tmp_path):
     assert objective < igpe.petab_objective(problem)  # the truth fits worse than the optimum
     written = pd.read_csv(table, sep="\t").set_index("parameterId")["nominalValue"]
     assert written.to_dict() == found["parameters"]
-    assert {r["name"]: r["scale"] for r in found["table"]}["k"] == "log10"
-    assert found["errors"]["A0"]["error_on_scale"] == found["errors"]["A0"]["standard_error"]
+    rows = {row["name"]: row for row in found["table"]}
+    assert rows["k"]["scale"] == "log10"
+    assert rows["A0"]["error_on_scale"] == rows["A0"]["standard_error"]
     told = pd.read_csv(table, sep="\t").set_index("parameterId")
-    for name, row in found["errors"].items():
+    for name, row in rows.items():
         assert told.loc[name, "standardError"] == row["standard_error"]
         assert told.loc[name, "standardErrorOnScale"] == row["error_on_scale"]
         assert told.loc[name, "standardErrorScale"] == row["scale"]

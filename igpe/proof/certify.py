@@ -1,0 +1,278 @@
+"""A proof of global optimality for the dynamic least-squares problem."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from igpe.arguments import is_finite, require
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import Estimator, Profile, from_many_starts
+from igpe.dynamic.multistart import MultiStart
+from igpe.dynamic.single_shooting import SingleShooting
+from igpe.dynamic.wanted import require_start
+from igpe.dynamic_certificate import DynamicCertificate, TreeBox
+from igpe.errors import EstimationFailed, ProblemError
+from igpe.estimates import Estimate
+from igpe.problem import Problem
+from igpe.progress import Progress
+from igpe.proof.compiled import require_numba
+from igpe.proof.enclosure import Enclosure
+from igpe.proof.posed import Dynamic, posed
+from igpe.proof.search import Node, Search
+from igpe.status import Status
+
+ORDERS = (12, 8, 5)  # in time, tried one after the other for single points
+FEW = 5  # unknowns, for which cubic polynomials pay
+NOTHING = 1e-15  # of the sum of squared measurements: smaller differences are none
+EVERY = 1.0  # seconds between two sentences of progress
+
+
+@dataclass(frozen=True)
+class BranchAndBound:
+    """Branch and bound on the differential equations: the global optimum with a proven gap.
+
+    Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
+    parameter in them, the best one found less the gap. What encloses the solutions are Taylor
+    models in time and parameters whose remainders hold the error of discretisation (Lin &
+    Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
+
+    gap         relative distance of the bound to the objective
+    time_limit  seconds of wall time; what is proved until then is kept
+    degree      of the polynomials in the parameters, 1 to 3; None: 3 for few unknowns, else 2
+    search      finds the first parameters where none are given
+    local       improves on the middle of a box that is better than the best found
+    """
+
+    gap: float = 1e-3
+    time_limit: float = 60.0
+    degree: int | None = None
+    search: Estimator = MultiStart()
+    local: Estimator = SingleShooting()
+
+    def __post_init__(self) -> None:
+        given = (
+            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
+            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
+            ("degree", self.degree in (None, 1, 2, 3), "1, 2, 3 or None"),
+        )
+        for name, ok, wanted in given:
+            require(ok, "BranchAndBound", name, getattr(self, name), wanted)
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator`; the local method begins at `start`, if there is one.
+
+        raises  as `igpe.certify` does
+        """
+        found = None
+        if start:
+            require_start(start, problem.box, "BranchAndBound")
+            found = self.local.estimate(problem, start, profiles)
+            found = found if found.status.usable else None
+        proof = self.certify(problem, None if found is None else found.parameters)
+        return Estimate(
+            dict(zip(proof.unknowns, proof.parameters, strict=True)),
+            proof.objective,
+            proof.status,
+            "branch and bound on the differential equations",
+            proof.lower_bound,
+            proof.seconds,
+            notes=(proof.sentence,),
+        )
+
+    def certify(
+        self,
+        problem: Problem,
+        parameters: Mapping[str, float] | None = None,
+        progress: Progress | None = None,
+    ) -> DynamicCertificate:
+        """The proof; see `igpe.certify`."""
+        began = time.perf_counter()
+        require_numba()
+        dynamic = posed(problem)
+        if not len(problem.box):
+            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+        if parameters is None:
+            _tell(progress, "Looking for good parameters")
+            parameters = self.search.estimate(problem, {}).parameters
+        best = _Best(problem, dynamic, self.gap, self.local)
+        cut = best.first(problem.box.vector(parameters))
+        degree = self.degree or (3 if len(problem.box) <= FEW else 2)
+        enclosure = Enclosure(dynamic, degree)
+        search = Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+        _tell(progress, "Proving that no others fit better")
+        status = search.run(began + self.time_limit, _Teller(progress, search, best))
+        return self._certificate(problem, dynamic, search, best, status, began)
+
+    def _certificate(
+        self,
+        problem: Problem,
+        dynamic: Dynamic,
+        search: Search,
+        best: "_Best",
+        status: Status,
+        began: float,
+    ) -> DynamicCertificate:
+        box = problem.box
+        return DynamicCertificate(
+            unknowns=box.names,
+            lower=_numbers(box.lower),
+            upper=_numbers(box.upper),
+            parameters=_numbers(best.point),
+            objective=best.objective,
+            lower_bound=search.lower_bound,
+            cut=search.cut,
+            gap_wanted=self.gap,
+            status=status,
+            seconds=time.perf_counter() - began,
+            examined=search.examined,
+            open_share=search.open_share,
+            rows=_labels(problem, dynamic),
+            tree=tuple(map(_kept, search.tree)),
+        )
+
+
+def certify(
+    problem: Problem,
+    estimate: Any = None,
+    *,
+    gap: float = 1e-3,
+    time_limit: float = 60.0,
+    method: BranchAndBound | None = None,
+    progress: Progress | None = None,
+) -> DynamicCertificate:
+    """Prove that no parameters within the bounds fit essentially better.
+
+    The bound is about the problem as posed: the differential equations (not a discretisation), the
+    measurements with their weights, priors, and all parameters within the bounds.
+
+    estimate    a Result, an Estimate, or unknown -> value: what is to be proven the best. If it is
+                not, better parameters are returned. None: they are looked for
+    gap         relative distance of the bound to the sum of squares
+    time_limit  seconds; what is proved until then is told, also after Ctrl-C
+    method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
+    progress    is told a sentence about once a second
+    raises      Unsupported for implicit algebraic variables, constraints, other losses, estimated
+                standard deviations and operations without an enclosure; ProblemError without
+                bounds; EstimationFailed if not even single parameters could be enclosed;
+                SolverMissing without Numba (pip install 'igpe[certify]')
+    """
+    chosen = method or BranchAndBound(gap=gap, time_limit=time_limit)
+    given = getattr(estimate, "parameters", estimate)
+    if given is not None:
+        require_start(given, problem.box, "igpe.certify")
+    return chosen.certify(problem, given, progress)
+
+
+@dataclass
+class _Best:
+    """The best parameters so far, and the cut that follows from them."""
+
+    problem: Problem
+    dynamic: Dynamic
+    gap: float
+    local: Estimator
+    point: FloatArray = field(default_factory=lambda: np.zeros(0))
+    objective: float = np.inf
+    _search: Callable[[Mapping[str, float]], Estimate] | None = None
+
+    def first(self, point: FloatArray) -> float:
+        """The cut of the first parameters.
+
+        raises  EstimationFailed if their solution cannot be enclosed
+        """
+        point = self.problem.box.clip(point)
+        self._take(point, enclosed(self.dynamic, point))
+        if not np.isfinite(self.objective):
+            raise EstimationFailed(
+                "The solution at the parameters to be proven the best could not be enclosed up to "
+                "the last measurement; give parameters at which the model is not singular.",
+                Status.INTEGRATION_BROKE,
+            )
+        return self.cut
+
+    @property
+    def cut(self) -> float:
+        """What boxes must exceed."""
+        courses = [run.course for run in self.dynamic.experiments]
+        size = sum(float(((c.value * c.weight) ** 2).sum()) for c in courses)
+        return self.objective - max(self.gap * self.objective, NOTHING * size)
+
+    def better(self, middle: FloatArray) -> float | None:
+        """The cut after a search from the middle of a promising box; None if it found no better."""
+        if self._search is None:
+            self._search = from_many_starts(self.local, self.problem)
+        found = self._search(self.problem.box.mapping(middle))
+        points = [middle]
+        if found.status.usable and np.isfinite(found.objective):
+            points.append(self.problem.box.clip(self.problem.box.vector(found.parameters)))
+        before = self.objective
+        for point in points:
+            self._take(point, enclosed(self.dynamic, point))
+        return self.cut if self.objective < before else None
+
+    def _take(self, point: FloatArray, objective: float) -> None:
+        if objective < self.objective:
+            self.point, self.objective = point, objective
+
+
+def enclosed(dynamic: Dynamic, point: FloatArray) -> float:
+    """Proven upper bound of the sum of squares at one point; infinite if there is none."""
+    for order in ORDERS:
+        enclosure = Enclosure(dynamic, degree=1, order=order, tolerance=0.0)
+        found = enclosure.examine(point, point, np.inf, most=MOST_STEPS)
+        if found.rows == enclosure.size:
+            sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))
+            return float((sizes**2).sum() * (1 + 1e-12))
+    return np.inf
+
+
+MOST_STEPS = 20_000  # for one point
+
+
+class _Teller:
+    """Tells about once a second how far the search is."""
+
+    def __init__(self, progress: Progress | None, search: Search, best: _Best) -> None:
+        self.progress, self.search, self.best = progress, search, best
+        self.last = time.perf_counter()
+
+    def __call__(self) -> None:
+        if self.progress is None or time.perf_counter() - self.last < EVERY:
+            return
+        self.last = time.perf_counter()
+        bound = max(self.search.lower_bound, 0.0)
+        self.progress(
+            f"{self.search.examined} boxes, {100 * self.search.open_share:.3g} % of the box left, "
+            f"bound {bound:.6g} of {self.best.objective:.6g}"
+        )
+
+
+def _tell(progress: Progress | None, sentence: str) -> None:
+    if progress is not None:
+        progress(sentence)
+
+
+def _labels(problem: Problem, dynamic: Dynamic) -> tuple[tuple[str, float, str], ...]:
+    given = [("", np.nan, f"prior or jump {k + 1}") for k in range(dynamic.unmeasured.size)]
+    return (*given, *(label for run in dynamic.experiments for label in run.labels))
+
+
+def _numbers(values: FloatArray) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)
+
+
+def _kept(node: Node) -> TreeBox:
+    return TreeBox(
+        _numbers(node.lower),
+        _numbers(node.upper),
+        node.reason,
+        tuple(node.children),
+        node.bound,
+        node.rows,
+        () if node.multipliers is None else _numbers(node.multipliers),
+    )

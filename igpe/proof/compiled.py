@@ -1,0 +1,63 @@
+"""Functions compiled by Numba on first use and kept on disk, so that the next process loads them.
+
+Numba's own cache looks at one file: a function is not compiled again when another one that it calls
+has changed. Here the sources of the whole room are the stamp of every function. Wrappers for Python
+take long to compile, so that only few functions (`door`) have one.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from igpe.errors import SolverMissing
+
+numba: Any
+try:
+    import numba
+except ImportError:  # an extra: whoever proves nothing needs none
+    numba = None
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def require_numba() -> None:
+    """Raise SolverMissing, with what installs it, unless there is Numba."""
+    if numba is None:
+        raise SolverMissing(
+            "igpe.certify compiles its enclosures with Numba, which is not installed; install it: "
+            "pip install 'igpe[certify]'."
+        )
+
+
+def kernel(function: F) -> F:
+    """The function compiled, for other compiled functions alone."""
+    if numba is None:
+        return function
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+
+
+def door(function: F) -> F:
+    """The function compiled and kept on disk, to be called from Python.
+
+    It holds all kernels that it calls, so that a process that finds it on disk compiles nothing.
+    """
+    if numba is None:
+        return function
+    compiled = numba.njit(cache=True, error_model="numpy")(function)
+    file = getattr(compiled._cache, "_cache_file", None)
+    if file is not None:
+        file._source_stamp = _stamp()
+    return compiled  # type: ignore[no-any-return]
+
+
+@cache
+def _stamp() -> str:
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    texts = [f.read_text(encoding="utf-8") for f in files if f.stem not in UNCOMPILED]
+    return sha256("".join(texts).encode()).hexdigest()
+
+
+UNCOMPILED = ("certify", "enclosure", "posed", "search")

@@ -1,0 +1,195 @@
+"""What is proved of one box: the compiled parts put together."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.proof.march import BROKE, FATHOMED, SHRUNK, THROUGH, march, tube_rows
+from igpe.proof.monomials import Algebra, algebra
+from igpe.proof.mueller import Tube, tube
+from igpe.proof.posed import Dynamic
+from igpe.proof.recursion import Space, space
+from igpe.proof.rows import Rows, clear, note, rows, total
+from igpe.proof.whole import conclude, sensitivities
+
+COARSE, FINE = 0.05, 0.008  # how far slopes may change over a step of the tube
+PROMISING = 0.4  # of the cut: what a coarse tube must show for a fine one to be tried
+MOST_TUBE_STEPS = (250, 1500)
+MOST_STEPS = 1500  # of the Taylor model in one experiment
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is proved of one box.
+
+    bound         on the sum of squares, for all parameters of the box
+    lower, upper  (n_p,) outside of these no parameters are below the cut; crossed: none anywhere
+    sensitivity   (n_p,) how far the residuals move along each axis; zeros where nothing is known
+    rows          how many leading rows were enclosed
+    multipliers   (m,) of the residuals, where the bound is theirs
+    middle        sum of squares at the middle, in plain doubles; nan if it is not known
+    tame          whether the Taylor model told more than the tube, which parts of the box can spare
+    """
+
+    bound: float
+    lower: FloatArray
+    upper: FloatArray
+    sensitivity: FloatArray
+    rows: int
+    multipliers: FloatArray
+    middle: float
+    tame: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no parameters of the box are below the cut."""
+        return bool((self.lower > self.upper).any())
+
+
+class _Room(NamedTuple):
+    spaces: tuple[Space, Space, Space]
+    tube: Tube
+    offset: int
+
+
+@dataclass
+class Enclosure:
+    """Proves bounds over boxes of a problem's unknowns.
+
+    degree, order   of the polynomials in the parameters and in time
+    tolerance       of the last Taylor term, relative to how far the states differ over the box
+    """
+
+    dynamic: Dynamic
+    degree: int = 2
+    order: int = 5
+    tolerance: float = 1e-5
+    algebras: list[Algebra] = field(init=False)
+    rooms: list[_Room] = field(init=False)
+    rows: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.dynamic.lower)
+        self.algebras, self.rooms = [], []
+        self.size = self.dynamic.unmeasured.size
+        for run in self.dynamic.experiments:
+            states = len(run.tapes[0].results)
+            a = algebra(n, states, self.degree)
+            slope, told, begin = run.tapes
+            spaces = space(slope, a, self.order), space(told, a, 0), space(begin, a, 0)
+            self.algebras.append(a)
+            self.rooms.append(_Room(spaces, tube(states), self.size))
+            self.size += len(run.labels)
+        self.rows = rows(self.size, self.algebras[0])
+        self.multipliers = np.zeros(self.size)
+
+    def examine(
+        self,
+        lower: FloatArray,
+        upper: FloatArray,
+        cut: float,
+        *,
+        with_tube: bool = True,
+        most: int = MOST_STEPS,
+    ) -> Found:
+        """What can be proved of a box, as far as it is needed to exceed the cut.
+
+        with_tube  whether Mueller bounds are tried first
+        most       steps of the Taylor model in each experiment
+        """
+        self._clear(lower, upper)
+        ranges = np.stack([lower, upper], axis=1)
+        bound, reached = self._tubes(ranges, cut) if with_tube else (0.0, 0)
+        if bound > cut:
+            return self._found(lower, upper, bound, rows=self.size)
+        outcome = self._march(scaled(lower, upper), ranges, cut, most)
+        bound, count = total(self.rows), int(self.rows.known[0])
+        tame = outcome == THROUGH or count > reached
+        if bound <= cut and outcome in (THROUGH, BROKE):
+            bound = max(bound, conclude(self.algebras[0], self.rows, cut, self.multipliers))
+        middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
+        return self._found(lower, upper, bound, rows=count, middle=middle, tame=tame)
+
+    def _march(self, p: FloatArray, ranges: FloatArray, cut: float, most: int) -> int:
+        """Taylor models of all experiments, until one ends the search; how the worst ended."""
+        worst = THROUGH
+        for run, a, room in zip(self.dynamic.experiments, self.algebras, self.rooms, strict=True):
+            outcome = march(
+                run.tapes, room.spaces, a, run.course, self.order, p, ranges, self.tolerance,
+                most, cut, room.tube, self.rows, room.offset,
+            )  # fmt: skip
+            if outcome in (FATHOMED, SHRUNK):
+                return int(outcome)
+            worst = max(worst, int(outcome))
+        return worst
+
+    def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
+        clear(self.rows)
+        self.multipliers[:] = 0.0
+        for room in self.rooms:
+            room.tube.steps[0] = 0
+        self._unmeasured(scaled(lower, upper))
+
+    def _unmeasured(self, p: FloatArray) -> None:
+        """Rows of priors and jumps, which are linear."""
+        given = self.dynamic.unmeasured
+        for i in range(given.size):
+            w, a = given.weight[i], given.matrix[i]
+            self.rows.c[i, 0] = (a @ p[:, 0] - given.known[i]) * w
+            self.rows.c[i, 1 : 1 + len(p)] = a * p[:, 1] * w
+            size = (np.abs(a) @ (np.abs(p).sum(axis=1)) + abs(given.known[i])) * w
+            self.rows.error[i] = 4e-15 * (len(p) + 4) * size
+            middle, radius = self.rows.c[i, 0], np.abs(self.rows.c[i, 1:]).sum()
+            radius = radius * (1 + 1e-12) + self.rows.error[i]
+            note(self.rows, i, middle - radius, middle + radius)
+            self.rows.known[0] += 1
+
+    def _tubes(self, ranges: FloatArray, cut: float) -> tuple[float, int]:
+        """The bound of tubes alone, and how many residuals they reached."""
+        bound, reached = 0.0, 0
+        for k, fine in enumerate((COARSE, FINE)):
+            reached = 0
+            for run, room in zip(self.dynamic.experiments, self.rooms, strict=True):
+                stops = tube_rows(
+                    run.tapes, run.course, ranges, fine, MOST_TUBE_STEPS[k], room.tube,
+                    self.rows, room.offset,
+                )  # fmt: skip
+                reached += int(run.course.first[stops])
+            bound = float(total(self.rows))
+            if bound > cut or bound < PROMISING * cut:
+                break
+        return bound, reached
+
+    def coarse(self, lower: FloatArray, upper: FloatArray) -> float:
+        """The bound of the coarse tube alone."""
+        self._clear(lower, upper)
+        return self._tubes(np.stack([lower, upper], axis=1), np.inf)[0]
+
+    def _found(self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any) -> Found:
+        sensitivity = np.zeros(len(lower))
+        sensitivities(self.algebras[0], self.rows, sensitivity)
+        low, high = unscaled(lower, upper, self.rows.delta)
+        given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
+        return Found(float(bound), low, high, **({"middle": np.nan} | given | more))
+
+
+def scaled(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """(n_p, 2) middle and radius; the radius is rounded up so that the box is covered."""
+    middle = lower + 0.5 * (upper - lower)
+    radius = np.maximum(upper - middle, middle - lower) * (1 + 4e-16)
+    return np.stack([middle, radius], axis=1)
+
+
+def unscaled(
+    lower: FloatArray, upper: FloatArray, delta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The part of a box that scaled parameters leave, rounded outward but never beyond the box."""
+    middle, radius = scaled(lower, upper).T
+    room = 4e-16 * (np.abs(middle) + radius)
+    low = np.where(delta[:, 0] > -1, middle + radius * delta[:, 0] - room, lower)
+    high = np.where(delta[:, 1] < 1, middle + radius * delta[:, 1] + room, upper)
+    crossed = delta[:, 0] > delta[:, 1]
+    low, high = np.maximum(low, lower), np.minimum(high, upper)
+    return np.where(crossed, 1.0, low), np.where(crossed, 0.0, high)

@@ -1,0 +1,201 @@
+"""Branch and bound over boxes of the unknowns, every step of which is kept as a tree."""
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.proof.enclosure import Enclosure, Found
+from igpe.status import Status
+
+SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
+WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
+SKEWED = 0.25  # where [0, b] is split, as a share of b
+WIDE = 16.0  # ratio of positive bounds from which they are split at their geometric mean
+INFORMATIVE = (
+    2  # residuals enclosed for each unknown, from which their sensitivities choose the axis
+)
+STEPS, STEPS_DEEPER = 200, 20  # of a box; small stiff boxes deep in the tree need many
+LEAST_GAIN = 0.1  # of the cut: smaller gains of a trial split do not count
+
+
+@dataclass
+class Node:
+    """One box of the tree.
+
+    reason    "split", "contracted" (outside its child nothing is below the cut), "bound" (nothing
+              in it is), "open" (not decided)
+    bound     proven on the sum of squares over the box
+    rows      how many leading residuals were enclosed
+    multipliers  of the residuals, where the bound is theirs
+    depth     how many boxes lie around it
+    tame      whether Mueller bounds can be spared
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    bound: float = 0.0
+    reason: str = "open"
+    children: list[int] = field(default_factory=list)
+    rows: int = 0
+    multipliers: FloatArray | None = None
+    depth: int = 0
+    tame: bool = False
+
+
+@dataclass
+class Search:
+    """A tree of boxes, refined until everything below the cut is gone, or time is up.
+
+    enclosure  proves the bounds
+    cut        what a box must exceed to be done with
+    better     (point) -> a better cut, or nothing: told middles of boxes that look promising
+    tree       the root first
+    """
+
+    enclosure: Enclosure
+    cut: float
+    lower: FloatArray
+    upper: FloatArray
+    better: Callable[[FloatArray], float | None] = lambda point: None
+    tree: list[Node] = field(init=False)
+    examined: int = 0
+
+    def __post_init__(self) -> None:
+        self.tree = [Node(self.lower, self.upper)]
+        self._open: list[tuple[float, int]] = [(0.0, 0)]
+
+    @property
+    def lower_bound(self) -> float:
+        """Proven on the sum of squares over the whole box."""
+        return min([self.cut, *(node.bound for node in self._undecided)])
+
+    @property
+    def open_share(self) -> float:
+        """Share of the box's volume that is not decided."""
+        whole = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
+        return float(sum(np.prod(self._width(node) / whole) for node in self._undecided))
+
+    @property
+    def _undecided(self) -> list[Node]:
+        """Of the tree, not of the queue: Ctrl-C may come before children are in that."""
+        return [node for node in self.tree if node.reason == "open"]
+
+    @staticmethod
+    def _width(node: Node) -> FloatArray:
+        width = node.upper - node.lower
+        return np.where(width > 0, width, 1.0)
+
+    def run(self, deadline: float, tell: Callable[[], None] = lambda: None) -> Status:
+        """Until nothing is open, the deadline (of `time.perf_counter`), or Ctrl-C."""
+        try:
+            while self._open:
+                if time.perf_counter() > deadline:
+                    return Status.TIME_LIMIT
+                self._next()
+                tell()
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        return Status.OPTIMAL_WITHIN_GAP
+
+    def _next(self) -> None:
+        """Examine the open box of the least bound; it stays open if that is interrupted."""
+        bound, last = self._open[0]
+        k = -last  # of equal bounds the youngest
+        node = self.tree[k]
+        if bound > self.cut:
+            heapq.heappop(self._open)
+            node.reason = "bound"
+            return
+        found = self.enclosure.examine(
+            node.lower,
+            node.upper,
+            self.cut,
+            with_tube=not node.tame,
+            most=STEPS + STEPS_DEEPER * node.depth,
+        )
+        node.tame = node.tame or found.tame
+        self.examined += 1
+        if found.middle * (1 + 1e-9) < self.cut:
+            cut = self.better(0.5 * (node.lower + node.upper))
+            self.cut = self.cut if cut is None else min(cut, self.cut)
+        children = self._decided(k, found)
+        heapq.heappop(self._open)
+        for child in children:
+            heapq.heappush(self._open, (self.tree[child].bound, -child))
+
+    def _decided(self, k: int, found: Found) -> list[int]:
+        """What is known of node k enters the tree; its children that are open."""
+        node = self.tree[k]
+        node.bound, node.rows = max(node.bound, found.bound), found.rows
+        if found.is_empty:
+            node.bound = max(node.bound, self.cut)
+        if node.bound > self.cut or found.is_empty:
+            node.reason = "bound"
+            node.multipliers = found.multipliers if found.multipliers.any() else None
+            return []
+        wide = node.upper > node.lower
+        share = float(np.prod(((found.upper - found.lower) / self._width(node))[wide]))
+        if share < WORTH_NOTING:
+            child = self._add(found.lower, found.upper, node)
+            node.children = [child]
+            node.reason = "contracted"
+            if share < SHRUNK:
+                return [child]
+            k, node = child, self.tree[child]
+        axis, at = self._where(node, found)
+        left, right = node.upper.copy(), node.lower.copy()
+        left[axis] = right[axis] = at
+        node.children = [
+            self._add(node.lower, left, node),
+            self._add(right, node.upper, node),
+        ]
+        node.reason = "split"  # last: until then the box counts as open
+        return node.children
+
+    def _add(self, lower: FloatArray, upper: FloatArray, parent: Node) -> int:
+        child = Node(lower, upper, parent.bound, depth=parent.depth + 1, tame=parent.tame)
+        self.tree.append(child)
+        return len(self.tree) - 1
+
+    def _where(self, node: Node, found: Found) -> tuple[int, float]:
+        """Axis and place of a split."""
+        width = node.upper - node.lower
+        enough = node.tame or found.rows >= INFORMATIVE * len(width)
+        if enough and found.sensitivity.any():
+            axis = int(np.argmax(np.where(width > 0, found.sensitivity, -1.0)))
+            return axis, place(node.lower[axis], node.upper[axis])
+        return self._by_trial(node)
+
+    def _by_trial(self, node: Node) -> tuple[int, float]:
+        """The axis whose two halves gain most by coarse tubes, else the widest there is."""
+        root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
+        gains = np.zeros(len(root))
+        for j in np.flatnonzero(node.upper > node.lower):
+            at = place(node.lower[j], node.upper[j])
+            left, right = node.upper.copy(), node.lower.copy()
+            left[j] = right[j] = at
+            bounds = (
+                self.enclosure.coarse(node.lower, left),
+                self.enclosure.coarse(right, node.upper),
+            )
+            gains[j] = sum(max(min(b, self.cut) / self.cut - LEAST_GAIN, 0.0) for b in bounds)
+        if gains.any():
+            axis = int(np.argmax(gains))
+        else:
+            axis = int(np.argmax((node.upper - node.lower) / root))
+        return axis, place(node.lower[axis], node.upper[axis])
+
+
+def place(low: float, high: float) -> float:
+    """Where an interval is split: what is positive lives on orders of magnitude."""
+    if low == 0.0:
+        return SKEWED * high
+    if high == 0.0:
+        return SKEWED * low
+    if low > 0.0 and high > WIDE * low:
+        return float(np.sqrt(low * high))
+    return low + 0.5 * (high - low)
