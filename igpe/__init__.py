@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from igpe.problem import Problem as Problem
     from igpe.proof.certify import BranchAndBound as BranchAndBound
     from igpe.proof.certify import certify as certify
+    from igpe.replay.verified import Verdict as Verdict
+    from igpe.replay.verified import Verified as Verified
+    from igpe.replay.verify import verify as verify
     from igpe.result import Result as Result
     from igpe.settings import Settings as Settings
     from igpe.shooting_plot import plot_gaps as plot_gaps
@@ -190,6 +193,8 @@ _HOME = {
     "Unmeasured": "igpe.planning.existing",
     "Unsupported": "igpe.errors",
     "Unweighted": "igpe.algebraic.weights",
+    "Verdict": "igpe.replay.verified",
+    "Verified": "igpe.replay.verified",
     "bootstrap": "igpe.uncertainty.bootstrap",
     "campaign": "igpe.many_starts",
     "certify": "igpe.proof.certify",
@@ -219,6 +224,7 @@ _HOME = {
     "sample": "igpe.uncertainty.sampling",
     "simulate": "igpe.simulation",
     "steps": "igpe.inputs",
+    "verify": "igpe.replay.verify",
     "write_petab_parameters": "igpe.petab.export",
 }
 """Where each public name is defined. They are loaded on first use: `igpe --help` must not wait for

@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from igpe.certificate import STOPPED
-from igpe.errors import DataError
 from igpe.estimates import relative_gap
-from igpe.json_form import plain, read_json, restored, write_json
+from igpe.json_form import Form, plain, restored, write_json
 from igpe.status import Status
 
 FORMAT = "igpe dynamic certificate 1"
@@ -159,13 +158,8 @@ class DynamicCertificate:
     @classmethod
     def from_json(cls, source: str | Path) -> "DynamicCertificate":
         """What `to_json` wrote, text or path. Raises DataError for anything else."""
-        stored = read_json(source)
-        found = stored.get("format") if isinstance(stored, dict) else None
-        if found != FORMAT:
-            raise DataError(
-                f"The JSON has format {found!r}; wanted {FORMAT!r}: give what "
-                "DynamicCertificate.to_json wrote."
-            )
+        entries = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
+        stored = Form("certificate", "DynamicCertificate", FORMAT, entries).read(source)
         return cls._restored(restored(stored))
 
     @classmethod

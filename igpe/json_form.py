@@ -58,7 +58,7 @@ class Form(NamedTuple):
 
     name: str
     writer: str
-    number: int
+    number: int | str
     entries: tuple[str, ...]
 
     def head(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Form(NamedTuple):
         if stored["format"] != self.number:
             raise DataError(
                 f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
-                f"{self.number}. Read it with the igpe that wrote it, or make it again."
+                f"{self.number!r}. Read it with the igpe that wrote it, or make it again."
             )
         missing = sorted(set(self.entries) - set(stored))
         if missing:

@@ -25,7 +25,11 @@ from igpe.status import Status
 from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
-LATER: dict[str, Any] = {"settings": "", "maps": [], "proof": None}  # what older results did not keep
+LATER: dict[str, Any] = {
+    "settings": "",
+    "maps": [],
+    "proof": None,
+}  # what older results did not keep
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ NAMES = [
     "Unmeasured",
     "Unsupported",
     "Unweighted",
+    "Verdict",
+    "Verified",
     "bootstrap",
     "campaign",
     "certify",
@@ -111,6 +113,7 @@ NAMES = [
     "sample",
     "simulate",
     "steps",
+    "verify",
     "write_petab_parameters",
 ]
 

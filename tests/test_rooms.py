@@ -53,6 +53,7 @@ FLOORS: dict[str, int] = {
     "series": 41,
     "projection": 50,
     "structure": 50,
+    "replay": 60,
     "algebraic": 60,
     "dynamic": 60,
     "certificate": 67,

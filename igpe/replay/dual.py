@@ -1,0 +1,48 @@
+"""Values with derivatives, over intervals (forward differentiation)."""
+
+from dataclasses import dataclass
+
+from igpe.replay.functions import Coefficients
+from igpe.replay.interval import Interval, point
+
+
+@dataclass(frozen=True)
+class Dual:
+    """A value and its derivatives by some variables; those that are 0 are left out."""
+
+    value: Interval
+    slope: dict[int, Interval]
+
+    def __add__(self, other: "Dual") -> "Dual":
+        shared = self.slope | other.slope
+        for k in self.slope.keys() & other.slope.keys():
+            shared[k] = self.slope[k] + other.slope[k]
+        return Dual(self.value + other.value, shared)
+
+    def __sub__(self, other: "Dual") -> "Dual":
+        return self + -other
+
+    def __neg__(self) -> "Dual":
+        return Dual(-self.value, {k: -s for k, s in self.slope.items()})
+
+    def __mul__(self, other: "Dual") -> "Dual":
+        left = {k: s * other.value for k, s in self.slope.items()}
+        right = {k: s * self.value for k, s in other.slope.items()}
+        for k in left.keys() & right.keys():
+            right[k] = left[k] + right[k]
+        return Dual(self.value * other.value, left | right)
+
+    def square(self) -> "Dual":
+        """x * x."""
+        twice = self.value + self.value
+        return Dual(self.value.square(), {k: s * twice for k, s in self.slope.items()})
+
+    def through(self, function: Coefficients) -> "Dual":
+        """An elementary function of it."""
+        value, by_value = function(self.value, 1)
+        return Dual(value, {k: s * by_value for k, s in self.slope.items()})
+
+
+def constant(value: float) -> Dual:
+    """A number."""
+    return Dual(point(value), {})

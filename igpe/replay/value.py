@@ -1,0 +1,26 @@
+"""The sum of squares at one point, between two numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.replay.course import Course
+from igpe.replay.interval import outward
+from igpe.replay.interval import point as exactly
+from igpe.replay.rows import Boxes, Effort, residuals
+
+PRECISE = Effort(order=12, absolute=1e-16, most=20000)
+
+
+def value_at(courses: Sequence[Course], point: FloatArray) -> tuple[float, float]:
+    """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none."""
+    box = Boxes.around(point[:, None], point[:, None])
+    total = exactly(np.zeros(1))
+    with np.errstate(all="ignore"):
+        for course in courses:
+            rows = residuals(course, box, PRECISE, np.inf, np.zeros(1))
+            for c, e in zip(rows.c[0], rows.e, strict=True):
+                total = total + outward(c - e, c + e).square()
+    high = float(total.high[0])
+    return max(float(total.low[0]), 0.0), high if np.isfinite(high) else np.inf
