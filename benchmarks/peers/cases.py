@@ -1,0 +1,50 @@
+"""The problems that all are asked to solve, with the best objective known before."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import igpe
+
+HERE = Path(__file__).resolve().parents[2]
+sys.path.append(str(HERE / "models"))
+PAPER = (
+    "consecutive",
+    "reversible",
+    "gas_oil_cracking",
+    "bellman",
+    "methanol",
+    "lotka_volterra",
+    "urethane",
+)
+OTHERS = ("pendulum", "fitzhugh_nagumo", "calcium", "stat5")
+PETAB = {  # negative log-likelihood at the nominal parameters (Benchmark-Models-PEtab)
+    "Boehm": 138.2220,
+    "Bruno": -46.6882,
+    "Elowitz": -63.2028,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem: `best` is the lowest objective known before; `yaml` its PEtab file, if any."""
+
+    name: str
+    best: float
+    make: Callable[[], Any]
+    yaml: Path | None = None
+
+
+def case(name: str) -> Case:
+    """The problem of that name."""
+    if name in PETAB:
+        yaml = next((HERE / "data" / "petab").glob(f"{name}_*/*.yaml"))
+        return Case(name, PETAB[name], lambda: igpe.read_petab(yaml), yaml)
+    module = importlib.import_module(name)
+    return Case(name, module.OBJECTIVE, module.problem)
+
+
+NAMES = (*PAPER, *OTHERS, *PETAB)

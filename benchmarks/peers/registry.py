@@ -1,0 +1,35 @@
+"""Every method by name, and where it is; modules are loaded in the process that runs them."""
+
+import importlib
+from typing import NamedTuple
+
+from peers.task import Method
+
+
+class Entry(NamedTuple):
+    """Where a method is, and whether each of its starts is a search of its own."""
+
+    place: str
+    several: bool
+    told: str
+
+
+PEERS = {
+    "igpe": Entry("ours:igpe_estimate", False, "igpe.estimate; PEtab: 20 starts of 160 points"),
+    "parmest": Entry("parmests:parmest", True, "Pyomo's parmest, Radau collocation, IPOPT"),
+    "pypesto": Entry("pypestos:pypesto_amici", True, "pyPESTO, AMICI, fides, log10"),
+    "scipy": Entry("scipys:multistart", True, "SciPy least_squares + solve_ivp(LSODA)"),
+    "scipy-log": Entry("scipys:in_logarithms", True, "the same, log10"),
+    "evolution": Entry("scipys:evolution", False, "SciPy differential_evolution, as by default"),
+    "copasi": Entry("copasis:copasi", False, "COPASI: SRES, then Levenberg-Marquardt"),
+}
+
+
+def method(name: str) -> Method:
+    """The method itself.
+
+    raises ImportError if what it needs is not installed
+    """
+    module, function = PEERS[name].place.split(":")
+    found: Method = getattr(importlib.import_module(f"peers.{module}"), function)
+    return found

@@ -1,0 +1,43 @@
+"""What the benchmarks give to other programs is the problem itself."""
+
+import importlib
+
+import numpy as np
+import pytest
+from guard import judged
+from peers.apart import Point, Ran, reaches
+from peers.cases import OTHERS, PAPER, case
+from peers.judge import Judge
+from peers.scipys import Python
+from peers.told import told
+
+
+@pytest.mark.parametrize("name", [*PAPER, *OTHERS])
+def test_generated_python_has_the_objective_that_igpe_has(name):
+    asked = case(name)
+    problem = asked.make()
+    optimum = importlib.import_module(name).OPTIMUM
+    generated = float(np.sum(Python(told(problem))(problem.box.vector(optimum)) ** 2))
+    judged = Judge(problem)(optimum)
+    assert generated == pytest.approx(judged, rel=1e-5)
+    assert judged == pytest.approx(asked.best, rel=1e-6)
+
+
+def test_the_judge_does_not_believe_what_is_worse_or_cannot_be_integrated():
+    asked = case("consecutive")
+    judge = Judge(asked.make())
+    assert not reaches(judge({"p1": 5.0, "p2": 1.0}), asked.best)
+    outside = judge({"p1": 5.003486444942574, "p2": 11.0})
+    assert outside == pytest.approx(judge({"p1": 5.003486444942574, "p2": 10.0}))
+
+
+def test_only_what_reaches_the_best_counts():
+    ran = Ran("scipy", 0.0, 8.0, 4, (Point(1.0, 7.0), Point(2.0, 5.0), Point(6.0, 5.004)), "")
+    assert [p.seconds for p in ran.hits(5.0)] == [2.0, 6.0]
+    assert ran.to_it(5.0) == pytest.approx(2.0)
+    assert ran.to_it(4.0) == np.inf
+
+
+def test_guard_tells_what_became_half_as_slow_again():
+    rows = list(judged({"a": 1.4, "b": 1.6, "new": 1.0}, {"a": 1.0, "b": 1.0}))
+    assert [row.reached for row in rows] == [True, False, None]
