@@ -77,8 +77,16 @@ def test_the_example_runs_as_written(folder):
     assert "step 3, linear least squares" in done.stdout
 
 
+def test_the_example_of_a_proof_follows_the_first(folder):
+    first, proof, *_ = blocks("python", "igpe")
+    done = run([sys.executable, "-W", "error", "-c", f"{first}\n{proof}"], folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "proved of the differential equations themselves" in done.stdout
+    assert "\nVerified: no parameters in the box" in done.stdout
+
+
 def test_the_example_of_a_method_alone_runs_as_written(folder):
-    _, example, _ = blocks("python", "igpe")
+    _, _, example, _ = blocks("python", "igpe")
     done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + example], folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "equivalent iterations" in done.stdout
@@ -86,7 +94,7 @@ def test_the_example_of_a_method_alone_runs_as_written(folder):
 
 
 def test_the_example_of_uncertainty_follows_that_of_a_method(folder):
-    _, *examples = blocks("python", "igpe")
+    _, _, *examples = blocks("python", "igpe")
     done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + "\n".join(examples)], folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "95 % interval" in done.stdout

@@ -40,7 +40,7 @@ class BranchAndBound:
     Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative distance of the bound to the objective
-    time_limit  seconds of wall time; what is proved until then is kept
+    time_limit  seconds of wall time for the proof itself; what is proved until then is kept
     degree      of the polynomials in the parameters, 1 to 3; None: 3 for few unknowns, else 2
     search      finds the first parameters where none are given
     local       improves on the middle of a box that is better than the best found
@@ -100,12 +100,15 @@ class BranchAndBound:
             _tell(progress, "Looking for good parameters")
             parameters = self.search.estimate(problem, {}).parameters
         best = _Best(problem, dynamic, self.gap, self.local)
+        _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
         cut = best.first(problem.box.vector(parameters))
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
         enclosure = Enclosure(dynamic, degree)
+        enclosure.examine(best.point, best.point, np.inf)  # compiles before the clock runs
         search = Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
         _tell(progress, "Proving that no others fit better")
-        status = search.run(began + self.time_limit, _Teller(progress, search, best))
+        deadline = time.perf_counter() + self.time_limit
+        status = search.run(deadline, _Teller(progress, search, best))
         return self._certificate(problem, dynamic, search, best, status, began)
 
     def _certificate(
@@ -153,7 +156,8 @@ def certify(
     estimate    a Result, an Estimate, or unknown -> value: what is to be proven the best. If it is
                 not, better parameters are returned. None: they are looked for
     gap         relative distance of the bound to the sum of squares
-    time_limit  seconds; what is proved until then is told, also after Ctrl-C
+    time_limit  seconds for the proof itself, once compiled and with first parameters; what is
+                proved until then is told, also after Ctrl-C
     method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
     progress    is told a sentence about once a second
     raises      Unsupported for implicit algebraic variables, constraints, other losses, estimated
