@@ -11,6 +11,7 @@ import pandas as pd
 from igpe.certificate import STOPPED
 from igpe.estimates import relative_gap
 from igpe.json_form import Form, plain, restored, write_json
+from igpe.proof_picture import plot_boxes
 from igpe.status import Status
 
 FORMAT = "igpe dynamic certificate 1"
@@ -127,6 +128,10 @@ class DynamicCertificate:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def plot(self, axes: Any = None) -> Any:
+        """The boxes over the plane of two unknowns: `igpe.proof_picture.plot_boxes`."""
+        return plot_boxes(self, axes)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The certificate with its tree as JSON text; also written to `path` if given.

@@ -58,6 +58,7 @@ FLOORS: dict[str, int] = {
     "dynamic": 60,
     "certificate": 67,
     "dynamic_certificate": 68,
+    "proof_picture": 67,
     "plots": 69,
     "waterfall": 69,
     "result_text": 69,
