@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from deeds import alive, begun, items, make_at_last, pids, soon, work
@@ -146,7 +146,8 @@ def test_who_stops_early_keeps_what_is_finished(tmp_path):
 
 
 DRIVER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores Ctrl-C
 sys.path[:] = {path!r}
 from deeds import items, work
 from igpe.tasks.run import Place, run
@@ -160,10 +161,17 @@ print(done)
 """
 
 
+@contextmanager
 def driver(folder, store, count=30):
     words = DRIVER.format(path=sys.path, folder=str(folder), store=str(store), count=count)
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", words], stdout=pipe, stderr=pipe, text=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", words], stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            yield process
+        finally:  # a test that fails must not wait for it
+            process.kill()
 
 
 def kept(store):
