@@ -244,9 +244,9 @@ def test_it_is_written_and_returned(tmp_path):
 
 
 def test_no_figure_is_left_open_and_no_style_changed():
-    before = dict(mpl.rcParams)
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
     result().report()
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == figures
     assert dict(mpl.rcParams) == before
 
 

@@ -97,7 +97,10 @@ def test_compare_keeps_the_finished_runs(tmp_path):
             shown += os.read(terminal, 4096)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    try:
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "Interrupted: not all runs were made." in out
     stored = json.loads((tmp_path / "a.json").read_text())
