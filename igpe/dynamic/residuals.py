@@ -22,11 +22,10 @@ from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.base import Integrator, Simulation, Trajectory
-from igpe.least_squares.base import Fit, Linearised
+from igpe.least_squares.base import LARGEST, Fit, Linearised
 from igpe.problem import Problem
 from igpe.status import Status
 
-LARGEST = 1e150  # what is not below it has no square
 NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
 
 

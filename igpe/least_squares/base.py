@@ -7,6 +7,8 @@ from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.status import Status
 
+LARGEST = 1e150  # what is not below it has no square
+
 
 class Linearised(NamedTuple):
     """Residuals at a point and their exact derivative.

@@ -18,9 +18,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
-from igpe.least_squares.base import Linearised
+from igpe.least_squares.base import LARGEST, Linearised
 from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
+
+SURELY_TAME = 100.0  # logarithm of what all intervals together multiply, far below that
 
 
 class Point(NamedTuple):
@@ -73,6 +75,15 @@ class Chain(NamedTuple):
         told = () if limits is None else (limits.value, limits.by_unknown, limits.by_node)
         return all(bool(np.isfinite(part).all()) for part in (*self[:-1], *told))
 
+    @property
+    def is_tame(self) -> bool:
+        """Whether derivatives through all intervals, which multiply, still have squares."""
+        steps = np.abs(self.step).sum(axis=2).max(axis=1, initial=1.0)
+        if np.log(np.maximum(steps, 1.0)).sum() < SURELY_TAME:
+            return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _has_squares(self.condensed())
+
     def condensed(self) -> "Affine":
         """Nodes and residuals by dq alone."""
         moves = np.concatenate([self.drift, self.gap[:, :, None]], axis=2)
@@ -113,6 +124,11 @@ class Reduced(NamedTuple):
         parts = (self.residual, self.gap, *self.affine)
         return all(bool(np.isfinite(part).all()) for part in parts)
 
+    @property
+    def is_tame(self) -> bool:
+        """See `Chain`."""
+        return _has_squares(self.affine)
+
     def condensed(self) -> "Affine":
         """See `Chain`."""
         return self.affine
@@ -132,6 +148,10 @@ class Affine(NamedTuple):
     moves: FloatArray
     shift: FloatArray
     jacobian: FloatArray
+
+
+def _has_squares(affine: Affine) -> bool:
+    return all(bool((np.abs(part) < LARGEST).all()) for part in affine)
 
 
 class Chained(NamedTuple):
@@ -183,6 +203,11 @@ class Chained(NamedTuple):
     def is_finite(self) -> bool:
         """Whether all numbers are."""
         return all(c.is_finite for c in self.chains)
+
+    @property
+    def is_tame(self) -> bool:
+        """Whether the problem that is left in dq can be solved in numbers."""
+        return all(c.is_tame for c in self.chains)
 
 
 Watch: TypeAlias = Callable[[Point, Chained], None]

@@ -108,7 +108,7 @@ class GeneralisedGaussNewton:
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
         """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
-        point = space.clip(start)
+        evaluate, point = _tame(evaluate), space.clip(start)
         at, evaluations, predicted = evaluate(point), 1, self.first
         if at is None:
             return Outcome(point, None, Status.INTEGRATION_BROKE, 0, 1)
@@ -148,6 +148,16 @@ class GeneralisedGaussNewton:
             return True
         change, meet = abs(at.cost - promised(step)), KEPT if at.limits else MEET
         return change <= self.decrease * at.cost and _off(at, step.size) <= meet
+
+
+def _tame(evaluate: Evaluate) -> Evaluate:
+    """Points where derivatives have grown beyond numbers are no points: no step leads from them."""
+
+    def told(point: Point) -> Chained | None:
+        at = evaluate(point)
+        return at if at is None or at.is_tame else None
+
+    return told
 
 
 def _finished(evaluate: Evaluate, told: Outcome, step: Proposal, space: Space) -> Outcome:

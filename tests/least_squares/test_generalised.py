@@ -117,6 +117,21 @@ def test_where_every_step_breaks_down_it_stalls():
     assert found.point.unknowns == pytest.approx(FAR)
 
 
+def test_derivatives_that_grow_beyond_numbers_are_a_break_down():
+    ricker = Ricker(TRUTH, noise=0.05, count=40)
+    start = ricker.start(FAR)
+
+    def growing(by):
+        at = ricker(start)
+        chain = at.chains[0]
+        return at._replace(chains=(chain._replace(step=by * np.ones_like(chain.step)),))
+
+    assert growing(1e3).is_tame  # far, but its squares are numbers
+    assert not growing(1e5).is_tame
+    found = GeneralisedGaussNewton().fit(lambda point: growing(1e8), start, ricker.space())
+    assert (found.status, found.at) == (Status.INTEGRATION_BROKE, None)
+
+
 @pytest.mark.parametrize("damping", [0.0, 0.1])
 def test_the_normal_equations_against_dense_ones(damping):
     at = random_chained(0, gaps=False)
