@@ -3,6 +3,7 @@
 And opens every kind of executor, a real cluster among them.
 """
 
+import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; and for children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

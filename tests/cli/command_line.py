@@ -13,12 +13,6 @@ ROOT = Path(__file__).parents[2]
 CHAIN = str(ROOT / "models" / "consecutive.py")
 BELLMAN = str(ROOT / "models" / "bellman.py")
 
-HEARING = """
-import runpy, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("igpe", run_name="__main__", alter_sys=True)
-"""  # what is started in the background of a shell ignores Ctrl-C, and so do its children
-
 
 def run(*words):
     """A command in this process."""
@@ -26,9 +20,9 @@ def run(*words):
 
 
 def started(*words, folder, **settings):
-    """A command in a process of its own, which hears Ctrl-C even where pytest does not."""
+    """A command in a process of its own."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    command = [sys.executable, "-c", HEARING, *map(str, words)]
+    command = [sys.executable, "-m", "igpe", *map(str, words)]
     return subprocess.Popen(
         command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, **settings
     )

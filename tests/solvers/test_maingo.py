@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +140,6 @@ def test_below_its_shortest_limit_it_is_ended_and_the_values_stay() -> None:
     assert m.x[0].value == 1.0
 
 
-@pytest.fixture
-def hearing() -> Iterator[None]:
-    """A shell's background ignores Ctrl-C, and pytest in it does too."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("hearing")
 def test_ctrl_c_ends_it() -> None:
     threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     begun = time.perf_counter()
