@@ -101,10 +101,9 @@ class BranchAndBound:
             parameters = self.search.estimate(problem, {}).parameters
         best = _Best(problem, dynamic, self.gap, self.local)
         _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
-        cut = best.first(problem.box.vector(parameters))
+        cut = best.first(problem.box.vector(parameters))  # compiles all there is to be
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
         enclosure = Enclosure(dynamic, degree)
-        enclosure.examine(best.point, best.point, np.inf)  # compiles before the clock runs
         search = Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
         _tell(progress, "Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
