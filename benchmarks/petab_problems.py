@@ -15,21 +15,11 @@ from pathlib import Path
 
 import numpy as np
 from figures import Row, at_least, at_most, command
+from published import PETAB
 
 import igpe
 
 FOLDER = Path(__file__).parents[1] / "data" / "petab"
-PUBLISHED = {
-    "Bertozzi": 158.864,
-    "Boehm": 138.2220,
-    "Borghans": -83.3237,
-    "Bruno": -46.6882,
-    "Elowitz": -63.2028,
-    "Fiedler": -58.5839,
-    "Fujita": -53.0838,
-    "Rahman": 21.153,
-}
-"""Negative log-likelihood at the nominal parameters (Benchmark-Models-PEtab)."""
 STARTS, SEEDS = 20, (0, 1, 2)
 SECONDS = 120.0
 
@@ -41,7 +31,7 @@ def files(name: str) -> Path:
 
 def objectives(_: argparse.Namespace) -> Iterator[Row]:
     """Differences from what is published."""
-    for name, published in PUBLISHED.items():
+    for name, published in PETAB.items():
         told = igpe.petab_objective(igpe.read_petab(files(name)))
         yield at_most(name, "negative log-likelihood", told)
         yield at_most(name, "difference from published", abs(told - published), "-", 1e-3)
@@ -58,7 +48,7 @@ def boehm(_: argparse.Namespace) -> Iterator[Row]:
         seconds = time.process_time() - began
         best = (found.objective + constant) / 2
         case = f"seed {seed}"
-        yield at_most(case, "best found", abs(best - PUBLISHED["Boehm"]), "from 138.222", 1e-3)
+        yield at_most(case, "best found", abs(best - PETAB["Boehm"]), "from 138.222", 1e-3)
         yield at_most(case, "processor time of 20 starts", seconds, "s", SECONDS)
         yield at_least(case, "starts that find it", _reached(problem, seed), "of 20", 1)
 
@@ -68,7 +58,7 @@ def _reached(problem: igpe.Problem, seed: int) -> int:
     prepared = igpe.SingleShooting().prepare(problem)
     judged = [(prepared.residuals(x), x) for x in problem.box.sobol(8 * STARTS, seed)]
     order = sorted(((at.cost, k) for k, (at, _) in enumerate(judged) if at is not None))
-    limit = 2 * (PUBLISHED["Boehm"] + 1e-3) - problem.size * np.log(2 * np.pi)
+    limit = 2 * (PETAB["Boehm"] + 1e-3) - problem.size * np.log(2 * np.pi)
     chosen = [problem.box.mapping(judged[k][1]) for _, k in order[:STARTS]]
     return sum(prepared.estimate(start).objective <= limit for start in chosen)
 

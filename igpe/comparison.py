@@ -21,9 +21,7 @@ from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
-from igpe.waterfall import draw, series
-
-BEST = 1e-3  # relative difference of objectives that are the best one
+from igpe.waterfall import SAME, draw, series
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Comparison:
         for method, runs in self.runs.groupby("method", sort=False):
             objective = runs["objective"].to_numpy()
             good = runs["arrived"] & (
-                objective <= self.best + BEST * abs(self.best) + self.rounding
+                objective <= self.best + SAME * abs(self.best) + self.rounding
             )
             broke = runs["status"] == Status.INTEGRATION_BROKE.name
             rows[method] = {

@@ -22,9 +22,8 @@ from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
-from igpe.waterfall import draw, series
+from igpe.waterfall import SAME, draw, series
 
-SAME = 1e-3  # relative difference of objectives that are the best one
 TELL = 100  # runs
 
 

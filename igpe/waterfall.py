@@ -14,7 +14,7 @@ from igpe.axes import axes_for, colour
 from igpe.errors import ProblemError
 from igpe.estimates import Estimate
 
-SAME = 1e-3  # relative difference of objectives of one step
+SAME = 1e-3  # relative difference of objectives of one step, or of the best one
 MOST = 4  # steps of a single series whose lengths are written
 FLAT, ROOM = 1.1, 3.0  # ratio of objectives below which all look alike, and of room around them
 MARKERS = "os^Dv"

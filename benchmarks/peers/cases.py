@@ -7,25 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from published import PAPER as SIX
+from published import PETAB as PUBLISHED
+
 import igpe
 
 HERE = Path(__file__).resolve().parents[2]
 sys.path.append(str(HERE / "models"))
-PAPER = (
-    "consecutive",
-    "reversible",
-    "gas_oil_cracking",
-    "bellman",
-    "methanol",
-    "lotka_volterra",
-    "urethane",
-)
+PAPER = (*SIX, "urethane")
 OTHERS = ("pendulum", "fitzhugh_nagumo", "calcium", "stat5")
-PETAB = {  # negative log-likelihood at the nominal parameters (Benchmark-Models-PEtab)
-    "Boehm": 138.2220,
-    "Bruno": -46.6882,
-    "Elowitz": -63.2028,
-}
+PETAB = {name: PUBLISHED[name] for name in ("Boehm", "Bruno", "Elowitz")}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
 from igpe.equations.system import read_system
 from peers.sbml import conditions, sbml
 from peers.told import PYTHON, told
@@ -290,17 +290,8 @@ def _jax(ivp: InitialValueProblem, expressions: Any, jnp: Any) -> Callable[..., 
     column = ca.densify(ca.vec(ca.SX(expressions)))
     function = ca.Function("f", [ca.SX(v) for v in given], [column])
     operations: Mapping[str, Callable[..., Any]] = {
-        "ASSIGN": lambda a: a,
-        "ADD": lambda a, b: a + b,
-        "SUB": lambda a, b: a - b,
-        "MUL": lambda a, b: a * b,
-        "DIV": lambda a, b: a / b,
-        "NEG": lambda a: -a,
-        "INV": lambda a: 1 / a,
-        "TWICE": lambda a: 2 * a,
+        **ARITHMETIC,
         "SQ": lambda a: a * a,
-        "POW": lambda a, b: a**b,
-        "CONSTPOW": lambda a, b: a**b,
         "EXP": jnp.exp,
         "LOG": jnp.log,
         "SQRT": jnp.sqrt,

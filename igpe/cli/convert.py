@@ -7,20 +7,11 @@ import typer
 
 from igpe.cli.application import app
 from igpe.cli.completion import models, tables_and_results
-from igpe.cli.options import JsonFile, writable
+from igpe.cli.options import JsonFile, converted_file, require_new
 from igpe.cli.output import answer, rows
 
 if TYPE_CHECKING:
     import pandas as pd
-
-WRITTEN = (".csv", ".xlsx", ".parquet", ".tsv", ".html")
-
-
-def _known(path: Path) -> Path:
-    if path.suffix.lower() not in WRITTEN:
-        raise typer.BadParameter(f"'{path}' does not end in {', '.join(WRITTEN)}.")
-    writable(path)
-    return path
 
 
 @app.command()
@@ -35,7 +26,7 @@ def convert(
     target: Annotated[
         Path,
         typer.Argument(
-            callback=_known,
+            callback=converted_file,
             help=".csv, .xlsx, .parquet: its table; of an estimate also .tsv: a PEtab parameter "
             "table, .html: the report.",
         ),
@@ -59,8 +50,7 @@ def convert(
     """
     from igpe.errors import ProblemError
 
-    if target.exists() and not force:
-        raise ProblemError(f"'{target}' is there already; give another name, or --force.")
+    require_new(target, force=force)
     if petab is not None and target.suffix.lower() != ".tsv":
         raise ProblemError(f"--petab writes a parameter table (.tsv), but '{target}' is none.")
     ending = target.suffix.lower()

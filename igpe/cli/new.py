@@ -7,7 +7,7 @@ import typer
 
 from igpe.cli.application import app
 from igpe.cli.completion import tables
-from igpe.cli.options import JsonFile, writable
+from igpe.cli.options import JsonFile, require_new, writable
 
 
 def _python_file(path: Path) -> Path:
@@ -68,8 +68,7 @@ def new(
             f"Say which table holds the measurements: igpe new {file} --data my.csv. It needs a "
             "column of times, and one for each quantity."
         )
-    if file.exists() and not force:
-        raise ProblemError(f"'{file}' is there already; give another name, or --force.")
+    require_new(file, force=force)
     asked = Asked(time, experiment, _names(column or []))
     made = draft(data, _reactions(reaction or []), asked, file)
     file.write_text(made.text, encoding="utf-8")

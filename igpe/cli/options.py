@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PICTURES = (".pdf", ".png", ".svg")
 PAGES = (".html", ".htm")
+CONVERTED = (".csv", ".xlsx", ".parquet", ".tsv", ".html")
 
 
 def writable(path: Path | None) -> Path | None:
@@ -30,6 +31,18 @@ def picture_file(path: Path | None) -> Path | None:
 
 def page_file(path: Path | None) -> Path | None:
     return writable(_ending(path, PAGES))
+
+
+def converted_file(path: Path | None) -> Path | None:
+    return writable(_ending(path, CONVERTED))
+
+
+def require_new(path: Path, *, force: bool) -> None:
+    """Raises ProblemError for a file that is there and may not be overwritten."""
+    from igpe.errors import ProblemError
+
+    if path.exists() and not force:
+        raise ProblemError(f"'{path}' is there already; give another name, or --force.")
 
 
 def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:

@@ -22,7 +22,7 @@ from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.base import Integrator, Simulation, Trajectory
-from igpe.least_squares.base import LARGEST, Fit, Linearised
+from igpe.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem import Problem
 from igpe.status import Status
 
@@ -161,7 +161,7 @@ class Residuals:
                 self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
             piece = run.linearised(trajectory, len(x))
-            if not all(np.max(np.abs(part), initial=0.0) < LARGEST for part in piece):
+            if not have_squares(*piece):
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(piece)

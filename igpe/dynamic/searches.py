@@ -83,9 +83,8 @@ def searched(
     for outcome in run(Work(prepared, asked, series, here), items(), place):
         name, number = numbers.pop(outcome.key)
         found = Run(name, number, *_told(outcome, box.names))
-        cut_short = (
-            found.estimate.status is Status.INTERRUPTED
-        )  # by a method that keeps what it has
+        # A method that keeps what it has at Ctrl-C has swallowed it.
+        cut_short = found.estimate.status is Status.INTERRUPTED
         if asked.whole or not cut_short:
             yield found
         if cut_short:

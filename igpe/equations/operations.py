@@ -10,6 +10,20 @@ OPERATION_NAMES: dict[int, str] = {
 }
 """What `Function.instruction_id` returns -> CasADi's name of it, without OP_."""
 
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "ASSIGN": lambda a: a,
+    "ADD": lambda a, b: a + b,
+    "SUB": lambda a, b: a - b,
+    "MUL": lambda a, b: a * b,
+    "DIV": lambda a, b: a / b,
+    "NEG": lambda a: -a,
+    "INV": lambda a: 1 / a,
+    "TWICE": lambda a: 2 * a,
+    "POW": lambda a, b: a**b,
+    "CONSTPOW": lambda a, b: a**b,
+}
+"""Those that Python's own operators carry out, on whatever has them."""
+
 T = TypeVar("T")
 
 

@@ -10,23 +10,14 @@ from typing import Any
 import casadi as ca
 import pyomo.environ as pyo
 
-from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
 from igpe.errors import ModelError
 
 Operation = Callable[..., Any]
 
 OPERATIONS: dict[str, Operation] = {
-    "ASSIGN": lambda a: a,
-    "ADD": lambda a, b: a + b,
-    "SUB": lambda a, b: a - b,
-    "MUL": lambda a, b: a * b,
-    "DIV": lambda a, b: a / b,
-    "NEG": lambda a: -a,
-    "INV": lambda a: 1 / a,
-    "TWICE": lambda a: 2 * a,
+    **ARITHMETIC,
     "SQ": lambda a: a**2,
-    "POW": lambda a, b: a**b,
-    "CONSTPOW": lambda a, b: a**b,
     "SQRT": pyo.sqrt,
     "EXP": pyo.exp,
     "EXPM1": lambda a: pyo.exp(a) - 1,

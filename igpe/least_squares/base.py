@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.status import Status
 
 LARGEST = 1e150  # what is not below it has no square
+
+
+def have_squares(*numbers: FloatArray | float) -> bool:
+    """Whether all of them are numbers, and small enough to be squared."""
+    return all(bool(np.max(np.abs(part), initial=0.0) < LARGEST) for part in numbers)
 
 
 class Linearised(NamedTuple):

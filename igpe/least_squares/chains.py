@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
-from igpe.least_squares.base import LARGEST, Linearised
+from igpe.least_squares.base import Linearised, have_squares
 from igpe.least_squares.limits import Limits
 from igpe.least_squares.robust import PLAIN, Robust
 
@@ -79,10 +79,10 @@ class Chain(NamedTuple):
     def is_tame(self) -> bool:
         """Whether derivatives through all intervals, which multiply, still have squares."""
         steps = np.abs(self.step).sum(axis=2).max(axis=1, initial=1.0)
-        if np.log(np.maximum(steps, 1.0)).sum() < SURELY_TAME:
+        if np.log(steps).sum() < SURELY_TAME:
             return True
         with np.errstate(over="ignore", invalid="ignore"):
-            return _has_squares(self.condensed())
+            return have_squares(*self.condensed())
 
     def condensed(self) -> "Affine":
         """Nodes and residuals by dq alone."""
@@ -127,7 +127,7 @@ class Reduced(NamedTuple):
     @property
     def is_tame(self) -> bool:
         """See `Chain`."""
-        return _has_squares(self.affine)
+        return have_squares(*self.affine)
 
     def condensed(self) -> "Affine":
         """See `Chain`."""
@@ -148,10 +148,6 @@ class Affine(NamedTuple):
     moves: FloatArray
     shift: FloatArray
     jacobian: FloatArray
-
-
-def _has_squares(affine: Affine) -> bool:
-    return all(bool((np.abs(part) < LARGEST).all()) for part in affine)
 
 
 class Chained(NamedTuple):

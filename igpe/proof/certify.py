@@ -25,6 +25,7 @@ from igpe.proof.search import Node, Search
 from igpe.status import Status
 
 ORDERS = (12, 8, 5)  # in time, tried one after the other for single points
+STEPS_AT_A_POINT = 20_000  # at most
 FEW = 5  # unknowns, for which cubic polynomials pay
 NOTHING = 1e-15  # of the sum of squared measurements: smaller differences are none
 EVERY = 1.0  # seconds between two sentences of progress
@@ -227,14 +228,11 @@ def enclosed(dynamic: Dynamic, point: FloatArray) -> float:
     """Proven upper bound of the sum of squares at one point; infinite if there is none."""
     for order in ORDERS:
         enclosure = Enclosure(dynamic, degree=1, order=order, tolerance=0.0)
-        found = enclosure.examine(point, point, np.inf, most=MOST_STEPS)
+        found = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
         if found.rows == enclosure.size:
             sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))
             return float((sizes**2).sum() * (1 + 1e-12))
     return np.inf
-
-
-MOST_STEPS = 20_000  # for one point
 
 
 class _Teller:

@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
-from petab_problems import PUBLISHED, files
+from petab_problems import files
+from published import PETAB
 
 import igpe
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", PETAB)
 def test_objective_at_the_nominal_parameters(name):
     problem = igpe.read_petab(files(name))
-    assert igpe.petab_objective(problem) == pytest.approx(PUBLISHED[name], abs=1e-3)
+    assert igpe.petab_objective(problem) == pytest.approx(PETAB[name], abs=1e-3)
 
 
 def test_a_wrong_parameter_has_another_objective():
     problem = igpe.read_petab(files("Boehm"))
-    assert igpe.petab_objective(problem, {"k_phos": 15000.0}) > PUBLISHED["Boehm"] + 1e-2
+    assert igpe.petab_objective(problem, {"k_phos": 15000.0}) > PETAB["Boehm"] + 1e-2
 
 
 def test_boehm_from_twenty_starts():
