@@ -1,8 +1,9 @@
 """Puts the zoo of problems, the published models and the benchmarks where tests can import them.
 
-And opens every kind of executor, a real cluster among them.
+And opens every kind of executor, a real cluster among them. Small matrices need no threads.
 """
 
+import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -13,6 +14,9 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
+
+for library in ("OPENBLAS", "OMP", "MKL"):  # several workers share the cores: threads would wait
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; and for children
     signal.signal(signal.SIGINT, signal.default_int_handler)
