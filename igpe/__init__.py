@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from igpe.integrators.lsoda import Lsoda as Lsoda
     from igpe.integrators.runge_kutta import RungeKutta as RungeKutta
     from igpe.integrators.sundials import Sundials as Sundials
+    from igpe.least_squares.backward_lifting import BackwardLifting as BackwardLifting
     from igpe.likelihood import negative_log_likelihood as negative_log_likelihood
     from igpe.loss import L1 as L1
     from igpe.loss import Huber as Huber
@@ -123,6 +124,7 @@ _HOME = {
     "AmplProgram": "igpe.solvers.program",
     "Automatic": "igpe.integrators.automatic",
     "AutomaticIntervals": "igpe.integrators.automatic_intervals",
+    "BackwardLifting": "igpe.least_squares.backward_lifting",
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Bootstrapped": "igpe.uncertainty.bootstrapped",

@@ -12,6 +12,7 @@ NAMES = [
     "AmplProgram",
     "Automatic",
     "AutomaticIntervals",
+    "BackwardLifting",
     "Between",
     "Bootstrap",
     "Bootstrapped",

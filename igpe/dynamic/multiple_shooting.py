@@ -20,7 +20,14 @@ from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth
 from igpe.dynamic.multiple_shooting_nodes import Given, begun, given
-from igpe.dynamic.multiple_shooting_search import Stages, alone, space_of, stages_of, stopped
+from igpe.dynamic.multiple_shooting_search import (
+    ExactSearch,
+    Stages,
+    alone,
+    space_of,
+    stages_of,
+    stopped,
+)
 from igpe.dynamic.remarks import limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
@@ -70,7 +77,7 @@ class MultipleShooting:
                 default where the model takes them, driven by the others
     links       continuations from free nodes, one after the other until the fit is explained, or
                 two agree where errors are not known; () for exact matching from the beginning
-    search      the search with exact matching
+    search      the search with exact matching; `BackwardLifting()` where unknowns are very many
     restarts    further starts where a fit is bad
     time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
                 Then the best so far is told, as one integration has it, with status TIME_LIMIT or
@@ -86,7 +93,7 @@ class MultipleShooting:
     finer: int = 2
     unobserved: Mapping[str, float] | float | None = None
     links: tuple[SoftLinks, ...] = (QUICK, SoftLinks(), SoftLinks(size=0.1))
-    search: GeneralisedGaussNewton = EXACT
+    search: ExactSearch = EXACT
     restarts: Restarts = FEW
     time_limit: float | None = None
     record: bool = False

@@ -6,6 +6,7 @@ from typing import Any
 from igpe.arguments import is_count, is_finite, require, shown
 from igpe.dynamic.restarts import Restarts
 from igpe.errors import ProblemError
+from igpe.least_squares.backward_lifting import BackwardLifting
 from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
@@ -27,9 +28,10 @@ def check_fields(method: Any) -> None:
         value = getattr(method, field)
         ok = is_count(value) and value >= 1
         require(ok, OWNER, field, value, "a whole number, 1 or more")
-    for field, kind in (("search", GeneralisedGaussNewton), ("restarts", Restarts)):
-        value = getattr(method, field)
-        require(isinstance(value, kind), OWNER, field, value, f"a {kind.__name__}(...)")
+    kinds = {"search": (GeneralisedGaussNewton, BackwardLifting), "restarts": (Restarts,)}
+    for field, kind in kinds.items():
+        value, wanted = getattr(method, field), " or ".join(f"a {k.__name__}(...)" for k in kind)
+        require(isinstance(value, kind), OWNER, field, value, wanted)
     require(isinstance(method.record, bool), OWNER, "record", method.record, "True or False")
     links = method.links
     ok = isinstance(links, (tuple, list)) and all(isinstance(s, SoftLinks) for s in links)

@@ -1,12 +1,14 @@
 """One search of multiple shooting: continuation from free nodes, then exact matching."""
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.dynamic.multiple_shooting_backward import lifted, require_squares
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_limits import told
 from igpe.dynamic.multiple_shooting_losses import losses_of, prior_factor
@@ -15,6 +17,7 @@ from igpe.dynamic.multiple_shooting_reduced import reduced
 from igpe.dynamic.remarks import in_deviations, limited
 from igpe.dynamic.restarts import Attempt
 from igpe.estimates import Horizon, Iterate
+from igpe.least_squares.backward_lifting import BackwardLifting
 from igpe.least_squares.base import Fit, Linearised, Residual
 from igpe.least_squares.chains import Chain, Chained, Point
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -26,6 +29,7 @@ from igpe.least_squares.soft_links import SoftLinks
 from igpe.problem import Problem
 from igpe.status import Status
 
+ExactSearch: TypeAlias = GeneralisedGaussNewton | BackwardLifting
 FREE, MATCHED = "nodes that need not meet yet", "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
@@ -44,7 +48,7 @@ class Stages:
 
     free: Chains
     exact: tuple[tuple[str, Chains], ...]
-    search: GeneralisedGaussNewton
+    search: ExactSearch
     record: bool = False
 
     @property
@@ -102,7 +106,7 @@ def stages_of(
     problem: Problem,
     chains: Chains,
     rough: Chains,
-    search: GeneralisedGaussNewton,
+    search: ExactSearch,
     *,
     record: bool = False,
 ) -> Stages:
@@ -118,7 +122,11 @@ def stages_of(
     exact.append((MATCHED, counted(chains, losses[-1])))
     if level is not None:
         exact.insert(0, (f"{MATCHED}, with level errors", counted(level, losses[0])))
-    few = tuple((name, reduced(which)) for name, which in exact)
+    fewer = reduced
+    if isinstance(search, BackwardLifting):
+        require_squares(problem)
+        fewer = lifted
+    few = tuple((name, fewer(which)) for name, which in exact)
     return Stages(counted(level or rough, losses[0]), few, search, record)
 
 

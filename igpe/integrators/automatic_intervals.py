@@ -10,7 +10,7 @@ import numpy as np
 from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import cut
-from igpe.integrators.intervals import Along, Intervals, OneByOne, Shots
+from igpe.integrators.intervals import Along, Intervals, OneByOne, Recorded, Shots, Swept
 from igpe.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.integrators.sundials import Sundials
@@ -114,10 +114,24 @@ class WidenedChain(Widened):
         probed: bool = False,
     ) -> Along:
         """See `igpe.integrators.intervals.Chaining`."""
-        n_x = np.shape(starts)[1]
-        known = np.concatenate([np.arange(n_x), n_x + self.places])
-        narrow = np.asarray(first)[known]
+        narrow = self._known(first, np.shape(starts)[1])
         return self.inner.chained(starts, self._narrow(q), narrow, gaps=gaps, probed=probed)
+
+    def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
+        """See `igpe.integrators.intervals.Sweeping`."""
+        narrow = self._known(first, np.shape(starts)[1])
+        return self.inner.recorded(starts, self._narrow(q), narrow)
+
+    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+        """See `igpe.integrators.intervals.Sweeping`."""
+        found = self.inner.swept(recorded, weights)
+        by_unknown = np.zeros(len(self.unknowns))
+        by_unknown[self.places] = found.by_unknown
+        return found._replace(by_unknown=by_unknown)
+
+    def _known(self, first: FloatArray, n_x: int) -> FloatArray:
+        known = np.concatenate([np.arange(n_x), n_x + self.places])
+        return np.asarray(np.asarray(first)[known])
 
 
 @dataclass(frozen=True)

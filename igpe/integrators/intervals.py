@@ -6,7 +6,7 @@ before ended at (Peifer & Timmer 2007, section 2.2; their equation 8 for the der
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
@@ -75,6 +75,29 @@ class Along:
         )
 
 
+class Recorded(NamedTuple):
+    """A run of all intervals with what a sweep back through its steps wants.
+
+    along  see `Chaining.chained`, probed;  q (n_q,) the unknowns
+    tape   the steps, as the integrator keeps them
+    """
+
+    along: Along
+    q: FloatArray
+    tape: Any
+
+
+class Swept(NamedTuple):
+    """Derivatives of a weighted sum of all that was told, through all intervals.
+
+    by_node     (K, n_x) by the state each interval begins at, the later ones moving with it
+    by_unknown  (n_q,) by the unknowns, all nodes but the first moving with them
+    """
+
+    by_node: FloatArray
+    by_unknown: FloatArray
+
+
 class Intervals(Protocol):
     """The intervals of one initial value problem, made ready for many starts and unknowns.
 
@@ -117,6 +140,25 @@ class Chaining(Protocol):
         probed  whether step control looks, beside the states, at one direction of its own, a change
                 of all there is, in place of the given ones. Then steps depend on starts and q
                 alone: what came of two calls is derivatives of the very same steps
+        """
+        ...
+
+
+class Sweeping(Chaining, Protocol):
+    """Intervals that can be asked for the gradient of a weighted sum of what is told as well."""
+
+    def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
+        """`chained`, with a probe, and a record of its steps."""
+        ...
+
+    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+        """One sweep back through a run in which no interval broke down (backward lifting).
+
+        What comes is what `chained` would give times the weights, to rounding, at a cost that does
+        not grow with the number of unknowns: sigma[k] = sigma[k+1] X[k] + mu[k], and the sum of
+        sigma[k+1] P[k] (Houska et al., section 4.2). NaN where a matrix is singular.
+
+        weights  (n_times, n_h) of what is told; what counts 0 may be no number
         """
         ...
 

@@ -1,9 +1,9 @@
 """All intervals with all derivatives by Runge-Kutta pairs in C, compiled with the equations.
 
-One call of C does it (`runge_kutta_model.c`, `..._steps.c`, `..._run.c`): Dormand and Prince's
-explicit pair 5(4) where nothing is stiff, Kennedy and Carpenter's implicit one 4(3) where it is.
-Derivatives are those of the very steps that are taken (internal differentiation), what is measured
-between them comes from the same polynomials, and the step control looks at all of it.
+One call of C does it (`runge_kutta_model.c`, `..._steps.c`, `..._run.c`, `..._back.c`): Dormand and
+Prince's explicit pair 5(4) where nothing is stiff, Kennedy and Carpenter's implicit one 4(3) where
+it is. Derivatives are those of the very steps that are taken (internal differentiation), what is
+measured between them comes from the same polynomials, and the step control looks at all of it.
 """
 
 import ctypes
@@ -19,10 +19,11 @@ from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
 from igpe.integrators.cut import Cut, cut
-from igpe.integrators.intervals import Along, Intervals, Shots
+from igpe.integrators.intervals import Along, Intervals, Recorded, Shots, Swept
 from igpe.integrators.limits import NO_START, Limits, at, no_number
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import written
+from igpe.integrators.runge_kutta_structures import Batch, Plan, Sweep, Tape
 from igpe.integrators.tolerances import Tolerances
 from igpe.status import Status
 
@@ -125,15 +126,53 @@ class RungeKuttaIntervals(Intervals):
         probed: bool = False,
     ) -> Along:
         """See `igpe.integrators.intervals.Chaining`."""
+        return self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed=probed))
+
+    def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
+        """See `igpe.integrators.intervals.Sweeping`."""
+        columns = self._through(first, np.shape(starts), None, q, probed=True)
+        tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
+        along = self._run(starts, q, columns, tape)
+        if tape.count > tape.room:
+            self._room[0] = 2 * tape.count
+            tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
+            along = self._run(starts, q, columns, tape)
+        return Recorded(along, np.array(q, dtype=float), tape)
+
+    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+        """See `igpe.integrators.intervals.Sweeping`."""
+        n_k, n_x, n_q = self.cut.intervals, len(self.ivp.states), len(self.ivp.unknowns)
+        wanted = (len(self.cut.times), self.ivp.measured.numel())
+        if np.shape(weights) != wanted:
+            raise ValueError(f"Expected weights of shape {wanted}, got {np.shape(weights)}.")
+        given = np.ascontiguousarray(weights, dtype=float)
+        by_node, by_q = np.empty((n_k, n_x)), np.empty(n_q)
+        places = [v.ctypes.data for v in (given, by_node, by_q)]
+        sweep = Sweep(recorded.q.ctypes.data, ctypes.addressof(recorded.tape), *places)
+        back = self.library.igpe_back
+        back.argtypes = [ctypes.c_void_p] * 2
+        if back(ctypes.byref(self._plan), ctypes.byref(sweep)):
+            by_node[:], by_q[:] = np.nan, np.nan
+        return Swept(by_node, by_q)
+
+    def _through(
+        self,
+        first: FloatArray,
+        shape: tuple[int, ...],
+        gaps: FloatArray | None,
+        q: FloatArray,
+        *,
+        probed: bool,
+    ) -> "_Columns":
+        """Directions that go through all intervals, with starts of such a shape."""
         given = np.asarray(first, dtype=float)
         if given.ndim != 2 or len(given) != self._width or not given.shape[1]:  # noqa: PLR2004 - a matrix
             raise ValueError(
                 f"Expected directions of shape ({self._width}, 'n'), got {given.shape}."
             )
-        if gaps is not None and np.shape(gaps) != np.shape(starts):
-            raise ValueError(f"Expected gaps of shape {np.shape(starts)}, got {np.shape(gaps)}.")
-        columns = self._columns(given, q, probed=probed)
-        return self._run(starts, q, columns._replace(chained=True, gaps=gaps))
+        if gaps is not None and np.shape(gaps) != shape:
+            raise ValueError(f"Expected gaps of shape {shape}, got {np.shape(gaps)}.")
+        return self._columns(given, q, probed=probed)._replace(chained=True, gaps=gaps)
 
     def _columns(self, wanted: FloatArray, q: FloatArray, *, probed: bool) -> "_Columns":
         """The wanted directions; zeros before them, as four columns are faster than two or three.
@@ -158,7 +197,14 @@ class RungeKuttaIntervals(Intervals):
     def _width(self) -> int:
         return len(self.ivp.states) + len(self.ivp.unknowns)
 
-    def _run(self, starts: FloatArray, q: FloatArray, columns: "_Columns") -> Along:
+    @cached_property
+    def _room(self) -> list[int]:
+        """Steps there is room for in a record; the last one that was too long doubled it."""
+        return [32 * self.cut.intervals]
+
+    def _run(
+        self, starts: FloatArray, q: FloatArray, columns: "_Columns", tape: Tape | None = None
+    ) -> Along:
         n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
         n_h, n_d = self.ivp.measured.numel(), columns.number
         check_shapes(self.ivp, self.cut, starts, q)
@@ -170,7 +216,8 @@ class RungeKuttaIntervals(Intervals):
         found = (ends, ends_by, measured, measured_by, reached, told)
         places = [None if v is None else v.ctypes.data for v in given]
         ways = (bool(columns.after), columns.chained)
-        batch = _Batch(n_d, *places, *ways, *(v.ctypes.data for v in found))
+        kept = None if tape is None else ctypes.addressof(tape)
+        batch = Batch(n_d, *places, *ways, *(v.ctypes.data for v in found), kept)
         self._call(ctypes.byref(self._plan), ctypes.byref(batch))
         reasons = [""] * n_k
         for k in told[:, 0].nonzero()[0]:
@@ -201,8 +248,8 @@ class RungeKuttaIntervals(Intervals):
         return function
 
     @cached_property
-    def _plan(self) -> "_Plan":
-        return _Plan.of(self.ivp, self.cut, self.method, self.numbers)
+    def _plan(self) -> "Plan":
+        return Plan.of(self.ivp, self.cut, self.method, self.method.pair, self.numbers)
 
 
 class _Columns(NamedTuple):
@@ -219,75 +266,3 @@ class _Columns(NamedTuple):
     after: int = 0
     chained: bool = False
     gaps: FloatArray | None = None
-
-
-class _Plan(ctypes.Structure):
-    """`Plan` of the C code: the intervals and the limits."""
-
-    _fields_ = (
-        ("intervals", ctypes.c_longlong),
-        ("first", ctypes.c_void_p),
-        ("edges", ctypes.c_void_p),
-        ("inputs", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("times", ctypes.c_void_p),
-        ("row_inputs", ctypes.c_void_p),
-        ("size", ctypes.c_void_p),
-        ("most", ctypes.c_void_p),
-        ("nearest", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-        ("rtol", ctypes.c_double),
-        ("atol", ctypes.c_double),
-        ("slack", ctypes.c_double),
-        ("max_steps", ctypes.c_longlong),
-        ("pair", ctypes.c_longlong),
-    )
-
-    @classmethod
-    def of(
-        cls, ivp: InitialValueProblem, pieces: Cut, method: RungeKutta, numbers: FloatArray
-    ) -> "_Plan":
-        """The plan; it keeps the arrays it points at."""
-        arrays = {
-            "first": pieces.first.astype(np.int64),
-            "edges": pieces.edges,
-            "inputs": pieces.inputs,
-            "rows": pieces.rows.astype(np.int64),
-            "times": pieces.times,
-            "row_inputs": pieces.row_inputs,
-            "size": np.ascontiguousarray(ivp.scale, dtype=float),
-            "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
-            "most": np.ascontiguousarray(Limits.of(method, ivp).most * ivp.scale),
-            "numbers": numbers,
-        }
-        plan = cls(
-            intervals=pieces.intervals,
-            rtol=method.rtol,
-            atol=method.atol,
-            slack=method.slack,
-            max_steps=method.max_steps,
-            pair=method.pair,
-            **{name: array.ctypes.data for name, array in arrays.items()},
-        )
-        plan.kept = arrays
-        return plan
-
-
-class _Batch(ctypes.Structure):
-    """`Batch` of the C code: starts, unknowns, directions, and where results go."""
-
-    _fields_ = (
-        ("directions", ctypes.c_longlong),
-        ("starts", ctypes.c_void_p),
-        ("q", ctypes.c_void_p),
-        ("along", ctypes.c_void_p),
-        ("gaps", ctypes.c_void_p),
-        ("probed", ctypes.c_longlong),
-        ("chained", ctypes.c_longlong),
-        ("ends", ctypes.c_void_p),
-        ("ends_by", ctypes.c_void_p),
-        ("measured", ctypes.c_void_p),
-        ("measured_by", ctypes.c_void_p),
-        ("reached", ctypes.c_void_p),
-        ("told", ctypes.c_void_p),
-    )

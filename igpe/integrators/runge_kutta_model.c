@@ -35,6 +35,16 @@ typedef struct {
   long long max_steps, pair;
 } Plan;
 
+/* What is kept of a run with derivatives, for a sweep back through its steps. */
+typedef struct {
+  long long room, count;  /* steps there is room for, and steps there were */
+  long long *first;       /* (intervals + 1) first step of each */
+  long long *kinds;       /* (room, 4) implicit or not, piece, first time told in it, and after it */
+  double *steps;          /* (room, 2 + STAGES N_X) where it begins, its length, where the model's */
+                          /* Jacobians of the stages stand */
+  double *states;         /* (n_times, N_X) of which was told */
+} Tape;
+
 typedef struct {
   long long directions;  /* columns beside the state, the probe among them */
   const double *starts;  /* (intervals, N_X) */
@@ -51,6 +61,7 @@ typedef struct {
   double *measured_by;   /* (n_times, N_H, directions) */
   double *reached;       /* (intervals) */
   long long *told;       /* (intervals, 4): how it ended, state too large, explicit, implicit steps */
+  Tape *tape;            /* 0 where nothing is to be kept */
 } Batch;
 
 enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE };
@@ -67,6 +78,9 @@ typedef struct {
   double fast[N_X];       /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
+  int recording;          /* whether the points of stages are kept, in `seen` */
+  long long piece;
+  double seen[STAGES * N_X];
   int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
   casadi_int iw[IWORK + 1];
 } Run;
@@ -182,6 +196,11 @@ static void slopes(Run *r, double t, const double *x, double *k) {
   slopes_of_derivatives(r, x, k);
 }
 
+/* Keep where the Jacobians of stage i stand. */
+INLINE void keep(Run *r, int i) {
+  if (r->recording) memcpy(r->seen + i * N_X, r->point, sizeof r->point);
+}
+
 /* What is measured at time `row` if the state is x. */
 static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Plan *p = r->plan;
@@ -190,6 +209,7 @@ static void tell(Run *r, const Batch *b, long long row, const double *x) {
                             p->numbers};
   double *res[RES] = {b->measured + row * N_H, r->hx, r->hq};
   gather(r, x, r->point);
+  if (b->tape) memcpy(b->tape->states + row * N_X, r->point, sizeof r->point);
   if (c == 1) {
     igpe_told(arg, res, r->iw, r->w, 0);
     return;

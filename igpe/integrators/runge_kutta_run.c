@@ -75,6 +75,21 @@ static int seems_stiff(Run *r, Course *c, double t, double h) {
   return 1;
 }
 
+/* A step of h that was taken, and told the times from `told`. The next one's first slope is the last
+   of this one, with its Jacobian. */
+static void record(Run *r, Tape *tape, const Course *c, double h, long long told) {
+  const long long n = tape->count++;
+  if (n < tape->room) {
+    const long long kind[4] = {c->implicit, r->piece, told, c->next};
+    double *step = tape->steps + n * (2 + STAGES * N_X);
+    memcpy(tape->kinds + 4 * n, kind, sizeof kind);
+    step[0] = c->t, step[1] = h;
+    memcpy(step + 2, r->seen, sizeof r->seen);
+  }
+  const int last = (c->implicit ? KC_STAGES : DP_STAGES) - 1;
+  memcpy(r->seen, r->seen + last * N_X, sizeof(double) * N_X);
+}
+
 /* From c->t to `end` without a jump between. */
 static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) {
   const Plan *p = r->plan;
@@ -82,7 +97,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   double before = 1e-4;
   int rejected = 0, trial = 0;
   double explicit_h = 0;
-  slopes(r, c->t, r->x, r->k[0]);
+  slopes(r, c->t, r->x, r->k[0]), keep(r, 0);
   r->at_x = 0;
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
@@ -109,10 +124,12 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
       c->t = t;
       return LARGE;
     }
+    const long long told = c->next;
     for (; c->next < rows && p->times[c->next] <= t; c->next++) {
       between(r, h, (p->times[c->next] - c->t) / h, c->implicit, r->stage);
       tell(r, b, c->next, r->stage);
     }
+    if (b->tape) record(r, b->tape, c, h, told);
     c->told[2 + c->implicit]++;
     c->t = t;
     r->at_x = r->columns > 1;
@@ -167,7 +184,7 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
   for (; c->next < p->rows[k + 1] && p->times[c->next] <= c->t; c->next++)
     tell(r, b, c->next, r->x);
   for (long long i = p->first[k]; i < p->first[k + 1]; i++) {
-    r->ab = p->inputs + i * 2 * N_U;
+    r->ab = p->inputs + i * 2 * N_U, r->piece = i;
     int ended = piece(r, b, c, p->edges[2 * i + 1], p->rows[k + 1]);
     if (ended != DONE) return ended;
   }
@@ -207,7 +224,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   int ok = r && numbers;
   if (ok) {
     r->plan = p, r->q = b->q, r->columns = columns, r->N = N;
-    r->probed = b->probed != 0;
+    r->probed = b->probed != 0, r->recording = b->tape != 0;
     double **places[6] = {&r->x, &r->end, &r->stage, &r->last, &r->unit, &r->ratio};
     for (int i = 0; i < 6; i++) *places[i] = numbers + i * N;
     for (int i = 0; i < STAGES; i++) r->k[i] = numbers + (6 + i) * N;
@@ -217,6 +234,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   int broken = 0;
   for (long long k = 0; k < p->intervals; k++) {
     Course c = {0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0, SURE};
+    if (b->tape) b->tape->first[k] = b->tape->count;
     if (ok) c.told[0] = broken ? BEFORE : interval(r, b, &c, k);
     if (c.told[0] != DONE) nothing(p, b, k);
     broken = b->chained && c.told[0] != DONE;
@@ -224,6 +242,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
     memcpy(b->told + 4 * k, c.told, sizeof c.told);
     b->reached[k] = c.t;
   }
+  if (b->tape) b->tape->first[p->intervals] = b->tape->count;
   free(numbers);
   free(r);
   return ok ? DONE : MEMORY;

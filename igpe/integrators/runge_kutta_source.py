@@ -1,5 +1,6 @@
 """The C source of the batch integrator: the model as CasADi writes it, its sizes, the driver."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +10,10 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.numbers import lifted
-from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, Tableau
+from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 
 DRIVER = tuple(
-    Path(__file__).with_name(f"runge_kutta_{part}.c") for part in ("model", "steps", "run")
+    Path(__file__).with_name(f"runge_kutta_{part}.c") for part in ("model", "steps", "run", "back")
 )
 WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run faster, build longer
 
@@ -41,15 +42,24 @@ def written(ivp: InitialValueProblem) -> Written:
         "RES": max(f.sz_res() for f in functions),
         "WORK": max(f.sz_w() for f in functions),
         "IWORK": max(f.sz_iw() for f in functions),
-        "STAGES": max(DORMAND_PRINCE.stages, KENNEDY_CARPENTER.stages),
+        "STAGES": STAGES,
     }
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     driver = (part.read_text() for part in DRIVER)
-    source = "\n".join([generator.dump(), *lines, *driver])
+    source = "\n".join([_unasked(generator.dump()), *lines, *driver])
     return Written(source, sum(f.n_instructions() for f in plain), numbers)
+
+
+def _unasked(text: str) -> str:
+    """CasADi's C text without its question before each number whether its place is given: all are.
+
+    It is 3 to 5 % of an integration with few directions, and some of the compiler's time.
+    """
+    read = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", text)
+    return re.sub(r"if \(res\[\d+\]!=0\) ", "", read)
 
 
 def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:

@@ -23,12 +23,12 @@ INLINE void combine(const Run *r, double *restrict to, const double *restrict x,
 static double explicit_step(Run *r, double t, double h, double after) {
   double **k = r->k, *y = r->stage;
   r->at_x = 0;
-  combine(r, y, r->x, h, DP_A[1], 1), slopes(r, t + DP_C[1] * h, y, k[1]);
-  combine(r, y, r->x, h, DP_A[2], 2), slopes(r, t + DP_C[2] * h, y, k[2]);
-  combine(r, y, r->x, h, DP_A[3], 3), slopes(r, t + DP_C[3] * h, y, k[3]);
-  combine(r, y, r->x, h, DP_A[4], 4), slopes(r, t + DP_C[4] * h, y, k[4]);
-  combine(r, r->last, r->x, h, DP_A[5], 5), slopes(r, after, r->last, k[5]);
-  combine(r, r->end, r->x, h, DP_A[6], 6), slopes(r, after, r->end, k[6]);
+  combine(r, y, r->x, h, DP_A[1], 1), slopes(r, t + DP_C[1] * h, y, k[1]), keep(r, 1);
+  combine(r, y, r->x, h, DP_A[2], 2), slopes(r, t + DP_C[2] * h, y, k[2]), keep(r, 2);
+  combine(r, y, r->x, h, DP_A[3], 3), slopes(r, t + DP_C[3] * h, y, k[3]), keep(r, 3);
+  combine(r, y, r->x, h, DP_A[4], 4), slopes(r, t + DP_C[4] * h, y, k[4]), keep(r, 4);
+  combine(r, r->last, r->x, h, DP_A[5], 5), slopes(r, after, r->last, k[5]), keep(r, 5);
+  combine(r, r->end, r->x, h, DP_A[6], 6), slopes(r, after, r->end, k[6]), keep(r, 6);
   combine(r, y, 0, h, DP_E, 7);
   return in_tolerances(r, y, r->x, r->end);
 }
@@ -157,6 +157,7 @@ static int implicit_stage(Run *r, double t, double h, int i, double *base) {
   memcpy(y, base, sizeof(double) * r->N);
   if (c > 1) {
     slopes_at(r, t, r->point);
+    keep(r, i);
     if (!factorise(r, factor)) return 0;
     correct(r, base, factor);
     add_by_unknowns(r, factor, y);

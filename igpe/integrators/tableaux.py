@@ -135,3 +135,6 @@ KENNEDY_CARPENTER = Tableau(
 )
 """Implicit, 4(3): the singly diagonal, L-stable, stiffly accurate half of ARK4(3)6L[2]SA, Kennedy
 and Carpenter (2003). Its first stage is explicit, its stages are of order 2."""
+
+STAGES = max(DORMAND_PRINCE.stages, KENNEDY_CARPENTER.stages)
+"""Of the longer one."""

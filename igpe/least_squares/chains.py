@@ -138,6 +138,35 @@ class Reduced(NamedTuple):
         return self.along(gaps)
 
 
+class Lifted(NamedTuple):
+    """A chain that is asked for derivatives in single directions, forwards and backwards.
+
+    residual  (m,) in standard deviations;  gap (K, n_x)
+    shift     (m,) change of the residuals as the gaps close, dq = 0
+    gradient  of weights (m,) of the residuals: (n,) of their sum by dq, nodes moving as they must
+    along     of dq (n,): (K, n_x) how the nodes must move, gaps included
+    whole     the chain with all derivatives, None if it cannot be computed
+    """
+
+    residual: FloatArray
+    gap: FloatArray
+    shift: FloatArray
+    gradient: Callable[[FloatArray], FloatArray]
+    along: Callable[[FloatArray], FloatArray]
+    whole: Callable[[], "Chain | Reduced | None"]
+    limits: None = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are."""
+        return all(bool(np.isfinite(v).all()) for v in (self.residual, self.gap, self.shift))
+
+    @property
+    def is_tame(self) -> bool:
+        """See `Chain`."""
+        return have_squares(self.residual, self.gap, self.shift)
+
+
 class Affine(NamedTuple):
     """How nodes and residuals of a chain change with dq, once nodes move as they must.
 
@@ -156,7 +185,7 @@ class Chained(NamedTuple):
     loss  how the residuals of the chains count; the others count as squares
     """
 
-    chains: tuple[Chain | Reduced, ...]
+    chains: tuple[Chain | Reduced | Lifted, ...]
     free: Linearised
     loss: Robust = PLAIN
 
@@ -189,6 +218,13 @@ class Chained(NamedTuple):
         found = tuple(c for c in self.chains if isinstance(c, Chain))
         assert len(found) == len(self.chains), "free nodes need the derivatives of each interval"
         return found if self.loss.is_plain else tuple(_weighted(c, self.loss) for c in found)
+
+    @property
+    def full(self) -> tuple[Chain | Reduced, ...]:
+        """The chains, all derivatives being there."""
+        found = tuple(c for c in self.chains if not isinstance(c, Lifted))
+        assert len(found) == len(self.chains), "these chains are asked for single directions"
+        return found
 
     @property
     def limits(self) -> tuple[Limits, ...]:
@@ -232,7 +268,7 @@ class Condensed(NamedTuple):
 
 def condensed(at: Chained) -> Condensed:
     """Eliminate the nodes; O(K)."""
-    found = [chain.condensed() for chain in at.chains]
+    found = [chain.condensed() for chain in at.full]
     pairs = zip(at.chains, found, strict=True)
     residuals = [at.free.residual, *(chain.residual + one.shift for chain, one in pairs)]
     jacobians = [at.free.jacobian, *(one.jacobian for one in found)]

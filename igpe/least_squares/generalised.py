@@ -108,7 +108,7 @@ class GeneralisedGaussNewton:
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
         """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
-        evaluate, point = _tame(evaluate), space.clip(start)
+        evaluate, point = tame(evaluate), space.clip(start)
         at, evaluations, predicted = evaluate(point), 1, self.first
         if at is None:
             return Outcome(point, None, Status.INTEGRATION_BROKE, 0, 1)
@@ -150,7 +150,7 @@ class GeneralisedGaussNewton:
         return change <= self.decrease * at.cost and _off(at, step.size) <= meet
 
 
-def _tame(evaluate: Evaluate) -> Evaluate:
+def tame(evaluate: Evaluate) -> Evaluate:
     """Points where derivatives have grown beyond numbers are no points: no step leads from them."""
 
     def told(point: Point) -> Chained | None:

@@ -101,7 +101,7 @@ def simplified(step: Proposal, trial: Chained, share: float) -> Point:
     G(x) r(trial) (Peifer & Timmer 2007, eq. 15); the trial lies a `share` along the step.
     """
     shifts, residuals = [], [trial.free.residual]
-    for old, new in zip(step.at.chains, trial.chains, strict=True):
+    for old, new in zip(step.at.full, trial.chains, strict=True):
         shift, hanging = old.shifted(new.gap)
         shifts.append(shift)
         residuals.append(new.residual + hanging)

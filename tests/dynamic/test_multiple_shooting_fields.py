@@ -11,6 +11,7 @@ from igpe.errors import ProblemError
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.lock_step import LockStep
 from igpe.integrators.runge_kutta import RungeKutta
+from igpe.least_squares.backward_lifting import BackwardLifting
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.least_squares.soft_links import SoftLinks
@@ -29,6 +30,15 @@ DECAY = next(c for c in ZOO if c.name == "decay")
             for v in (0, -3, 2.5, True, "9", None)
         ],
         (MultipleShooting, "search", GaussNewton(), "a GeneralisedGaussNewton(...)"),
+        *[
+            (BackwardLifting, n, v, wanted)
+            for names, values, wanted in (
+                (("tolerance", "decrease"), (-1e-9, math.nan), "0 or more"),
+                (("max_iterations", "renewed"), (0, 1.5), "1 or more"),
+            )
+            for n in names
+            for v in values
+        ],
         *[(MultipleShooting, "restarts", v, "a Restarts(...)") for v in (3, None)],
         *[(MultipleShooting, "links", v, "a tuple of") for v in (None, "x", (1,), SoftLinks())],
         *[

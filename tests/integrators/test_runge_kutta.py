@@ -186,7 +186,8 @@ def test_equations_too_long_to_compile_are_refused(monkeypatch):
 
 
 def test_the_driver_is_shipped_beside_its_module():
-    assert [p.name for p in DRIVER] == [f"runge_kutta_{n}.c" for n in ("model", "steps", "run")]
+    parts = ("model", "steps", "run", "back")
+    assert [p.name for p in DRIVER] == [f"runge_kutta_{n}.c" for n in parts]
     assert all(p.stat().st_size > 0 for p in DRIVER)
 
 
