@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import qmc
 
 from igpe.arrays import BoolArray, FloatArray
 
@@ -85,6 +84,8 @@ class Box:
         """
         if len(self) == 0:
             return np.zeros((count, 0))
+        from scipy.stats import qmc  # noqa: PLC0415 - slow to load, and often not needed
+
         sampler = qmc.Sobol(len(self) + 1, rng=np.random.default_rng(seed))
         which, *axes = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count].T
         unit = np.column_stack(axes)

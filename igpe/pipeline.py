@@ -225,7 +225,7 @@ def _corrected(
         for way in begun
     ]
     starts = [way.corrected.parameters for way in begun]
-    corrected = settings.correction.estimate_each(problem, starts, guesses)
+    corrected = settings.correction.estimate_each(problem, starts, guesses, systems)
     ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
     if not any(np.isfinite(way.corrected.objective) for way in ways if way.usable):
         status = ways[0].corrected.status

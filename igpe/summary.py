@@ -1,7 +1,8 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         points=points,
         curves=curves,
         seconds=steps.seconds,
-        versions=_versions(),
+        versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
         notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
@@ -285,11 +286,15 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     )
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            # `version` would parse the whole of a long text for this line.
+            lines = (distribution(name).read_text("METADATA") or "").splitlines()
+            line = next((one for one in lines if one.startswith("Version: ")), None)
+            found[name] = version(name) if line is None else line.removeprefix("Version: ")
         except PackageNotFoundError:
             found[name] = "not installed"
     return found

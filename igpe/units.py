@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pint
 from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
 from pyomo.environ import units as pyomo_units
 
@@ -14,6 +13,9 @@ from igpe.experiment import Measurements
 
 def unit_name(component: Any) -> str:
     """The unit of a Pyomo component as text; empty if it has none, or units that do not fit."""
+    # Pyomo would load pint to say that there is none.
+    if hasattr(component, "get_units") and component.get_units() is None:
+        return ""
     try:
         unit = str(pyomo_units.get_units(component))
     except (UnitsError, InconsistentUnitsError):
@@ -26,6 +28,8 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
 
     raises DataError if a unit is unknown or the two do not fit
     """
+    import pint  # noqa: PLC0415 - slow to load, and not needed without units
+
     registry = pyomo_units.pint_registry
     try:
         offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude

@@ -60,8 +60,10 @@ class Local:
 
     def _searched(self, regression: Regression) -> list[Fit]:
         box = regression.box
-        judged = [(regression.linearised(p), p) for p in box.sobol(self.trials, self.seed)]
-        able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
+        judged = [
+            (regression.cost(p), k, p) for k, p in enumerate(box.sobol(self.trials, self.seed))
+        ]
+        able = [one for one in judged if one[0] < np.inf]
         points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
         starts = [points[i] for i in spread(points, self.starts)]
         return [self.search.fit(regression.linearised, p, box) for p in starts]
@@ -83,8 +85,10 @@ def spread(points: Sequence[FloatArray], count: int) -> list[int]:
     least = 0.5 * count ** (-1 / max(ranks.shape[1], 1))
     chosen: list[int] = []
     for i, rank in enumerate(ranks):
-        if all(np.max(np.abs(rank - ranks[k])) >= least for k in chosen):
+        if (np.abs(rank - ranks[chosen]).max(axis=1, initial=0.0) >= least).all():
             chosen.append(i)
+        if len(chosen) == count:
+            return chosen
     rest = [i for i in range(len(points)) if i not in set(chosen)]
     return sorted((chosen + rest)[:count])
 

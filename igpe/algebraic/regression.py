@@ -11,9 +11,10 @@ measurements and C the weights of a quadrature it is the same equation integrate
 x(t) - x(s) = integral of f, which does without slopes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -41,15 +42,6 @@ class Piece:
     target: FloatArray
     weight: FloatArray
 
-    def linearised(self, p: FloatArray) -> Linearised:
-        """Weighted residuals (n_residuals,) and their derivative by p."""
-        f, jacobian = self._evaluated(p)
-        if self.combine is not None:
-            f = np.einsum("iq,iq->i", self.combine, f.reshape(self.combine.shape))
-            each = jacobian.reshape(*self.combine.shape, len(p))
-            jacobian = np.einsum("iq,iqp->ip", self.combine, each)
-        return Linearised(self.weight * (self.target - f), -self.weight[:, None] * jacobian)
-
     def thinned(self, share: float, rng: np.random.Generator) -> "Piece":
         """A random share of the residuals, in their order, at least one."""
         n, q = len(self.target), 1 if self.combine is None else self.combine.shape[1]
@@ -68,24 +60,21 @@ class Piece:
             f = ca.sum2(ca.DM(self.combine) * ca.reshape(f, q, n).T)
         return ca.DM(self.weight) * (ca.DM(self.target) - f)
 
-    def _evaluated(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n_places,) slopes and (n_places, n_p) their derivative, in memory that is used again."""
-        places, slope, by_p = self._places
-        places.read(1, np.tile(p, (len(slope), 1)))
-        places.evaluate()
-        return slope, by_p
+    def residual(self, slopes: Any) -> Any:
+        """(n_residuals,) weighted residuals from slopes (1, n_places), MX."""
+        return ca.DM(self.weight * self.target) - ca.mtimes(self._weighted, slopes.T)
+
+    def by_parameter(self, slopes: Any) -> Any:
+        """(n_p, n_residuals) their derivative from that of slopes (n_p, n_places), MX."""
+        return -ca.mtimes(slopes, self._weighted.T)
 
     @cached_property
-    def _places(self) -> tuple[InPlace, FloatArray, FloatArray]:
-        known, p = self.predict.sx_in(0), self.predict.sx_in(1)
-        slope, count = self.predict(known, p), self.known.shape[1]
-        by_p = ca.densify(ca.jacobian(slope, p).T)
-        both = ca.Function("slope", [known, p], [ca.densify(slope), by_p])
-        places, results = InPlace(both.map(count)), (np.empty(count), np.empty((count, p.numel())))
-        places.read(0, self.known.T)
-        for i, result in enumerate(results):
-            places.write(i, result)
-        return places, *results
+    def _weighted(self) -> Any:
+        """(n_residuals, n_places) w C, sparse."""
+        each = np.ones((len(self.target), 1)) if self.combine is None else self.combine
+        n, q = each.shape
+        pattern = ca.Sparsity.triplet(n, n * q, np.repeat(range(n), q).tolist(), [*range(n * q)])
+        return ca.DM(pattern, (self.weight[:, None] * each).ravel())
 
 
 @dataclass(frozen=True)
@@ -105,11 +94,52 @@ class Regression:
 
     def linearised(self, p: FloatArray) -> Linearised | None:
         """Weighted residuals and derivative at p; None where they are not finite."""
-        found = [piece.linearised(p) for piece in self.pieces]
-        residual = np.concatenate([f.residual for f in found])
-        jacobian = np.vstack([f.jacobian for f in found])
+        at, residual, jacobian = self._compiled
+        at[:] = p
+        self._with_derivative.evaluate()
         finite = np.isfinite(residual).all() and np.isfinite(jacobian).all()
-        return Linearised(residual, jacobian) if finite else None
+        return Linearised(residual.copy(), jacobian.copy()) if finite else None
+
+    def cost(self, p: FloatArray) -> float:
+        """Sum of squares at p, without derivatives; inf where it is not finite."""
+        at, residual, _ = self._compiled
+        at[:] = p
+        self._alone.evaluate()
+        cost = float(residual @ residual)
+        return cost if np.isfinite(cost) else np.inf
+
+    @cached_property
+    def _compiled(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Memory of the functions below: p, the residuals and their derivative by p."""
+        n, m = len(self.box), sum(len(piece.target) for piece in self.pieces)
+        return np.empty(n), np.empty(m), np.empty((m, n))
+
+    @cached_property
+    def _alone(self) -> InPlace:
+        return self._function(with_derivative=False)
+
+    @cached_property
+    def _with_derivative(self) -> InPlace:
+        return self._function(with_derivative=True)
+
+    def _function(self, *, with_derivative: bool) -> InPlace:
+        p = ca.MX.sym("p", len(self.box))
+        each: list[Any] = [None] * len(self.pieces)
+        for alike in _at_same_places(self.pieces):
+            own = [self.pieces[k] for k in alike]
+            found = _slopes(own, p, with_derivative=with_derivative)
+            for k, values in zip(alike, found, strict=True):
+                each[k] = values
+        pairs = list(zip(self.pieces, each, strict=True))
+        told = [ca.densify(ca.vertcat(*[piece.residual(v.slopes) for piece, v in pairs]))]
+        if with_derivative:
+            told.append(ca.densify(ca.horzcat(*[q.by_parameter(v.by_p) for q, v in pairs])))
+        function = InPlace(ca.Function("regression", [p], told))
+        at, *results = self._compiled
+        function.read(0, at)
+        for i, result in enumerate(results[: len(told)]):
+            function.write(i, result)
+        return function
 
     def thinned(self, most: int, seed: int) -> "Regression":
         """About so many of the residuals, drawn from each piece alike; itself if it has no more."""
@@ -123,3 +153,31 @@ class Regression:
         """Symbols p and weighted residuals as SX columns."""
         p = ca.SX.sym("p", len(self.box))
         return p, ca.vertcat(*[piece.symbolic(p) for piece in self.pieces])
+
+
+class _Values(NamedTuple):
+    """One piece's slopes (1, n_places) and their derivatives by all parameters (n_p, n_places)."""
+
+    slopes: Any
+    by_p: Any
+
+
+def _at_same_places(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Indices of pieces that know the same: they share rate laws."""
+    found: dict[bytes, list[int]] = {}
+    for k, piece in enumerate(pieces):
+        found.setdefault(piece.known.tobytes(), []).append(k)
+    return list(found.values())
+
+
+def _slopes(pieces: Sequence[Piece], p: Any, *, with_derivative: bool) -> list[_Values]:
+    """Of pieces at the same places, what they have in common being computed once."""
+    known, q = pieces[0].predict.sx_in(0), pieces[0].predict.sx_in(1)
+    slopes = ca.vertcat(*[piece.predict(known, q) for piece in pieces])
+    told = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
+    count, numbers, n = pieces[0].known.shape[1], ca.DM(pieces[0].known), q.numel()
+    points = ca.repmat(p, 1, count)
+    function = ca.Function("slopes", [known, q], told if with_derivative else told[:1])
+    both = function.map(count).call([numbers, points])
+    by_p = both[1] if with_derivative else ca.MX(n * len(pieces), count)
+    return [_Values(both[0][k, :], by_p[k * n : (k + 1) * n, :]) for k in range(len(pieces))]

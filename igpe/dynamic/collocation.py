@@ -12,15 +12,17 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
-from igpe.dynamic.collocation_guess import begin, course, first_meshes, sizes
+from igpe.dynamic.collocation_guess import first_meshes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
+from igpe.dynamic.posed import Posed, Poser
 from igpe.dynamic.settling import settled
-from igpe.dynamic.transcription import Transcription, transcribe
+from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.solvers.base import Answer, Solver
-from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
+from igpe.solvers.compiled_ipopt import KNOWN, Known
+from igpe.solvers.ipopt import Ipopt
 from igpe.status import Status
 
 WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
@@ -82,6 +84,7 @@ class Collocation:
         problem: Problem,
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
+        systems: Sequence[System] = (),
     ) -> list[Estimate]:
         """One Estimate for each start, in their order.
 
@@ -93,6 +96,7 @@ class Collocation:
         there is nothing.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
+        systems      the problem's equations, where they have been read already
         raises       Unsupported if the loss is not least squares, or unknowns vary with time at
                      breaks that a model with times of its own does not have
         """
@@ -105,26 +109,43 @@ class Collocation:
             return [self._global(self.solver).estimate(problem, starts, profiles_of)] * len(starts)
         begun = time.perf_counter()
         guesses = list(profiles_of) or [()] * len(starts)
-        meshes = first_meshes(problem, guesses[0], Radau(self.points), self.tolerance)
-        program = transcribe(problem, meshes)
-        begin(program, starts[0], guesses[0])
-        prepared = self.solver.prepare(program.model, sizes(program, starts))
+        radau = Radau(self.points)
+        meshes = first_meshes(problem, guesses[0], radau, self.tolerance)
+        poser = Poser(problem, radau, systems)
         fits: list[Fit] = []
         try:
-            for start, profiles in zip(starts, guesses, strict=True):
-                begin(program, start, profiles)
-                known = [_known(program, f) for f in fits if f.answer.status is Status.CONVERGED]
-                fit = _solve(program, prepared, start, self._left(begun), known)
-                if fit.answer.message == KNOWN:
-                    fit = next(f for f in fits if _same(problem, fit, f, SAME_POINT))
-                fits.append(fit)
+            program = self._solve_all(poser.on(meshes), starts, guesses, fits, begun)
+            if poser.assembled and not any(f.answer.status.usable for f in fits):
+                poser.in_pyomo()
+                fits.clear()
+                program = self._solve_all(poser.on(meshes), starts, guesses, fits, begun)
         except KeyboardInterrupt:
             if not fits:
                 raise
             return self._interrupted(fits, starts, begun)
         if not program.refinable:
             return [self._estimate(fit, fit.answer.status, begun) for fit in fits]
-        return self._refine_best(problem, fits, begun)
+        return self._refine_best(poser, fits, begun)
+
+    def _solve_all(
+        self,
+        program: Posed,
+        starts: Sequence[Mapping[str, float]],
+        guesses: Sequence[Sequence[Profile]],
+        fits: list[Fit],
+        begun: float,
+    ) -> Posed:
+        """The program solved from all starts, one after the other, into `fits`."""
+        program.begin(starts[0], guesses[0])
+        program.prepare(self._local(), starts)
+        for start, profiles in zip(starts, guesses, strict=True):
+            program.begin(start, profiles)
+            known = [_known(program, f) for f in fits if f.answer.status is Status.CONVERGED]
+            fit = _solve(program, start, self._left(begun), known)
+            if fit.answer.message == KNOWN:
+                fit = next(f for f in fits if _same(program.problem, fit, f, SAME_POINT))
+            fits.append(fit)
+        return program
 
     def _interrupted(
         self, fits: list[Fit], starts: Sequence[Mapping[str, float]], begun: float
@@ -135,7 +156,8 @@ class Collocation:
         waiting = starts[len(fits) :]
         return [*solved, *(Estimate(dict(s), np.inf, status, "not corrected") for s in waiting)]
 
-    def _refine_best(self, problem: Problem, fits: list[Fit], begun: float) -> list[Estimate]:
+    def _refine_best(self, poser: Poser, fits: list[Fit], begun: float) -> list[Estimate]:
+        problem = poser.problem
         refined: list[tuple[Fit, Estimate]] = []
         found: list[Estimate] = [self._estimate(fit, fit.answer.status, begun) for fit in fits]
         order = sorted(range(len(fits)), key=lambda i: _rank(fits[i]))
@@ -147,15 +169,15 @@ class Collocation:
                 continue
             twin = next((e for f, e in refined if _same(problem, f, fit, SAME_POINT)), None)
             try:
-                found[i] = twin or self._refine(problem, fit, begun)
+                found[i] = twin or self._refine(poser, fit, begun)
             except KeyboardInterrupt:
                 return [replace(e, status=Status.INTERRUPTED) for e in found]
             refined.append((fit, found[i]))
         return found
 
-    def _refine(self, problem: Problem, fit: Fit, begun: float) -> Estimate:
-        solver = self.solver
-        assert isinstance(solver, Ipopt), "only what Ipopt has solved is refined"
+    def _refine(self, poser: Poser, fit: Fit, begun: float) -> Estimate:
+        problem = poser.problem
+        solver = self._local()
         status = Status.ITERATION_LIMIT
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(self.max_refinements):
@@ -171,10 +193,10 @@ class Collocation:
                 status = Status.TIME_LIMIT if left == 0.0 else status
                 break
             before = self._estimate(fit, fit.answer.status, begun)
-            program = transcribe(problem, meshes)
-            begin(program, fit.parameters, fit.profiles)
-            prepared = solver.prepare(program.model, sizes(program, [fit.parameters]))
-            finer = _solve(program, prepared, fit.parameters, left)
+            program = poser.on(meshes)
+            program.begin(fit.parameters, fit.profiles)
+            program.prepare(solver, [fit.parameters])
+            finer = _solve(program, fit.parameters, left)
             if not finer.answer.status.usable:
                 break
             stands = _same(problem, fit, finer, self.tolerance) or _flat(fit, finer, _tiny(problem))
@@ -183,6 +205,10 @@ class Collocation:
                 status = finer.answer.status
                 break
         return self._estimate(fit, status, begun)
+
+    def _local(self) -> Ipopt:
+        assert isinstance(self.solver, Ipopt), "a global solver is given one mesh alone"
+        return self.solver
 
     def _global(self, solver: Solver) -> GlobalCollocation:
         limit, points = self.time_limit, self.points
@@ -206,14 +232,13 @@ class Collocation:
 
 
 def _solve(
-    program: Transcription,
-    prepared: Prepared,
+    program: Posed,
     start: Mapping[str, float],
     left: float | None,
     known: Sequence[Known] = (),
 ) -> Fit:
-    answer = prepared.solve(left, known)
-    courses = [course(run) for run in program.runs]
+    answer = program.solve(left, known)
+    courses = program.courses()
     return Fit(
         answer,
         program.parameters() if answer.status.usable else dict(start),
@@ -223,14 +248,13 @@ def _solve(
     )
 
 
-def _known(program: Transcription, fit: Fit) -> Known:
+def _known(program: Posed, fit: Fit) -> Known:
     """Where a solve from another start need not go to the end: it would end like this one."""
     box, objective = program.problem.box, fit.answer.objective
     values = box.vector(fit.parameters)
-    variables = tuple(program.unknowns[n][0] for n in box.names)
     # A little less than SAME_POINT, so that what has arrived also counts as the same.
     reach = (1 - 1e-6) * SAME_POINT * _magnitudes(program.problem, values)
-    return Known(variables, values, reach, objective, WORTH_REFINING * abs(objective))
+    return Known(program.handles, values, reach, objective, WORTH_REFINING * abs(objective))
 
 
 def _rank(fit: Fit) -> float:

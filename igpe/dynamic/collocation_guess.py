@@ -69,7 +69,8 @@ def begin(program: Transcription, start: Mapping[str, float], profiles: Sequence
     for k, run in enumerate(program.runs):
         profile = profiles[k] if profiles else None
         for name, variables in (run.states | run.algebraics).items():
-            _put(variables, _guess(name, run, variables, profile))
+            otherwise = _values(variables)
+            _put(variables, guess(name, run.experiment, run.mesh.times, profile, otherwise))
     # Last, because an unknown start value is a state's variable too.
     for name in start.keys() & program.unknowns.keys():
         _put(program.unknowns[name], np.full(len(program.unknowns[name]), start[name]))
@@ -87,7 +88,7 @@ def sizes(program: Transcription, starts: Sequence[Mapping[str, float]]) -> Size
     """
     found = pyo.ComponentMap()
     for run in program.runs:
-        of_state = _state_sizes(run)
+        of_state = state_sizes(run.experiment, {n: _values(x) for n, x in run.states.items()})
         width = np.diff(run.mesh.edges)
         width = np.array([width[0], *np.repeat(width, run.mesh.radau.points)])
         for name, size in of_state.items():
@@ -95,28 +96,38 @@ def sizes(program: Transcription, starts: Sequence[Mapping[str, float]]) -> Size
             # What a slope does to its state within the element is what matters.
             found.update(zip(run.slopes[name], size / width, strict=True))
         for variables in run.algebraics.values():
-            size = _largest(_values(variables)) or NO_IDEA
+            size = largest(_values(variables)) or NO_IDEA
             found.update((z, size) for z in variables)
-    for name, (lower, upper) in _bounds(program).items():
-        begins = _largest([s[name] for s in starts if name in s])
-        size = max(begins, LEAST * _largest([lower, upper])) or NO_IDEA
+    for name, size in unknown_sizes(program.problem, starts).items():
         found.update((v, size) for v in program.unknowns[name] if v not in found)
-    return Sizes(found, _objective_size(program.problem))
+    return Sizes(found, objective_size(program.problem))
 
 
-def _state_sizes(run: Run) -> dict[str, float]:
-    """Those that nothing is known of are as large as the others."""
+def unknown_sizes(problem: Problem, starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Magnitudes of the free unknowns: where solves begin, or a little of their bounds."""
+    box, found = problem.box, {}
+    for name, lower, upper in zip(box.names, box.lower, box.upper, strict=True):
+        begins = largest([s[name] for s in starts if name in s])
+        found[name] = max(begins, LEAST * largest([lower, upper])) or NO_IDEA
+    return found
+
+
+def state_sizes(experiment: Experiment, values: Mapping[str, FloatArray]) -> dict[str, float]:
+    """Magnitudes of the states, whose courses begin at `values`.
+
+    Those that nothing is known of are as large as the others.
+    """
     found = {}
-    for name, variables in run.states.items():
-        if name in run.experiment.measured:
-            found[name] = _largest(run.experiment.measurements.of(name)[1])
-        found[name] = found.get(name) or _largest(_values(variables))
+    for name, course_of in values.items():
+        if name in experiment.measured:
+            found[name] = largest(experiment.measurements.of(name)[1])
+        found[name] = found.get(name) or largest(course_of)
     known = [s for s in found.values() if s > 0]
     typical = float(np.median(known)) if known else NO_IDEA
     return {n: s or typical for n, s in found.items()}
 
 
-def _objective_size(problem: Problem) -> float:
+def objective_size(problem: Problem) -> float:
     """The square of a column of measurements over its standard deviation, typically."""
     squares = []
     for experiment in problem.experiments:
@@ -129,14 +140,7 @@ def _objective_size(problem: Problem) -> float:
     return float(np.median(some)) if len(some) else 1.0
 
 
-def _bounds(program: Transcription) -> dict[str, tuple[float, float]]:
-    box = program.problem.box
-    return {
-        n: (float(a), float(b)) for n, a, b in zip(box.names, box.lower, box.upper, strict=True)
-    }
-
-
-def _largest(values: Any) -> float:
+def largest(values: Any) -> float:
     """The largest finite magnitude; 0 if there is none."""
     magnitudes = abs(np.asarray(values, dtype=float))
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
@@ -157,17 +161,26 @@ def _stops(problem: Problem, experiment: Experiment) -> FloatArray:
     return stops if len(stops) > 1 else np.array([first, first + 1.0])
 
 
-def _guess(name: str, run: Run, variables: Sequence[Any], profile: Profile | None) -> FloatArray:
-    times = run.mesh.times
+def guess(
+    name: str,
+    experiment: Experiment,
+    times: FloatArray,
+    profile: Profile | None,
+    otherwise: FloatArray,
+) -> FloatArray:
+    """A course to begin with: the profile's, the measurements', the start value's, or `otherwise`.
+
+    All are values at the times.
+    """
     found = profile(name, times) if profile is not None else None
     if found is not None and np.isfinite(found).all():
         return np.asarray(found, dtype=float)
-    if name in run.experiment.measured:
-        return _between_measurements(name, run.experiment, times)
-    given = run.experiment.start.get(name)
+    if name in experiment.measured:
+        return _between_measurements(name, experiment, times)
+    given = experiment.start.get(name)
     if isinstance(given, (float, Unknown)):
         return np.full(len(times), given if isinstance(given, float) else _amid(given))
-    return np.array([NO_IDEA if v.value is None else v.value for v in variables], dtype=float)
+    return otherwise
 
 
 def _amid(start: Unknown) -> float:

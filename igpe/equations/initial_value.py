@@ -12,7 +12,6 @@ import numpy as np
 from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
-from igpe.equations.elimination import solve_all
 from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
@@ -94,7 +93,7 @@ def initial_value_problem(
     start = [_start(n, problem, experiment, system, free) for n in symbols.states]
     u, tables = _inputs(symbols, experiment)
     w = varying(problem, experiment, free)
-    solved = solve_all(system.residual, system.unknowns)
+    solved = system.solved
     y = stack(system.unknowns[j] for j in solved.implicit)
     parameters = stack(p)
     initial = ca.substitute(stack(start), symbols.p, parameters)

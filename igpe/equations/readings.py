@@ -5,7 +5,7 @@ times that differ show it; then the constraint's rule is asked again with an `In
 answer is believed only if it explains all readings.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.arrays import FloatArray
+from igpe.equations.alike import Roles, alike
 from igpe.equations.instant import Instant
 from igpe.equations.rules import REFUSALS, refuse_branches, said
 from igpe.equations.stack import stack
@@ -41,39 +42,72 @@ def read_equations(
     raises  ModelError if they differ between times and no symbol for the time explains it
     """
     refuse_branches(instance, times[0])
-    readings = [_read_at(instance, symbols, measured, time) for time in times]
-    first = readings[0]
-    for family, components in enumerate((instance.equations, instance.expressions)):
-        numbers = [
-            _sample(r[family].values(), symbols, t) for r, t in zip(readings, times, strict=True)
-        ]
-        for i, name in enumerate(first[family]):
+    told = {n: _over_time(instance, n, times) for n in measured}
+    roles = [symbols.roles(instance, time) for time in times]
+    first = Reading(*(_read_at(c, instance, symbols, times[0]) for c in (instance.equations, told)))
+    for family, series, components in (
+        (first.equations, instance.equations, instance.equations),
+        (first.measured, told, instance.expressions),
+    ):
+        doubtful = _changing(series, roles, times)
+        if not doubtful:
+            continue
+        others = [_read_at(doubtful, instance, symbols, t) for t in times[1:]]
+        readings = [{n: family[n] for n in doubtful}, *others]
+        numbers = [_sample(r.values(), symbols, t) for r, t in zip(readings, times, strict=True)]
+        for i, name in enumerate(doubtful):
             heard = np.array([n[i] for n in numbers])
             if _same(heard, heard[0]):
                 continue
-            first[family][name] = _ask_again(components[name], name, symbols, instance, times)
-            told = [_sample([first[family][name]], symbols, t)[0] for t in times]
-            if not _same(np.array(told), heard):
+            family[name] = _ask_again(components[name], name, symbols, instance, times)
+            answers = [_sample([family[name]], symbols, t)[0] for t in times]
+            if not _same(np.array(answers), heard):
                 raise _unexplained(name, "its rule computes with numbers that depend on the time")
     return first
 
 
-def _read_at(instance: Instance, symbols: Symbols, measured: Sequence[str], time: float) -> Reading:
-    for equation in instance.equations.values():
-        require_at(equation, time)
+def _changing(
+    components: Mapping[str, Any], roles: Sequence[Roles], times: Sequence[float]
+) -> dict[str, Any]:
+    """Those of the components over time whose members at the times are not plainly alike."""
+    found = dict(components)
+    for name, series in components.items():
+        for time in times:
+            require_at(series, time)
+        sides = [_sides(series[time]) for time in times]
+        if all(
+            alike(one, other, roles[0], its)
+            for its, those in zip(roles[1:], sides[1:], strict=True)
+            for one, other in zip(sides[0], those, strict=True)
+        ):
+            del found[name]
+    return found
+
+
+def _read_at(
+    components: Mapping[str, Any], instance: Instance, symbols: Symbols, time: float
+) -> dict[str, Any]:
+    """What components over time say at one time."""
     translate = Translator(symbols.by_identity(instance, time), symbols.t)
-    equations = {n: _difference(c[time], translate) for n, c in instance.equations.items()}
-    return Reading(equations, {n: translate(_at(instance, n, time)) for n in measured})
+    found = {}
+    for name, series in components.items():
+        require_at(series, time)
+        sides = [translate(side) for side in _sides(series[time])]
+        found[name] = sides[0] - sides[1] if len(sides) > 1 else sides[0]
+    return found
 
 
-def _at(instance: Instance, name: str, time: float) -> Any:
+def _over_time(instance: Instance, name: str, times: Sequence[float]) -> Mapping[float, Any]:
     series = instance.over_time(name)
-    return instance.scalars[name] if series is None else series[time]
+    return dict.fromkeys(times, instance.scalars[name]) if series is None else series
 
 
-def _difference(constraint: Any, translate: Translator) -> Any:
-    _, body, upper = constraint.to_bounded_expression()
-    return translate(body) - translate(upper)
+def _sides(component: Any) -> tuple[Any, ...]:
+    """Both sides of a constraint; anything else is one."""
+    if not hasattr(component, "to_bounded_expression"):
+        return (component,)
+    _, body, upper = component.to_bounded_expression()
+    return body, upper
 
 
 def _sample(expressions: Iterable[Any], symbols: Symbols, time: float) -> FloatArray:
@@ -100,7 +134,8 @@ def _ask_again(
             return translate(answer)
         constraint = pyo.Constraint(expr=answer)
         constraint.construct()
-        return _difference(constraint, translate)
+        body, upper = map(translate, _sides(constraint))
+        return body - upper
     except REFUSALS as error:
         raise _unexplained(name, str(error)) from error
 

@@ -1,7 +1,7 @@
 """CasADi symbols for everything a model's equations speak of."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 from pyomo.core.expr.visitor import identify_variables
@@ -11,6 +11,13 @@ from igpe.errors import ModelError
 from igpe.experiment import Experiment
 from igpe.model import Instance, Series
 from igpe.problem import Problem
+
+
+class Role(NamedTuple):
+    """An entry of one of the vectors of `Symbols`."""
+
+    kind: str
+    place: int
 
 
 @dataclass(frozen=True)
@@ -40,20 +47,23 @@ class Symbols:
 
     def by_identity(self, instance: Instance, time: float) -> dict[int, Any]:
         """id(Pyomo data at `time`) -> symbol."""
-        found: dict[int, Any] = {}
+        return {i: getattr(self, r.kind)[r.place] for i, r in self.roles(instance, time).items()}
+
+    def roles(self, instance: Instance, time: float) -> dict[int, Role]:
+        """id(Pyomo data at `time`) -> what it is."""
+        found: dict[int, Role] = {}
         for i, name in enumerate(self.states):
-            found[id(instance.states[name][instance.first])] = self.s[i]
-            found[id(instance.states[name][time])] = self.x[i]
-            found[id(instance.slopes[name][time])] = self.dx[i]
+            found[id(instance.states[name][instance.first])] = Role("s", i)
+            found[id(instance.states[name][time])] = Role("x", i)
+            found[id(instance.slopes[name][time])] = Role("dx", i)
         for i, name in enumerate(self.algebraics):
-            found[id(instance.series[name][time])] = self.z[i]
+            found[id(instance.series[name][time])] = Role("z", i)
         for i, name in enumerate(self.inputs):
             is_scalar = name in instance.scalars
-            found[id(instance.scalars[name] if is_scalar else instance.series[name][time])] = (
-                self.u[i]
-            )
+            data = instance.scalars[name] if is_scalar else instance.series[name][time]
+            found[id(data)] = Role("u", i)
         for i, name in enumerate(self.parameters):
-            found[id(instance.scalars[name])] = self.p[i]
+            found[id(instance.scalars[name])] = Role("p", i)
         return found
 
 

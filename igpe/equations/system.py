@@ -9,11 +9,13 @@ equations cannot be matched with the slopes and algebraic variables they are to 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.readings import read_equations
 from igpe.equations.stack import stack
@@ -39,6 +41,7 @@ class System:
     measured   name -> expression of what the experiment measures, and of standard deviations that
                are estimated
     starts     state -> start value where the model gives it: a number or an expression in p
+    any_times  whether the model took the times it was given, and no others
     """
 
     symbols: Symbols
@@ -46,11 +49,17 @@ class System:
     residual: Any
     measured: Mapping[str, Any]
     starts: Mapping[str, Any]
+    any_times: bool = True
 
     def function(self) -> Any:
         """F as a CasADi function of (t, dx, x, z, u, p, s), with exact derivatives of any order."""
         names = ["t", "dx", "x", "z", "u", "p", "s"]
         return ca.Function("F", list(self.symbols.vectors), [self.residual], names, ["F"])
+
+    @cached_property
+    def solved(self) -> Solved:
+        """The equations solved for `unknowns`."""
+        return solve_all(self.residual, self.unknowns)
 
     @property
     def unknowns(self) -> Any:
@@ -72,7 +81,8 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
     first, last = experiment.start_time, float(experiment.times[-1])
     span = last - first or 1.0
     places = [first + share * span for share in INTERIOR]
-    instance = build(problem.model, [first, *places, first + span], experiment)
+    times = [first, *places, first + span]
+    instance = build(problem.model, times, experiment)
     instants = _nearest(instance, places)
     symbols = make_symbols(problem, experiment, instance, instants[0])
     reading = read_equations(instance, symbols, experiment.told, instants)
@@ -82,6 +92,7 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
         residual=stack(reading.equations.values()),
         measured=reading.measured,
         starts=_model_starts(instance, symbols),
+        any_times=set(map(float, instance.time)) == set(times),
     )
     _refuse_unsolvable(system)
     return system

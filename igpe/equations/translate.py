@@ -43,6 +43,22 @@ DIRECT: dict[type, Callable[..., Any]] = {
     numeric_expr.AbsExpression: ca.fabs,
     numeric_expr.Expr_ifExpression: ca.if_else,
 }
+ARITHMETIC = frozenset({
+    kind
+    for name, kind in vars(numeric_expr).items()
+    if name.removeprefix("NPV_")
+    in {
+        "SumExpression",
+        "LinearExpression",
+        "ProductExpression",
+        "MonomialTermExpression",
+        "DivisionExpression",
+        "PowExpression",
+        "NegationExpression",
+    }
+})
+"""Kinds of nodes that are told by their kind and arguments alone."""
+
 FOLDED = {numeric_expr.MaxExpression: ca.fmax, numeric_expr.MinExpression: ca.fmin}
 
 
@@ -92,6 +108,8 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         return False, number
 
     def exitNode(self, node: Any, data: list[Any]) -> Any:
+        if node.__class__ in ARITHMETIC:
+            return node._apply_operation(data)
         if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
             return FUNCTIONS[node.name](*data)
         for kind, function in DIRECT.items():

@@ -8,38 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sympy.polys.domains import GF
-from sympy.polys.groebnertools import groebner
-from sympy.polys.orderings import MonomialOrder
-from sympy.polys.rings import ring
-
 from igpe.series import polynomials as poly
 from igpe.series.polynomials import Polynomial
 
 LONGEST = 8  # terms that take the place of a variable
-
-
-class TooLong(Exception):
-    """A Groebner basis needs more work than is allowed."""
-
-
-class _Counted(MonomialOrder):  # type: ignore[misc]
-    """Total degree, then reverse lexicographic; it counts how often it is asked."""
-
-    def __init__(self, most: float) -> None:
-        self.asked, self.most = 0, most
-
-    def __call__(self, monomial: tuple[int, ...]) -> Any:
-        self.asked += 1
-        if self.asked > self.most:
-            raise TooLong
-        return sum(monomial), tuple(-e for e in reversed(monomial))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
 
 class Ideal:
@@ -54,13 +26,16 @@ class Ideal:
         self.prime = prime
         rest, self._solved = _substituted(list(equations), prime)
         self._forms: dict[poly.Monomial, Polynomial] = {}
-        self._order = _Counted(most_work)
         occurring = sorted({i for a in rest for i in poly.variables(a)}, reverse=True)
         self._place = {i: j for j, i in enumerate(occurring)}
         self._variables = occurring
         names = [f"v{i}" for i in occurring]
-        self._ring: Any = ring(names, GF(prime, symmetric=False), self._order)[0] if names else None
-        self._basis = groebner([self._inside(a) for a in rest], self._ring) if rest else []
+        self._basis: list[Any] = []
+        if names:
+            from igpe.series.groebner import basis, ring_of  # noqa: PLC0415 - SymPy is slow to load
+
+            self._ring: Any = ring_of(names, prime, most_work)
+            self._basis = basis([self._inside(a) for a in rest], self._ring)
 
     def reduced(self, a: Polynomial) -> Polynomial:
         """The normal form: equal for polynomials that are equal at all solutions. Raises TooLong.

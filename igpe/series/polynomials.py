@@ -10,6 +10,10 @@ Monomial = tuple[int, ...]
 Polynomial = dict[Monomial, int]
 
 
+class TooLong(Exception):
+    """A Groebner basis needs more work than is allowed."""
+
+
 def number(value: int, prime: int) -> Polynomial:
     """A residue as a polynomial."""
     return {(): value % prime} if value % prime else {}

@@ -15,45 +15,11 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.arrays import FloatArray
 from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import Scaled, Sizes, Written, columns_of, load, read_scaled, write_nl
+from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
+from igpe.solvers.nl import Sizes, Written, columns_of, load, read_scaled, write_nl
 from igpe.solvers.program import AmplProgram, locate
 from igpe.status import Status
-
-KNOWN = "This optimum is known already."
-ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
-PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
-THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
-STATUSES = {
-    "Solve_Succeeded": Status.CONVERGED,
-    "Solved_To_Acceptable_Level": Status.CONVERGED,
-    "Feasible_Point_Found": Status.CONVERGED,
-    "Search_Direction_Becomes_Too_Small": Status.ITERATION_LIMIT,
-    "Infeasible_Problem_Detected": Status.INFEASIBLE,
-    "Maximum_Iterations_Exceeded": Status.ITERATION_LIMIT,
-    "User_Requested_Stop": Status.TIME_LIMIT,
-    KNOWN: Status.CONVERGED,
-    ASTRAY: Status.FAILED,
-}
-"""IPOPT's return statuses, KNOWN and ASTRAY; every other is a failure."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """An optimum found before: the values of some variables there, and what counts as there.
-
-    variables        Pyomo variables
-    values, reach    (n,) a point is there if no variable is farther than its reach,
-    objective        the objective is not farther than objective_reach,
-    objective_reach  and the constraints hold to 1e-3 of their magnitude
-    """
-
-    variables: tuple[Any, ...]
-    values: FloatArray
-    reach: FloatArray
-    objective: float
-    objective_reach: float
 
 
 class Prepared(Protocol):
@@ -92,6 +58,11 @@ class Ipopt:
         """The sentence that says how to install it."""
         return "IPOPT comes with CasADi: `pip install casadi`, or `conda install ipopt`."
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """IPOPT's options."""
+        return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
+
     def available(self) -> bool:
         """Whether there is a program, or CasADi has IPOPT inside."""
         return locate(self.program) is not None or bool(ca.has_nlpsol("ipopt"))
@@ -113,7 +84,7 @@ class Ipopt:
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)
-        settings = {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
+        settings = self.settings
         if locate(self.program) is not None:
             if sizes is not None:
                 _tell_scaling(model, objective, sizes)
@@ -128,7 +99,9 @@ class Ipopt:
                 return _Refused(Answer(Status.INFEASIBLE, message=written.refusal))
             if not written.variables:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
-            return _embedded(read_scaled(path, written, sizes), written, objective, settings)
+            scaled = read_scaled(path, written, sizes)
+            of_scaled = {} if sizes is None else SCALED
+            return _Embedded(Compiled(scaled, {**of_scaled, **settings}), written, objective)
 
 
 @dataclass(frozen=True)
@@ -157,86 +130,20 @@ class _WithProgram:
 class _Embedded:
     """CasADi's IPOPT with compiled functions of the model."""
 
-    solver: Any
-    clock: "_Watch"
+    compiled: Compiled
     written: Written
     objective: Any
-    scaled: Scaled
 
     def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
         begun = time.perf_counter()
-        self.clock.deadline = np.inf if time_limit is None else begun + time_limit
         column = {id(v): i for i, v in enumerate(self.written.variables)} if known else {}
-        self.clock.known = [(k, [column[id(v)] for v in k.variables]) for k in known]
-        self.clock.ended = ""
-        size, (lbg, ubg) = self.scaled.variables, self.scaled.bounds
-        start, lower, upper = (c / size for c in columns_of(self.written.variables))
-        found = self.solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
-        said = self.solver.stats()
-        message = self.clock.ended or str(said["return_status"])
-        point = np.asarray(found["x"]).ravel() * size
-        status = STATUSES.get(message, Status.FAILED)
+        places = [(k, [column[id(v)] for v in k.variables]) for k in known]
+        ended = self.compiled.solve(columns_of(self.written.variables), time_limit, places)
         objective = np.nan
-        if status.usable and np.isfinite(point).all():
-            load(self.written.variables, point)
+        if ended.point is not None:
+            load(self.written.variables, ended.point)
             objective = float(pyo.value(self.objective))
-        return Answer(
-            status,
-            objective,
-            message=message,
-            seconds=time.perf_counter() - begun,
-            iterations=int(said.get("iter_count", 0)),
-        )
-
-
-class _Watch(ca.Callback):
-    """Stops IPOPT at a deadline (an option could not be changed), at a known optimum, or astray.
-
-    Solves that go astray cost a hundred times the others: factors fill up with delayed pivots.
-
-    known  each with the places of its variables among the columns
-    ended  why it was stopped: KNOWN or ASTRAY, or nothing
-    """
-
-    def __init__(self, scaled: Scaled) -> None:
-        ca.Callback.__init__(self)
-        n_variables, n_constraints = len(scaled.variables), len(scaled.rows)
-        self.scaled = scaled
-        self.deadline = np.inf
-        self.known: list[tuple[Known, list[int]]] = []
-        self.ended = ""
-        self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
-        self.sizes |= {"lam_g": n_constraints, "f": 1}
-        self.construct("clock", {})
-
-    def get_n_in(self) -> int:
-        return int(ca.nlpsol_n_out())
-
-    def get_n_out(self) -> int:
-        return 1
-
-    def get_sparsity_in(self, i: int) -> Any:
-        return ca.Sparsity.dense(self.sizes.get(ca.nlpsol_out(i), 0), 1)
-
-    def eval(self, arguments: Any) -> list[float]:
-        if self.known:
-            x, f, g, _, pulls = (np.asarray(a).ravel() for a in arguments[:5])
-            if any(self._there(k, at, x, float(f[0]), g) for k, at in self.known):
-                self.ended = KNOWN
-            elif np.abs(pulls).max(initial=0.0) > PULL:
-                self.ended = ASTRAY
-        return [float(bool(self.ended) or time.perf_counter() > self.deadline)]
-
-    def _there(
-        self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray
-    ) -> bool:
-        there = x[columns] * self.scaled.variables[columns]
-        if (abs(there - known.values) > known.reach).any():
-            return False
-        if abs(f * self.scaled.objective - known.objective) > known.objective_reach:
-            return False
-        lower, upper = self.scaled.bounds
-        return bool(np.maximum(lower - g, g - upper).max(initial=0.0) <= THERE)
+        return ended.answer(objective, time.perf_counter() - begun)
 
 
 def _tell_scaling(model: Any, objective: Any, sizes: Sizes) -> None:
@@ -254,17 +161,3 @@ def _tell_scaling(model: Any, objective: Any, sizes: Sizes) -> None:
     told[objective] = 1 / sizes.objective
     told.update(zip(written.variables, (1 / scaled.variables).tolist(), strict=True))
     told.update(zip(written.constraints, scaled.rows.tolist(), strict=True))
-
-
-def _embedded(
-    scaled: Scaled, written: Written, objective: Any, settings: dict[str, Any]
-) -> Prepared:
-    clock = _Watch(scaled)
-    options = {
-        "print_time": False,
-        "show_eval_warnings": False,
-        "iteration_callback": clock,
-        **{f"ipopt.{k}": v for k, v in {"print_level": 0, "sb": "yes", **settings}.items()},
-    }
-    solver = ca.nlpsol("ipopt", "ipopt", scaled.program, options)
-    return _Embedded(solver, clock, written, objective, scaled)

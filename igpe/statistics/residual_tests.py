@@ -8,7 +8,7 @@ small and too little alike, which leverages correct for in outliers, and nothing
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from igpe.arrays import FloatArray
 
@@ -71,6 +71,8 @@ def normality(residual: FloatArray) -> Tested:
     says = "residuals are not normally distributed: outliers, or a wrong error model"
     if np.ptp(residual) == 0:
         return Tested("normality", 1.0, 1.0, says)
+    from scipy import stats  # noqa: PLC0415 - slow to load
+
     found = stats.shapiro(residual[:5000])
     return Tested("normality", float(found.statistic), float(found.pvalue), says)
 

@@ -15,9 +15,10 @@ from igpe.equations.stack import stack
 from igpe.series import polynomials as poly
 from igpe.series.dynamics import Dynamics
 from igpe.series.field import Singular
-from igpe.series.ideal import Ideal, TooLong
+from igpe.series.ideal import Ideal
 from igpe.series.linear_algebra import Echelon, echelon, null_space
 from igpe.series.point import NoPoint
+from igpe.series.polynomials import TooLong
 from igpe.series.relations import Relations, Unrolled
 from igpe.structure.alternatives import Alternatives, Fibre, alternatives
 from igpe.structure.closure import closed

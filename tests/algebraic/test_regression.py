@@ -43,11 +43,13 @@ def test_the_derivative_of_a_piece_against_central_differences(combined):
         mix = RANDOM.normal(size=(3, 3))
         piece = Piece(piece.predict, piece.known, mix, np.ones(3), np.arange(1.0, 4.0))
     p, h = np.array([1.2, 0.8]), 1e-6
-    at = piece.linearised(p)
+    one = regression([piece], box(2), linear=False)
+    at = one.linearised(p)
     central = [
-        (piece.linearised(p + e).residual - piece.linearised(p - e).residual) / (2 * h)
+        (one.linearised(p + e).residual - one.linearised(p - e).residual) / (2 * h)
         for e in h * np.eye(2)
     ]
+    assert one.cost(p) == pytest.approx(at.cost, rel=1e-14)
     assert at.jacobian == pytest.approx(np.array(central).T, rel=1e-7, abs=1e-8)
     symbol = ca.SX.sym("p", 2)
     said = ca.Function("r", [symbol], [piece.symbolic(symbol)])(p)
@@ -68,10 +70,29 @@ def test_several_pieces_stand_one_above_the_other():
     whole = regression([first, second], box(2), linear=True)
     p = np.array([0.3, -2.0])
     at = whole.linearised(p)
-    assert at.residual.tolist() == [
-        *first.linearised(p).residual,
-        *second.linearised(p).residual,
-    ]
+    alone = [regression([piece], box(2), linear=True).linearised(p) for piece in (first, second)]
+    assert at.residual.tolist() == [*alone[0].residual, *alone[1].residual]
+    assert at.jacobian.tolist() == [*alone[0].jacobian.tolist(), *alone[1].jacobian.tolist()]
+
+
+def test_pieces_at_the_same_places_are_computed_together():
+    x = np.linspace(0.1, 4.0, 9)
+    one, mix = curved_piece(x, RANDOM.normal(size=9)), RANDOM.normal(size=(3, 3))
+    twin = Piece(one.predict, one.known, mix, np.ones(3), np.arange(1.0, 4.0))
+    other = curved_piece(x + 1, RANDOM.normal(size=9))
+    pieces, p = [one, other, twin], np.array([1.2, 0.8])
+    at = regression(pieces, box(2), linear=False).linearised(p)
+    alone = [regression([piece], box(2), linear=False).linearised(p) for piece in pieces]
+    assert at.residual == pytest.approx(np.concatenate([a.residual for a in alone]), rel=1e-14)
+    assert at.jacobian == pytest.approx(np.vstack([a.jacobian for a in alone]), rel=1e-14)
+
+
+def test_a_sum_of_squares_and_its_symbols():
+    first = linear_piece(RANDOM.normal(size=(4, 2)), np.ones(4))
+    second = linear_piece(RANDOM.normal(size=(3, 2)), np.zeros(3))
+    whole = regression([first, second], box(2), linear=True)
+    p = np.array([0.3, -2.0])
+    at = whole.linearised(p)
     symbol, residual = whole.symbolic()
     assert np.asarray(ca.Function("r", [symbol], [residual])(p)).ravel() == pytest.approx(
         at.residual
@@ -81,6 +102,7 @@ def test_several_pieces_stand_one_above_the_other():
 def test_a_point_without_numbers_is_none():
     whole = regression([curved_piece(np.array([1.0]), np.ones(1))], box(2), linear=False)
     assert whole.linearised(np.array([1.0, -1.0])) is None
+    assert whole.cost(np.array([1.0, -1.0])) == np.inf
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -298,11 +298,11 @@ def test_methods_are_compared():
 
 
 def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
-    solve, transcribe, meshes = collocation._solve, collocation.transcribe, []
+    solve, poser, meshes = collocation._solve, collocation.Poser, []
 
-    def counted(problem, mesh):
+    def counted(problem, *arguments):
         meshes.append(problem)
-        return transcribe(problem, mesh)
+        return poser(problem, *arguments)
 
     def interrupted(*arguments):
         first = meshes[0].experiments[0].measurements.sigma
@@ -310,7 +310,7 @@ def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
             raise KeyboardInterrupt
         return solve(*arguments)
 
-    monkeypatch.setattr(collocation, "transcribe", counted)
+    monkeypatch.setattr(collocation, "Poser", counted)
     monkeypatch.setattr(collocation, "_solve", interrupted)
     result = igpe.estimate(noisy("consecutive"), QUICK)
     assert result.status is Status.INTERRUPTED

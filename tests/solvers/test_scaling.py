@@ -4,7 +4,8 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from igpe.solvers.ipopt import ASTRAY, KNOWN, Ipopt, Known
+from igpe.solvers.compiled_ipopt import ASTRAY, KNOWN, Known
+from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
 from igpe.status import Status

@@ -12,7 +12,8 @@ from known_models import KNOWN, PUBLISHED, PULSE, TIMES, Known
 import igpe
 from igpe.equations.system import read_systems
 from igpe.series import polynomials as poly
-from igpe.series.ideal import Ideal, TooLong
+from igpe.series.ideal import Ideal
+from igpe.series.polynomials import TooLong
 from igpe.series.relations import Relations, Unrolled
 from igpe.structure.expansion import expand
 from igpe.structure.findings import Verdict
