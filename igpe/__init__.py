@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from igpe.replay.verified import Verified as Verified
     from igpe.replay.verify import verify as verify
     from igpe.result import Result as Result
+    from igpe.settings import ProveComplement as ProveComplement
     from igpe.settings import Settings as Settings
     from igpe.shooting_plot import plot_gaps as plot_gaps
     from igpe.shooting_plot import plot_pieces as plot_pieces
@@ -174,6 +175,7 @@ _HOME = {
     "Profiles": "igpe.uncertainty.profiles",
     "Projected": "igpe.algebraic.projected",
     "Proportional": "igpe.error_model",
+    "ProveComplement": "igpe.settings",
     "Ramps": "igpe.planning.freedom",
     "Region": "igpe.uncertainty.region",
     "Residual": "igpe.uncertainty.drawing",

@@ -9,7 +9,7 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
-from igpe.dynamic.base import Estimator, constrained_unknowns, require_known_sigma, require_plain
+from igpe.dynamic.base import constrained_unknowns, require_known_sigma, require_plain
 from igpe.dynamic.complement import Asked, complements
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
@@ -21,7 +21,7 @@ from igpe.errors import EstimationFailed, IgpeError, ProblemError
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.result import Result
-from igpe.settings import Settings
+from igpe.settings import ProveComplement, Settings
 from igpe.status import Status
 from igpe.structure.findings import Reach
 from igpe.structure.identifiability import MOST_WORK
@@ -77,13 +77,13 @@ def estimate(
             problem, structure, ladder, settings.routes, settings.weights
         )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
-        begun, stopped = _complemented(problem, algebraic, settings.complement, place)
+        begun = _complemented(problem, algebraic, settings, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
 
         def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
-            if stopped:
-                return _uncorrected(weighted, systems, begun, settings)
-            return _fitted(weighted, systems, begun, before, settings)
+            if begun.stopped:
+                return _uncorrected(weighted, systems, begun.ways, settings)
+            return _fitted(weighted, systems, begun.ways, before, settings)
 
         found = settle(
             problem,
@@ -100,6 +100,7 @@ def estimate(
             found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
         )
         result = summarise(steps, settings)
+        result = replace(result, notes=(*result.notes, *begun.proved))
     return _proven(found.problem, result, clock) if certify else result
 
 
@@ -173,17 +174,55 @@ def _fitted(
     return Fitted(ways, best)
 
 
+class Begun(NamedTuple):
+    """Step 4: all candidates, whether it was interrupted, and what is proved of the best one."""
+
+    ways: list[Way]
+    stopped: bool
+    proved: tuple[str, ...] = ()
+
+
 def _complemented(
-    problem: Problem, algebraic: Sequence[Algebraic], search: Estimator, place: Place
-) -> tuple[list[Way], bool]:
-    """Every candidate after step 4; whether it was interrupted, which leaves those that are done.
+    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, place: Place
+) -> Begun:
+    """Every candidate after step 4; those that are done, if it was interrupted.
 
     raises KeyboardInterrupt if none is
     """
-    found = complements(Asked(problem, search), [a.parameters for a in algebraic], place)
-    begun = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
-    stopped = len(begun) < len(algebraic) or begun[-1].complete.status is Status.INTERRUPTED
-    return begun, stopped
+    asked = Asked(problem, settings.complement)
+    found = complements(asked, [a.parameters for a in algebraic], place)
+    ways = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
+    stopped = len(ways) < len(algebraic) or ways[-1].complete.status is Status.INTERRUPTED
+    if stopped or settings.proof is None:
+        return Begun(ways, stopped)
+    return _proven_complement(problem, ways, settings.proof)
+
+
+def _proven_complement(problem: Problem, ways: list[Way], proof: ProveComplement) -> Begun:
+    """The best candidate with a proof, where it is small enough; it may become better by that."""
+    k = int(np.argmin([np.nan_to_num(w.complete.objective, nan=np.inf) for w in ways]))
+    before = ways[k].complete
+    rest = problem.fixing(ways[k].algebraic.parameters)
+    if not 0 < len(rest.box) <= proof.unknowns:
+        return Begun(ways, False)
+    at = {name: before.parameters[name] for name in rest.box.names}
+    try:
+        from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
+
+        found = certify(rest, at, gap=proof.gap, time_limit=proof.time_limit)
+    except IgpeError as error:
+        return Begun(ways, False, (f"Step 4: nothing was proved. {error}",))
+    except KeyboardInterrupt:  # before there is anything to tell; later it only ends the proof
+        return Begun(ways, False, ("Step 4: nothing was proved, as you stopped it.",))
+    better = dict(zip(found.unknowns, found.parameters, strict=True))
+    complete = replace(
+        before,
+        parameters={**before.parameters, **better},
+        objective=found.objective,
+        lower_bound=found.lower_bound,
+    )
+    ways = [*ways[:k], ways[k]._replace(complete=complete, corrected=complete), *ways[k + 1 :]]
+    return Begun(ways, False, (f"Step 4, with what step 3 found held: {found.sentence}",))
 
 
 def _uncorrected(

@@ -6,6 +6,7 @@ from typing import Any
 
 from igpe.algebraic.step import Routes
 from igpe.algebraic.weights import StateErrors, Weights
+from igpe.arguments import is_count, is_finite, require
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
 from igpe.errors import SolverMissing
@@ -18,6 +19,29 @@ from igpe.smoothing.interpolation import Interpolation
 
 
 @dataclass(frozen=True)
+class ProveComplement:
+    """That step 4 is proven for its best candidate, by `igpe.certify`: what step 3 found is held.
+
+    unknowns    step 4 must find at most so many for a proof to be tried
+    gap         of the bound to the sum of squares, relative
+    time_limit  seconds; what is proved until then is told
+    """
+
+    unknowns: int = 3
+    gap: float = 1e-3
+    time_limit: float = 10.0
+
+    def __post_init__(self) -> None:
+        given = (
+            ("unknowns", is_count(self.unknowns) and self.unknowns > 0, "a whole number above 0"),
+            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
+            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
+        )
+        for name, ok, wanted in given:
+            require(ok, "ProveComplement", name, getattr(self, name), wanted)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The methods of the five steps.
 
@@ -25,6 +49,7 @@ class Settings:
     weights      step 3: how its residuals count
     routes       step 3: how algebraic problems are solved
     complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
+    proof        step 4: whether its answer is proven; None: no
     correction   step 5: simultaneous correction
     integrator   with which the final fit is simulated
     confidence   of the intervals
@@ -34,6 +59,7 @@ class Settings:
     weights: Weights = StateErrors()
     routes: Routes = Routes()
     complement: MultiStart | Collocation = MultiStart()
+    proof: ProveComplement | None = None
     correction: Collocation = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95

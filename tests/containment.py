@@ -7,6 +7,7 @@ integration where time is.
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -17,8 +18,10 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_systems
+from igpe.inputs import Table
 from igpe.replay import bound, functions, polynomial, rows, step, transport
 from igpe.replay.course import Course, courses
+from igpe.replay.inputs import line
 from igpe.replay.interval import Interval
 from igpe.replay.tape import Tape
 
@@ -216,15 +219,51 @@ def of_growth(seed: int) -> int:
 def _differences(true: "Reference", t: float, x: np.ndarray, p: np.ndarray) -> np.ndarray:
     h = 1e-5
     steps = [h * row for row in np.eye(len(x))]
-    found = [(true.slopes(t, x + s, p) - true.slopes(t, x - s, p)) / (2 * h) for s in steps]
+    none: list[float] = []
+    found = [
+        (true.slopes(t, x + s, p, none) - true.slopes(t, x - s, p, none)) / (2 * h) for s in steps
+    ]
     return np.array(np.hstack([np.array(f) for f in found]))
 
 
-def of_integration(seed: int, models: int = 1) -> int:
+def of_inputs(seed: int) -> int:
+    """Inputs given by tables as polynomials of the time in a step, and as ranges, in fractions."""
+    rng, wrong = np.random.default_rng(seed), 0
+    for _ in range(10):
+        table = _random_table(rng)
+        stops = sorted({*(table.times - 0.1).tolist(), *table.times.tolist()})
+        begins = np.array(stops)
+        ends = np.append(begins[1:], begins[-1] + 1.0)
+        t = begins + 0.9 * rng.random(len(begins)) * (ends - begins)
+        h = rng.random(len(begins)) * (ends - t)
+        made = line(table, stops).of(np.arange(len(stops)))
+        f = made.polynomial(polynomial.Space(1, 1, 3), t, h)
+        ranges = made.between(Interval(t, t + h))
+        for k in range(len(stops)):
+            for tau in (Fraction(0), Fraction(int(rng.integers(1, 8)), 8), Fraction(1)):
+                exact = _exactly(table, stops[k], Fraction(t[k]) + tau * Fraction(h[k]))
+                near = _value(f, k, [Fraction(1)], [Fraction(1)], tau)
+                wrong += abs(exact - near) > Fraction(f.e[k])
+                wrong += bool(tau < 1) and _outside(ranges, k, exact)
+    return wrong
+
+
+def _exactly(table: Table, begin: float, t: Fraction) -> Fraction:
+    """A table at t, on the piece that begins at a time."""
+    before = np.flatnonzero(table.times <= begin)
+    k = int(before[-1]) if len(before) else 0
+    if table.hold or not len(before) or k == len(table.times) - 1:
+        return Fraction(table.values[k])
+    a, b = Fraction(table.times[k]), Fraction(table.times[k + 1])
+    y, z = Fraction(table.values[k]), Fraction(table.values[k + 1])
+    return y + (z - y) * (t - a) / (b - a)
+
+
+def of_integration(seed: int, models: int = 1, inputs: int = 0) -> int:
     """Residuals of random models at random parameters of random boxes, against an integration."""
     wrong = 0
     for k in range(models):
-        course, true, low, high = random_course(1000 * seed + k)
+        course, true, low, high = random_course(1000 * seed + k, inputs)
         wrong += residuals_outside(course, true, low, high, seed=k)[0]
     return wrong
 
@@ -259,11 +298,23 @@ def residuals_outside(
 
 
 class Reference(NamedTuple):
-    """A course as CasADi's own functions: (t, x, p), (p), (t, x, p)."""
+    """A course as CasADi's own functions, (t, x, p, u), (p), (t, x, p, u), and tables for u."""
 
     slopes: Any
     start: Any
     measured: Any
+    tables: tuple[Table, ...] = ()
+
+    def inputs(self, t: float, within: float) -> list[float]:
+        """At t, which lies in a piece on which nothing jumps, as does `within`."""
+        return [_value_of(table, t, within) for table in self.tables]
+
+
+def _value_of(table: Table, t: float, within: float) -> float:
+    if table.hold:
+        past = table.values[table.times <= within]
+        return float(past[-1] if len(past) else table.values[0])
+    return float(np.interp(t, table.times, table.values))
 
 
 def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
@@ -271,34 +322,43 @@ def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
     system = read_systems(problem)[0]
     ivp = initial_value_problem(problem, problem.experiments[0], system)
     assert ivp.unknowns == problem.box.names
-    given = [ivp.t, ivp.x, ivp.q]
-    slopes, measured = (ca.Function("f", given, [e]) for e in (ivp.f, ivp.measured))
-    return courses(problem)[0], Reference(slopes, ca.Function("s", [ivp.q], [ivp.start]), measured)
+    given = [ivp.t, ivp.x, ivp.q, ivp.u]
+    told = ca.vertcat(ivp.measured, ivp.q)  # the unknowns themselves, for priors
+    slopes, measured = (ca.Function("f", given, [e]) for e in (ivp.f, told))
+    start = ca.Function("s", [ivp.q], [ivp.start])
+    return courses(problem)[0], Reference(slopes, start, measured, ivp.tables)
 
 
 def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | None:
     """Residuals at p (n_parameters,), in plain floating point; None if that broke down."""
-    times = course.times
-    with np.errstate(all="ignore"):
-        found = solve_ivp(
-            lambda t, x: np.array(truth.slopes(t, x, p))[:, 0],
-            (course.t0, float(times[-1])),
-            np.array(truth.start(p))[:, 0],
-            t_eval=times,
-            method="DOP853",
-            rtol=3e-14,
-            atol=1e-15,
-        )
-    if not found.success or found.y.shape[1] != len(times):
-        return None
-    told = []
-    for t, x, (column, y, sigma) in zip(times, found.y.T, course.rows, strict=True):
-        told.append((np.array(truth.measured(t, x, p))[column, 0] - y) / sigma)
-    return np.concatenate(told)
+    x, found = np.array(truth.start(p))[:, 0], []
+    for a, b, rows_there in zip(
+        [course.t0, *course.times[:-1]], course.times, course.rows, strict=True
+    ):
+        inputs = partial(truth.inputs, within=(a + b) / 2)
+        if b > a:
+            with np.errstate(all="ignore"):
+                run = solve_ivp(
+                    lambda t, x, u=inputs: np.array(truth.slopes(t, x, p, u(t)))[:, 0],
+                    (a, float(b)),
+                    x,
+                    method="DOP853",
+                    rtol=3e-14,
+                    atol=1e-15,
+                )
+            if not run.success:
+                return None
+            x = run.y[:, -1]
+        column, y, sigma = rows_there
+        found.append((np.array(truth.measured(b, x, p, inputs(b)))[column, 0] - y) / sigma)
+    return np.concatenate(found)
 
 
-def random_course(seed: int) -> tuple[Course, Reference, np.ndarray, np.ndarray]:
-    """A model of one to three states with random terms, and four boxes of its parameters."""
+def random_course(seed: int, inputs: int = 0) -> tuple[Course, Reference, np.ndarray, np.ndarray]:
+    """A model of one to three states with random terms, and four boxes of its parameters.
+
+    inputs  how many tables it has as well
+    """
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     t, x, p = ca.SX.sym("t"), ca.SX.sym("x", n), ca.SX.sym("p", m)
@@ -307,14 +367,27 @@ def random_course(seed: int) -> tuple[Course, Reference, np.ndarray, np.ndarray]
     h = ca.vertcat(x[0], ca.sin(x[n - 1]) + t * p[m - 1])
     times = np.cumsum(0.05 + 0.3 * rng.random(4))
     both = np.arange(2)
-    data = tuple((both, rng.normal(size=2), np.array([1.0, 0.3])) for _ in times)
-    tapes = Tape([t, x, p], f), Tape([p], start), Tape([t, x, p], h)
-    course = Course(n, 0.0, *tapes, times, data)
+    data = {at: (both, rng.normal(size=2), np.array([1.0, 0.3])) for at in times.tolist()}
     low = rng.normal(size=(m, 4))
-    given = [t, x, p]
+    u, tables = ca.SX.sym("u", inputs), tuple(_random_table(rng) for _ in range(inputs))
+    for j in range(inputs):
+        f, h = f + u[j] * ca.cos(x), ca.vertcat(h[0] + u[j], h[1] * u[j])
+    jumps = {float(at) for table in tables for at in table.times if 0 < at < times[-1]}
+    stops = sorted({*data, *jumps})
+    nothing = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
+    given = [t, x, p, u]
+    tapes = Tape(given, f), Tape([p], start), Tape(given, h)
+    lines = tuple(line(table, [0.0, *stops[:-1]]) for table in tables)
+    rows_there = tuple(data.get(at, nothing) for at in stops)
+    course = Course(n, 0.0, *tapes, np.array(stops), rows_there, lines)
     slopes, measured = (ca.Function("f", given, [e]) for e in (f, h))
-    truth = Reference(slopes, ca.Function("s", [p], [start]), measured)
+    truth = Reference(slopes, ca.Function("s", [p], [start]), measured, tables)
     return course, truth, low, low + rng.choice([0.0, 1e-6, 0.01, 0.1, 0.4], size=(1, 4))
+
+
+def _random_table(rng: np.random.Generator) -> Table:
+    times = np.cumsum(0.4 * rng.random(4)) - 0.2
+    return Table(times, rng.normal(size=4) / 3, hold=bool(rng.random() < 0.5))
 
 
 def _random_slope(rng: np.random.Generator, t: Any, x: Any, p: Any, i: int) -> Any:

@@ -62,6 +62,7 @@ NAMES = [
     "Profiles",
     "Projected",
     "Proportional",
+    "ProveComplement",
     "Ramps",
     "Region",
     "Residual",

@@ -2,7 +2,7 @@
 
 A model file is a Python file with a function `problem()` that returns an `igpe.Problem`, or a PEtab
 problem's YAML file.
-Exit codes: 0 done, 1 nothing could be estimated, 2 the input is not usable, 130 interrupted.
+Exit codes: 0 done, 1 nothing could be estimated or verified, 2 bad input, 130 interrupted.
 Answers go to standard output, progress and errors to standard error.
 """
 
@@ -13,10 +13,11 @@ from igpe.cli import new  # isort: skip
 from igpe.cli import estimation  # isort: skip
 from igpe.cli import afterwards  # isort: skip
 from igpe.cli import methods  # isort: skip
+from igpe.cli import proof  # isort: skip
 from igpe.cli import convert  # isort: skip
 from igpe.cli.application import app
 
-__all__ = ["afterwards", "app", "convert", "estimation", "main", "methods", "new"]
+__all__ = ["afterwards", "app", "convert", "estimation", "main", "methods", "new", "proof"]
 
 
 def main() -> None:

@@ -1,33 +1,34 @@
 """A proof of global optimality for the dynamic least-squares problem."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Estimator, Profile, from_many_starts
+from igpe.dynamic.base import Estimator, Profile
 from igpe.dynamic.multistart import MultiStart
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.dynamic_certificate import DynamicCertificate, TreeBox
-from igpe.errors import EstimationFailed, ProblemError
+from igpe.errors import ProblemError
 from igpe.estimates import Estimate
 from igpe.problem import Problem
 from igpe.progress import Progress
+from igpe.proof.best import Best
 from igpe.proof.compiled import require_numba
 from igpe.proof.enclosure import Enclosure
+from igpe.proof.parts import Asked, shared
 from igpe.proof.posed import Dynamic, posed
 from igpe.proof.search import Node, Search
 from igpe.status import Status
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
 
-ORDERS = (12, 8, 5)  # in time, tried one after the other for single points
-STEPS_AT_A_POINT = 20_000  # at most
 FEW = 5  # unknowns, for which cubic polynomials pay
-NOTHING = 1e-15  # of the sum of squared measurements: smaller differences are none
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -90,8 +91,10 @@ class BranchAndBound:
         problem: Problem,
         parameters: Mapping[str, float] | None = None,
         progress: Progress | None = None,
+        executor: Workers = None,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`."""
+        place = Place(executor)
         began = time.perf_counter()
         require_numba()
         dynamic = posed(problem)
@@ -100,7 +103,7 @@ class BranchAndBound:
         if parameters is None:
             _tell(progress, "Looking for good parameters")
             parameters = self.search.estimate(problem, {}).parameters
-        best = _Best(problem, dynamic, self.gap, self.local)
+        best = Best(problem, dynamic, self.gap, self.local)
         _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
         cut = best.first(problem.box.vector(parameters))  # compiles all there is to be
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
@@ -108,7 +111,12 @@ class BranchAndBound:
         search = Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
         _tell(progress, "Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
-        status = search.run(deadline, _Teller(progress, search, best))
+        teller = _Teller(progress, search, best)
+        if executor is None:
+            status = search.run(deadline, teller)
+        else:
+            asked = Asked(problem, self.gap, self.local, degree)
+            status = shared(search, best, asked, place, deadline, tell=teller)
         return self._certificate(problem, dynamic, search, best, status, began)
 
     def _certificate(
@@ -116,7 +124,7 @@ class BranchAndBound:
         problem: Problem,
         dynamic: Dynamic,
         search: Search,
-        best: "_Best",
+        best: Best,
         status: Status,
         began: float,
     ) -> DynamicCertificate:
@@ -147,6 +155,7 @@ def certify(
     time_limit: float = 60.0,
     method: BranchAndBound | None = None,
     progress: Progress | None = None,
+    executor: Workers = None,
 ) -> DynamicCertificate:
     """Prove that no parameters within the bounds fit essentially better.
 
@@ -160,6 +169,8 @@ def certify(
                 proved until then is told, also after Ctrl-C
     method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
     progress    is told a sentence about once a second
+    executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
+                is the same for all but None, unless it ends early; parts in flight are then lost
     raises      Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without
                 bounds; EstimationFailed if not even single parameters could be enclosed;
@@ -169,76 +180,13 @@ def certify(
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
-    return chosen.certify(problem, given, progress)
-
-
-@dataclass
-class _Best:
-    """The best parameters so far, and the cut that follows from them."""
-
-    problem: Problem
-    dynamic: Dynamic
-    gap: float
-    local: Estimator
-    point: FloatArray = field(default_factory=lambda: np.zeros(0))
-    objective: float = np.inf
-    _search: Callable[[Mapping[str, float]], Estimate] | None = None
-
-    def first(self, point: FloatArray) -> float:
-        """The cut of the first parameters.
-
-        raises  EstimationFailed if their solution cannot be enclosed
-        """
-        point = self.problem.box.clip(point)
-        self._take(point, enclosed(self.dynamic, point))
-        if not np.isfinite(self.objective):
-            raise EstimationFailed(
-                "The solution at the parameters to be proven the best could not be enclosed up to "
-                "the last measurement; give parameters at which the model is not singular.",
-                Status.INTEGRATION_BROKE,
-            )
-        return self.cut
-
-    @property
-    def cut(self) -> float:
-        """What boxes must exceed."""
-        courses = [run.course for run in self.dynamic.experiments]
-        size = sum(float(((c.value * c.weight) ** 2).sum()) for c in courses)
-        return self.objective - max(self.gap * self.objective, NOTHING * size)
-
-    def better(self, middle: FloatArray) -> float | None:
-        """The cut after a search from the middle of a promising box; None if it found no better."""
-        if self._search is None:
-            self._search = from_many_starts(self.local, self.problem)
-        found = self._search(self.problem.box.mapping(middle))
-        points = [middle]
-        if found.status.usable and np.isfinite(found.objective):
-            points.append(self.problem.box.clip(self.problem.box.vector(found.parameters)))
-        before = self.objective
-        for point in points:
-            self._take(point, enclosed(self.dynamic, point))
-        return self.cut if self.objective < before else None
-
-    def _take(self, point: FloatArray, objective: float) -> None:
-        if objective < self.objective:
-            self.point, self.objective = point, objective
-
-
-def enclosed(dynamic: Dynamic, point: FloatArray) -> float:
-    """Proven upper bound of the sum of squares at one point; infinite if there is none."""
-    for order in ORDERS:
-        enclosure = Enclosure(dynamic, degree=1, order=order, tolerance=0.0)
-        found = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
-        if found.rows == enclosure.size:
-            sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))
-            return float((sizes**2).sum() * (1 + 1e-12))
-    return np.inf
+    return chosen.certify(problem, given, progress, executor)
 
 
 class _Teller:
     """Tells about once a second how far the search is."""
 
-    def __init__(self, progress: Progress | None, search: Search, best: _Best) -> None:
+    def __init__(self, progress: Progress | None, search: Search, best: Best) -> None:
         self.progress, self.search, self.best = progress, search, best
         self.last = time.perf_counter()
 

@@ -89,11 +89,26 @@ class Search:
         width = node.upper - node.lower
         return np.where(width > 0, width, 1.0)
 
-    def run(self, deadline: float, tell: Callable[[], None] = lambda: None) -> Status:
-        """Until nothing is open, the deadline (of `time.perf_counter`), or Ctrl-C."""
+    @property
+    def open(self) -> list[int]:
+        """Places in the tree of the boxes that are not decided."""
+        return [k for k, node in enumerate(self.tree) if node.reason == "open"]
+
+    def resume(self, nodes: list[Node]) -> None:
+        """Go on with a tree, or with some boxes, instead of the root."""
+        self.tree = nodes
+        self._open = sorted((nodes[k].bound, -k) for k in self.open)
+
+    def run(
+        self,
+        deadline: float,
+        tell: Callable[[], None] = lambda: None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> Status:
+        """Until nothing is open, the deadline (of `time.perf_counter`), enough, or Ctrl-C."""
         try:
             while self._open:
-                if time.perf_counter() > deadline:
+                if time.perf_counter() > deadline or enough():
                     return Status.TIME_LIMIT
                 self._next()
                 tell()

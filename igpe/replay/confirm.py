@@ -18,7 +18,7 @@ from igpe.replay.course import Course
 from igpe.replay.rows import Boxes, Effort, Rows, residuals
 from igpe.replay.value import value_at
 
-BATCH = 512  # boxes side by side
+BATCH = 256  # boxes side by side
 CHUNK = 1024  # parts side by side
 HALVINGS = 7  # of a part on the same polynomials
 MOST_PIECES = 48  # of one part that are left after a halving; more are given up

@@ -81,7 +81,9 @@ class Interval:
 def outward(low: FloatArray, high: FloatArray) -> Interval:
     """Bounds that one operation rounded, moved apart; the whole line where one is no number."""
     low, high = np.asarray(below(low)), np.asarray(above(high))
-    bad = np.isnan(low) | np.isnan(high)
+    bad = ~(low <= high)
+    if not bad.any():
+        return Interval(low, high)
     return Interval(np.where(bad, -np.inf, low), np.where(bad, np.inf, high))
 
 

@@ -19,6 +19,8 @@ from igpe.replay.functions import Coefficients
 from igpe.replay.interval import Interval, outward
 from igpe.replay.rounding import SLACK, TINY, UNIT, up
 
+MOST = 4  # products that a coefficient of one power of tau is the sum of: a_0 b_ij and three more
+
 
 @dataclass(frozen=True)
 class Space:
@@ -61,17 +63,10 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
 
 
 @lru_cache
-def _products(parameters: int, errors: int) -> tuple[IntArray, IntArray, IntArray, int]:
-    """Monomials whose product is kept: left, right, where products of the same begin; how many."""
-    size = Space(parameters, errors, 0).size
-    found = [(0, 0, 0)] + [t for k in range(1, size) for t in ((k, 0, k), (k, k, 0))]
-    for at, (i, j) in enumerate(pairs(parameters)):
-        both = {(1 + i, 1 + j), (1 + j, 1 + i)}
-        found += [(1 + parameters + at, a, b) for a, b in both]
-    table = np.array(sorted(found))
-    starts = np.searchsorted(table[:, 0], np.arange(size))
-    most = int(np.max(np.diff([*starts, len(table)])))
-    return table[:, 1], table[:, 2], starts, most
+def _linear(n: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Where delta_i and delta_j of `pairs` are kept, and which pairs have i < j."""
+    found = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
+    return 1 + found[:, 0], 1 + found[:, 1], np.flatnonzero(found[:, 0] < found[:, 1])
 
 
 @dataclass(frozen=True)
@@ -106,10 +101,9 @@ class Polynomial:
         c = _multiplied(self.space, a.c, b.c)
         if not self.space.careful:
             return Polynomial(self.space, c, self.e)
-        most = _products(self.space.parameters, self.space.errors)[-1]
         constant, whole = a.norms[0].sum(axis=0) * b.norms[0].sum(axis=0), a.norm * b.norm
         rounding = (
-            (a.c.shape[1] + 1) * UNIT * (constant + most * (1 + SLACK) * whole - most * constant)
+            (a.c.shape[1] + 1) * UNIT * (constant + MOST * (1 + SLACK) * whole - MOST * constant)
         )
         e = (
             a.e * b.norm
@@ -179,15 +173,29 @@ class Polynomial:
 
 def _multiplied(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
     """Coefficients of what is kept of a product; a has no more powers of tau than b."""
-    left, right, starts, _ = _products(space.parameters, space.errors)
+    n, first, second, mixed = space.parameters, *_linear(space.parameters)
     length = min(a.shape[1] + b.shape[1] - 1, space.order + 1)
-    c = np.zeros((space.size, length, b.shape[2]))
-    other = b[right]
-    for i in range(min(a.shape[1], length)):
-        stop = min(b.shape[1], length - i)
-        terms = a[left, i][:, None] * other[:, :stop]
-        c[:, i : i + stop] += np.add.reduceat(terms, starts, axis=0)
-    return c
+    a = a[:, :length]
+    late = _shifted(b[:, :length], a.shape[1], length)
+
+    def times(left: FloatArray, right: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("min,mkin->mkn", left, right))
+
+    c = np.einsum("in,mkin->mkn", a[0], late)
+    c[1:] += np.einsum("min,kin->mkn", a[1:], late[0])
+    squares = c[1 + n : space.first_error]
+    squares += times(a[first], late[second])
+    squares[mixed] += times(a[second[mixed]], late[first[mixed]])
+    return np.asarray(c)
+
+
+def _shifted(b: FloatArray, powers: int, length: int) -> FloatArray:
+    """(size, length, powers, n_boxes) the coefficient k - i of b, 0 where there is none; a view."""
+    wide = np.zeros((b.shape[0], powers - 1 + length, b.shape[2]))
+    wide[:, powers - 1 : powers - 1 + b.shape[1]] = b
+    term, power, box = wide.strides
+    shape, steps = (b.shape[0], length, powers, b.shape[2]), (term, power, -power, box)
+    return np.asarray(np.lib.stride_tricks.as_strided(wide[:, powers - 1 :], shape, steps))
 
 
 def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:

@@ -137,7 +137,8 @@ class _March:
         last = self.t + 1.05 * self.h >= goal
         then = np.where(last, goal, self.t + self.h)
         h = then - self.t
-        found = step(self.course, self.p, self.x, self.t, h)
+        inputs = [line.of(self.next) for line in self.course.inputs]
+        found = step(self.course, self.p, self.x, self.t, h, u=inputs)
         fine, scale = self._judged(found)
         self.tried += 1
         ahead = fine & np.isfinite(found.error).all(axis=0)
@@ -183,10 +184,14 @@ class _March:
         self.spread[:, self.active] = np.nan_to_num((linear / size).sum(axis=0))
 
     def _measure(self, k: int, at: IntArray) -> None:
+        if not len(self.course.rows[k][0]):
+            return
         x, p = _taken(self.x, at), _taken(self.p, at)
         number = _number_maker(self.space, len(at))
-        time = number(float(self.course.times[k]))
-        told = self.course.measured([[time], x, p], number)
+        now = np.full(len(at), self.course.times[k])
+        until = [line.of(np.full(len(at), k)) for line in self.course.inputs]
+        u = [line.polynomial(self.space, now, np.zeros(len(at))) for line in until]
+        told = self.course.measured([[number(float(now[0]))], x, p, u], number)
         for i, (column, y, sigma) in enumerate(zip(*self.course.rows[k], strict=True)):
             r = told[column] - number(float(y))
             if sigma != 1:

@@ -21,11 +21,13 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.replay.course import Course
 from igpe.replay.dual import Dual, constant
+from igpe.replay.inputs import Line
 from igpe.replay.interval import Interval, outward, point
 from igpe.replay.polynomial import Polynomial, Space
 from igpe.replay.rounding import UNIT, up
 
-TRIES = 4  # tubes that are tried, each wider
+TRIES = 2  # tubes that are tried, each wider
+WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
 
 
 class Step(NamedTuple):
@@ -46,17 +48,24 @@ class Step(NamedTuple):
 
 
 def step(
-    course: Course, p: Sequence[Polynomial], x: Sequence[Polynomial], t: FloatArray, h: FloatArray
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line] = (),
 ) -> Step:
     """From t (n_boxes,) over a length h that is known up to two units of rounding.
 
     p, x  one polynomial for each parameter and state, constant in tau, x without remainders
+    u     inputs from t to t + h
     """
     with np.errstate(all="ignore"):
-        guess = _guess(course, p, x, t, h)
-        d = _defect(course, p, guess, t, h)
+        guess = _guess(course, p, x, t, h, u=u)
+        d = _defect(course, p, guess, t, h, u=u)
         ranges = [f.range() for f in guess]
-        matrix = partial(growth_matrix, course, [f.range() for f in p], t=t, h=h)
+        matrix = partial(growth_matrix, course, [f.range() for f in p], t=t, h=h, u=u)
         v, growth = supersolution(matrix, ranges, d)
         ends = [f.at_end() for f in guess]
         error = np.stack([up(v[i] + ends[i].e) for i in range(len(ends))])
@@ -66,13 +75,19 @@ def step(
 
 
 def _guess(
-    course: Course, p: Sequence[Polynomial], x: Sequence[Polynomial], t: FloatArray, h: FloatArray
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
 ) -> list[Polynomial]:
     space = x[0].space
     found = list(x)
     for order in range(space.order):
         low = space.until(order)
-        slopes = _slopes(course, _in(low, p), _in(low, found), t, h)
+        slopes = _slopes(course, _in(low, p), _in(low, found), t, h, u=u)
         found = [_integral(start, slope, h) for start, slope in zip(x, slopes, strict=True)]
     return found
 
@@ -87,7 +102,13 @@ def _in(space: Space, given: Sequence[Polynomial]) -> list[Polynomial]:
 
 
 def _slopes(
-    course: Course, p: Sequence[Polynomial], x: Sequence[Polynomial], t: FloatArray, h: FloatArray
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
 ) -> list[Polynomial]:
     space, boxes = x[0].space, len(t)
     clock = np.zeros((space.size, min(2, space.order + 1), boxes))
@@ -102,14 +123,20 @@ def _slopes(
         c[0] = value
         return Polynomial(space, c, nothing)
 
-    return course.slopes([[time], x, p], number)
+    return course.slopes([[time], x, p, [v.polynomial(space, t, h) for v in u]], number)
 
 
 def _defect(
-    course: Course, p: Sequence[Polynomial], x: Sequence[Polynomial], t: FloatArray, h: FloatArray
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
 ) -> FloatArray:
     found = []
-    for guess, slope in zip(x, _slopes(course, p, x, t, h), strict=True):
+    for guess, slope in zip(x, _slopes(course, p, x, t, h, u=u), strict=True):
         k = np.arange(1, guess.c.shape[1])[:, None]
         c = guess.c[:, 1:] * k
         rate = Polynomial(guess.space, c, up(2 * UNIT * np.abs(c).sum(axis=(0, 1))))
@@ -126,7 +153,7 @@ def supersolution(
     matrix  M for ranges of the states;  x  the ranges of X
     """
     v, growth = np.full_like(d, np.inf), np.full(d.shape[1], np.inf)
-    w = 1.5 * d
+    w = WIDER * d
     for _ in range(TRIES):
         m = matrix([_wider(f, w[i]) for i, f in enumerate(x)])
         trial = d * 1.001
@@ -136,7 +163,8 @@ def supersolution(
         fresh = proved.all(axis=0) & ~np.isfinite(v).all(axis=0)
         v[:, fresh] = trial[:, fresh]
         growth[fresh] = np.abs(m).sum(axis=1).max(axis=0)[fresh]
-        if np.isfinite(v).all():
+        missing = ~np.isfinite(v).all(axis=0)
+        if not np.isfinite(trial[:, missing]).all(axis=0).any():
             break
         w = np.where(proved.all(axis=0), w, np.maximum(1.5 * trial, 2 * w))
     return v, growth
@@ -157,15 +185,23 @@ def _wider(x: Interval, w: FloatArray) -> Interval:
 
 
 def growth_matrix(
-    course: Course, p: Sequence[Interval], x: Sequence[Interval], t: FloatArray, h: FloatArray
+    course: Course,
+    p: Sequence[Interval],
+    x: Sequence[Interval],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line] = (),
 ) -> FloatArray:
     """(n, n, n_boxes) M above, from the Jacobian over intervals of the states."""
     n, boxes = len(x), len(t)
     length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
-    time = Dual(Interval(t, t) + point(0.0) + Interval(np.zeros(boxes), length.high), {})
+    time = Interval(t, t) + point(0.0) + Interval(np.zeros(boxes), length.high)
     one = point(np.ones(boxes))
     states = [Dual(value, {j: one}) for j, value in enumerate(x)]
-    found = course.slopes([[time], states, [Dual(value, {}) for value in p]], constant)
+    given = [[time], p, [v.between(time) for v in u]]
+    clock, parameters, inputs = ([Dual(value, {}) for value in part] for part in given)
+    found = course.slopes([clock, states, parameters, inputs], constant)
     m = np.zeros((n, n, boxes))
     for i, f in enumerate(found):
         for j, slope in f.slope.items():

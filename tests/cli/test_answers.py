@@ -25,6 +25,8 @@ def stored(tmp_path_factory):
         "profile": [CHAIN, "--name", "p1"],
         "compare": [CHAIN, "--starts", 2, "--method", "SingleShooting", "--method", "Collocation"],
         "design": [PREDATORS],
+        "certify": [CHAIN, "--certificate", folder / "proof.json"],
+        "verify": [folder / "proof.json", CHAIN],
         "new": [folder / "model.py", "--data", folder / "my.csv"],
         "convert": [folder / "estimate.json", folder / "copy.csv"],
         "report": [folder / "estimate.json", folder / "page.html"],
@@ -37,7 +39,8 @@ def stored(tmp_path_factory):
 
 
 COMMANDS = (
-    "check", "estimate", "simulate", "profile", "compare", "design", "new", "convert", "report",
+    "check", "estimate", "simulate", "profile", "compare", "design", "certify", "verify",
+    "new", "convert", "report",
 )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ COMMANDS = {
     "report",
     "design",
     "compare",
+    "certify",
+    "verify",
     "convert",
 }
 

@@ -70,6 +70,18 @@ def test_profile_keeps_the_finished_ones(tmp_path):
     assert (tmp_path / "picture.png").exists()
 
 
+def test_certify_keeps_what_is_proved(tmp_path):
+    code, out, err = interrupted(tmp_path, "certify", "igpe.proof.enclosure", "march", 5)
+    assert code == 130, err
+    assert "is not decided" in out or "is ruled out" in out
+    assert "Interrupted. What is told above was proved before." in err
+    stored = json.loads((tmp_path / "answer.json").read_text())
+    assert (stored["status"], stored["complete"], stored["closed"]) == ("INTERRUPTED", False, False)
+    assert 0 < stored["open_share"] <= 1
+    assert stored["remaining"]
+    assert (tmp_path / "picture.png").exists()
+
+
 @pytest.mark.parametrize(
     ("command", "module", "name"),
     [

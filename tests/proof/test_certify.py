@@ -14,7 +14,7 @@ from zoo import ZOO
 
 import igpe
 from igpe.proof import compiled, search
-from igpe.proof.certify import enclosed
+from igpe.proof.best import enclosed
 from igpe.proof.enclosure import Enclosure
 from igpe.proof.posed import posed
 from igpe.proof.search import Search

@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 from consecutive import problem as consecutive
 from lotka_volterra import problem as lotka_volterra
+from zoo import ZOO
+
+import igpe
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -45,6 +48,35 @@ def test_growth_of_errors(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_residuals_of_random_models(seed: int) -> None:
     assert containment.of_integration(seed) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_inputs_given_by_tables(seed: int) -> None:
+    assert containment.of_inputs(seed) == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_residuals_of_random_models_with_tables(seed: int) -> None:
+    assert containment.of_integration(seed, inputs=1 + seed % 2) == 0
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-3, 0.1])
+def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
+    case = next(c for c in ZOO if c.name == "stirred_tank")
+    more = {"start": case.start, "start_time": 0.0, "inputs": case.inputs}
+    run = igpe.Experiment(case.data(noise=0.02), sigma=0.05, **more)
+    problem = igpe.Problem(
+        case.builder,
+        parameters=list(case.truth),
+        experiments=[run],
+        priors={"volume": igpe.Normal(1.4, 0.1)},
+    )
+    course, truth = containment.courses_and_references(problem)
+    assert course.times[0] == 0.0  # where the prior is
+    assert len(course.inputs) == 1
+    low = 0.4 + np.random.default_rng(1).random((2, 6))
+    wrong, _ = containment.residuals_outside(course, truth, low, low + width, seed=2)
+    assert wrong == 0
 
 
 @pytest.mark.parametrize("problem", [consecutive, lotka_volterra])

@@ -1,13 +1,14 @@
 """The containment checks find what is broken: each of these changes makes some bound wrong."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import containment
 import numpy as np
 import pytest
 
-from igpe.replay import bound, dual, interval, polynomial, rounding, rows, step, transport
+from igpe.replay import bound, dual, inputs, interval, polynomial, rounding, rows, step, transport
 
 
 def same(x: Any) -> Any:
@@ -15,11 +16,24 @@ def same(x: Any) -> Any:
 
 
 def times(factor: float, function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *given: factor * function(*given)
+    return lambda *given, **named: factor * function(*given, **named)
 
 
 def nothing(like: Callable[..., Any]) -> Callable[..., Any]:
     return times(0.0, like)
+
+
+def constant_input(line: Any, space: Any, t: Any, h: Any) -> Any:
+    """An input that stays what it is when a step begins."""
+    return polynomial_of(line, space, t, 0.0 * h)
+
+
+def later(lines: Any) -> Any:
+    """Inputs of which the table's times were read wrong."""
+    return [line._replace(start=line.start + 1e-6) for line in lines]
+
+
+polynomial_of = inputs.Line.polynomial
 
 
 MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], range]] = {
@@ -97,6 +111,26 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
         containment.of_growth,
         [(step, "_supremum", lambda m, v: np.zeros_like(v))],
         range(20),
+    ),
+    "rounding of inputs": (
+        containment.of_inputs,
+        [(inputs, "up", nothing(rounding.up))],
+        range(3),
+    ),
+    "slopes of inputs": (
+        containment.of_inputs,
+        [(inputs, "UNIT", 0.0), (interval, "above", same), (interval, "below", same)],
+        range(3),
+    ),
+    "inputs during a step": (
+        partial(containment.of_integration, inputs=1),
+        [(inputs.Line, "polynomial", constant_input)],
+        range(1),
+    ),
+    "times of a table": (
+        partial(containment.of_integration, inputs=1),
+        [(rows, "step", lambda *given, u, old=rows.step: old(*given, u=later(u)))],
+        range(1),
     ),
     "error of the start of a step": (
         containment.of_integration,

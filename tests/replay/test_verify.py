@@ -225,10 +225,10 @@ def test_what_the_checker_does_not_know_is_refused() -> None:
     start = {"x1": 1.0, "x2": 0.0}
     data = pd.read_csv(consecutive.DATA)
     run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.1)
-    priors = {"p1": igpe.Normal(5.0, 1.0)}
     names = ["p1", "p2"]
-    problem = igpe.Problem(consecutive.model, parameters=names, experiments=[run], priors=priors)
-    with pytest.raises(igpe.Unsupported, match="priors"):
+    loss = igpe.Huber(1.5)
+    problem = igpe.Problem(consecutive.model, parameters=names, experiments=[run], loss=loss)
+    with pytest.raises(igpe.Unsupported, match="a loss other than"):
         igpe.verify(certificate(), problem)
 
 

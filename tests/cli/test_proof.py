@@ -1,0 +1,62 @@
+"""igpe certify and igpe verify: a proof, and whether it is one."""
+
+import json
+
+import pytest
+from command_line import BELLMAN, CHAIN, refused, run
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory):
+    path = tmp_path_factory.mktemp("proof") / "proof.json"
+    done = run("certify", CHAIN, "--certificate", path, "--gap", 1e-4)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("No parameters with p1 in [0, 10]")
+    return path
+
+
+def test_a_proof_is_verified(proof):
+    done = run("verify", proof, CHAIN)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Verified: no parameters in the box")
+
+
+def test_a_spoilt_one_is_refuted(proof, tmp_path):
+    spoilt = json.loads(proof.read_text())
+    spoilt["objective"] *= 0.5
+    spoilt["lower_bound"] *= 0.5
+    path = tmp_path / "spoilt.json"
+    path.write_text(json.dumps(spoilt))
+    done = run("verify", path, CHAIN, "--json", tmp_path / "answer.json")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("Refuted: the sum of squares of its parameters is")
+    stored = json.loads((tmp_path / "answer.json").read_text())
+    assert stored["verdict"] == "refuted"
+    assert stored["regions"][0]["why"] in done.stdout
+
+
+def test_without_time_it_is_not_confirmed(proof):
+    done = run("verify", proof, CHAIN, "--seconds", 0)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("Not confirmed")
+
+
+def test_what_cannot_be_verified_is_refused(proof, tmp_path):
+    refused(run("verify", tmp_path / "nowhere.json", CHAIN), "could not be read")
+    refused(run("verify", proof, BELLMAN), "about the box")
+
+
+def test_certify_begins_at_a_stored_result(tmp_path):
+    stored = tmp_path / "result.json"
+    assert run("estimate", CHAIN, "--json", stored).exit_code == 0
+    done = run("certify", CHAIN, "--result", stored, "--json", "-")
+    found = json.loads(done.stdout)
+    assert found["closed"]
+    assert found["gap"] == 1e-3
+    at = {row["name"]: row["value"] for row in found["table"]}
+    assert at == pytest.approx(json.loads(stored.read_text())["parameters"], rel=1e-4)
+
+
+@pytest.mark.parametrize("words", [["--gap", 0], ["--gap", 2], ["--time-limit", -1]])
+def test_what_certify_cannot_do_is_refused(words):
+    refused(run("certify", CHAIN, *words), str(words[1]))
