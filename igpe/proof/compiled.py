@@ -60,4 +60,13 @@ def _stamp() -> str:
     return sha256("".join(texts).encode()).hexdigest()
 
 
-UNCOMPILED = ("certify", "enclosure", "posed", "search")
+UNCOMPILED = (
+    "certify",
+    "enclosure",
+    "factored",
+    "posed",
+    "scales",
+    "search",
+    "translate",
+    "writer",
+)

@@ -5,18 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.proof.march import BROKE, FATHOMED, SHRUNK, THROUGH, march, tube_rows
+from igpe.arrays import BoolArray, FloatArray
+from igpe.proof.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
 from igpe.proof.monomials import Algebra, algebra
 from igpe.proof.mueller import Tube, tube
 from igpe.proof.posed import Dynamic
 from igpe.proof.recursion import Space, space
 from igpe.proof.rows import Rows, clear, note, rows, total
+from igpe.proof.scales import bent, dividing, logarithmic, polynomials, scaled, unscaled
+from igpe.proof.tube_rows import tube_rows
 from igpe.proof.whole import conclude, sensitivities
 
-COARSE, FINE = 0.05, 0.008  # how far slopes may change over a step of the tube
-PROMISING = 0.4  # of the cut: what a coarse tube must show for a fine one to be tried
-MOST_TUBE_STEPS = (250, 1500)
+# how far slopes may change over a step of a tube, and its steps at most
+TUBES = ((0.05, 200), (0.001, 600))
+TRIAL = (0.05, 100)
+PROMISING = 0.15  # of the cut: what a coarse tube must show for a fine one to be tried
 MOST_STEPS = 1500  # of the Taylor model in one experiment
 
 
@@ -24,7 +27,7 @@ MOST_STEPS = 1500  # of the Taylor model in one experiment
 class Found:
     """What is proved of one box.
 
-    bound         on the sum of squares, for all parameters of the box
+    bound         on the sum of squares, for all parameters of the box where it is below the cut
     lower, upper  (n_p,) outside of these no parameters are below the cut; crossed: none anywhere
     sensitivity   (n_p,) how far the residuals move along each axis; zeros where nothing is known
     rows          how many leading rows were enclosed
@@ -69,6 +72,7 @@ class Enclosure:
     algebras: list[Algebra] = field(init=False)
     rooms: list[_Room] = field(init=False)
     rows: Rows = field(init=False)
+    divides: BoolArray = field(init=False)
 
     def __post_init__(self) -> None:
         n = len(self.dynamic.lower)
@@ -83,6 +87,8 @@ class Enclosure:
             self.rooms.append(_Room(spaces, tube(states), self.size))
             self.size += len(run.labels)
         self.rows = rows(self.size, self.algebras[0])
+        used = [dividing(run.tapes[0], n) for run in self.dynamic.experiments]
+        self.divides = np.any(used, axis=0)
         self.multipliers = np.zeros(self.size)
 
     def examine(
@@ -104,11 +110,12 @@ class Enclosure:
         bound, reached = self._tubes(ranges, cut) if with_tube else (0.0, 0)
         if bound > cut:
             return self._found(lower, upper, bound, rows=self.size)
-        outcome = self._march(scaled(lower, upper), ranges, cut, most)
+        alone = bound
+        outcome = self._march(self._polynomials(lower, upper), ranges, cut, most)
         bound, count = total(self.rows), int(self.rows.known[0])
-        tame = outcome == THROUGH or count > reached
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, conclude(self.algebras[0], self.rows, cut, self.multipliers))
+        tame = outcome == THROUGH or (count > reached and bound > alone)
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         return self._found(lower, upper, bound, rows=count, middle=middle, tame=tame)
 
@@ -125,12 +132,25 @@ class Enclosure:
             worst = max(worst, int(outcome))
         return worst
 
+    def _polynomials(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        return polynomials(lower, upper, self.divides, self.degree)
+
+    def place(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
+        """A point of a box (n_p,) in the scaled parameters of its polynomials, to rounding."""
+        middle, radius = scaled(lower, upper).T
+        found = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
+        which = bent(lower, upper, self.divides)
+        if which.any():
+            m, r = logarithmic(lower[which], upper[which]).T
+            found[which] = np.log(point[which] / m) / r
+        return found
+
     def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
         clear(self.rows)
         self.multipliers[:] = 0.0
         for room in self.rooms:
             room.tube.steps[0] = 0
-        self._unmeasured(scaled(lower, upper))
+        self._unmeasured(self._polynomials(lower, upper))
 
     def _unmeasured(self, p: FloatArray) -> None:
         """Rows of priors and jumps, which are linear."""
@@ -139,8 +159,9 @@ class Enclosure:
             w, a = given.weight[i], given.matrix[i]
             self.rows.c[i, 0] = (a @ p[:, 0] - given.known[i]) * w
             self.rows.c[i, 1 : 1 + len(p)] = a * p[:, 1] * w
+            curved = np.abs(a) @ np.abs(p[:, 2:]).sum(axis=1) * w * (1 + 1e-12)
             size = (np.abs(a) @ (np.abs(p).sum(axis=1)) + abs(given.known[i])) * w
-            self.rows.error[i] = 4e-15 * (len(p) + 4) * size
+            self.rows.error[i] = curved + 4e-15 * (len(p) + 4) * size
             middle, radius = self.rows.c[i, 0], np.abs(self.rows.c[i, 1:]).sum()
             radius = radius * (1 + 1e-12) + self.rows.error[i]
             note(self.rows, i, middle - radius, middle + radius)
@@ -149,47 +170,32 @@ class Enclosure:
     def _tubes(self, ranges: FloatArray, cut: float) -> tuple[float, int]:
         """The bound of tubes alone, and how many residuals they reached."""
         bound, reached = 0.0, 0
-        for k, fine in enumerate((COARSE, FINE)):
-            reached = 0
-            for run, room in zip(self.dynamic.experiments, self.rooms, strict=True):
-                stops = tube_rows(
-                    run.tapes, run.course, ranges, fine, MOST_TUBE_STEPS[k], room.tube,
-                    self.rows, room.offset,
-                )  # fmt: skip
-                reached += int(run.course.first[stops])
+        for fine, most in TUBES:
+            reached = self._tube(ranges, cut, fine, most)
             bound = float(total(self.rows))
             if bound > cut or bound < PROMISING * cut:
                 break
         return bound, reached
 
-    def coarse(self, lower: FloatArray, upper: FloatArray) -> float:
-        """The bound of the coarse tube alone."""
+    def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
+        reached = 0
+        for run, room in zip(self.dynamic.experiments, self.rooms, strict=True):
+            stops = tube_rows(
+                (run.sharp, *run.tapes[1:]), run.course, ranges, fine, most, cut, room.tube,
+                self.rows, room.offset,
+            )  # fmt: skip
+            reached += int(run.course.first[stops])
+        return reached
+
+    def coarse(self, lower: FloatArray, upper: FloatArray, cut: float) -> float:
+        """The bound of a coarse tube alone, as far as it is needed to exceed the cut."""
         self._clear(lower, upper)
-        return self._tubes(np.stack([lower, upper], axis=1), np.inf)[0]
+        self._tube(np.stack([lower, upper], axis=1), cut, *TRIAL)
+        return float(total(self.rows))
 
     def _found(self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any) -> Found:
         sensitivity = np.zeros(len(lower))
         sensitivities(self.algebras[0], self.rows, sensitivity)
-        low, high = unscaled(lower, upper, self.rows.delta)
+        low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
         return Found(float(bound), low, high, **({"middle": np.nan} | given | more))
-
-
-def scaled(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """(n_p, 2) middle and radius; the radius is rounded up so that the box is covered."""
-    middle = lower + 0.5 * (upper - lower)
-    radius = np.maximum(upper - middle, middle - lower) * (1 + 4e-16)
-    return np.stack([middle, radius], axis=1)
-
-
-def unscaled(
-    lower: FloatArray, upper: FloatArray, delta: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The part of a box that scaled parameters leave, rounded outward but never beyond the box."""
-    middle, radius = scaled(lower, upper).T
-    room = 4e-16 * (np.abs(middle) + radius)
-    low = np.where(delta[:, 0] > -1, middle + radius * delta[:, 0] - room, lower)
-    high = np.where(delta[:, 1] < 1, middle + radius * delta[:, 1] + room, upper)
-    crossed = delta[:, 0] > delta[:, 1]
-    low, high = np.maximum(low, lower), np.minimum(high, upper)
-    return np.where(crossed, 1.0, low), np.where(crossed, 0.0, high)

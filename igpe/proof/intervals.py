@@ -9,11 +9,12 @@ from igpe.proof.compiled import kernel
 from igpe.proof.monomials import TINY
 from igpe.proof.tape import (
     ADD,
+    CLOSE,
     COEFFICIENT,
     CONST,
     COS,
-    DIV,
     EXP,
+    FRACTION,
     HORNER,
     INPUT,
     LOG,
@@ -25,6 +26,7 @@ from igpe.proof.tape import (
     SQUARE,
     STATE,
     SUB,
+    TERM,
     TIME,
     Tape,
 )
@@ -86,6 +88,97 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
 
 
 @kernel
+def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
+    """Whether a product is exactly zero."""
+    if a0 == 0.0 and a1 == 0.0:
+        return math.isfinite(b0) and math.isfinite(b1)
+    return b0 == 0.0 and b1 == 0.0 and math.isfinite(a0) and math.isfinite(a1)
+
+
+@kernel
+def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+    """Range of sum w_i t_i / sum t_i, a mean of the weights if no t_i is negative.
+
+    It rises with t_i where w_i is above it: the largest value has its terms of largest weight at
+    their upper ends and all others at their lower ends. 0 / 0 is taken for any mean.
+    """
+    least, most = np.inf, -np.inf
+    for i in range(first, first + count):
+        w = tape.number[i]
+        least, most = min(least, w), max(most, w)
+        if not (out[tape.a[i], 0] >= 0.0 and math.isfinite(out[tape.a[i], 1])):
+            return _plain_fraction(tape, first, count, out)
+    room = (count + 2.0) * ROUND * max(abs(least), abs(most))
+    low, high = most, least
+    for j in range(first, first + count):
+        a0 = a1 = b0 = b1 = 0.0
+        above, below = False, False  # whether positive, or negative, terms are summed up
+        for i in range(first, first + count):
+            w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
+            t = t1 if w <= tape.number[j] else t0
+            a0, b0 = a0 + w * t, b0 + t
+            below = below or w * t < 0.0
+            t = t1 if w >= tape.number[j] else t0
+            a1, b1 = a1 + w * t, b1 + t
+            above = above or w * t > 0.0
+        if b0 > 0.0:
+            found = a0 / b0 - room
+            low = min(low, found if below else max(found, 0.0))
+        if b1 > 0.0:
+            found = a1 / b1 + room
+            high = max(high, found if above else min(found, 0.0))
+    if low > high:
+        return least, most
+    return max(low, least), min(high, most)
+
+
+@kernel
+def _plain_fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+    """The same where terms may be negative."""
+    a0 = a1 = b0 = b1 = size = 0.0
+    for i in range(first, first + count):
+        w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
+        a0, a1 = a0 + min(w * t0, w * t1), a1 + max(w * t0, w * t1)
+        b0, b1 = b0 + t0, b1 + t1
+        size += (1.0 + abs(w)) * max(abs(t0), abs(t1))
+    room = (count + 2.0) * ROUND * size + TINY
+    b0, b1 = b0 - room, b1 + room
+    if not (b0 > 0.0 or b1 < 0.0) or not math.isfinite(size):
+        return -np.inf, np.inf
+    low, high = times(a0 - room, a1 + room, 1.0 / b1, 1.0 / b0)
+    return outward(low, high)
+
+
+@kernel
+def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
+    """Range of a sum, difference, product, quotient or square, rounded but not beyond zero."""
+    positive = False
+    if op == ADD:
+        low, high = a0 + b0, a1 + b1
+        positive = a0 >= 0.0 and b0 >= 0.0
+    elif op == SUB:
+        low, high = a0 - b1, a1 - b0
+        positive = a0 >= 0.0 and b1 <= 0.0
+    elif op == MUL:
+        if _is_nothing(a0, a1, b0, b1):
+            return 0.0, 0.0
+        low, high = times(a0, a1, b0, b1)
+        positive = a0 >= 0.0 and b0 >= 0.0
+    elif op == SQUARE:
+        low, high = min(abs(a0), abs(a1)), max(abs(a0), abs(a1))
+        low, high = (0.0 if a0 <= 0.0 <= a1 else low * low), high * high
+        positive = True
+    elif b0 <= 0.0 <= b1:
+        return -np.inf, np.inf
+    else:
+        low, high = times(a0, a1, 1.0 / b1, 1.0 / b0)
+        low, high = outward(low, high)
+        positive = a0 >= 0.0 and b0 > 0.0
+    low, high = outward(low, high)
+    return (0.0 if positive and low < 0.0 else low), high
+
+
+@kernel
 def enclose(
     tape: Tape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
 ) -> None:
@@ -107,33 +200,16 @@ def enclose(
             low, high = u[a, 0], u[a, 1]
         elif op == TIME:
             low, high = u[len(u) - 1, 0], u[len(u) - 1, 1]
-        elif op in (SHIFT, COEFFICIENT, HORNER):
+        elif op in (SHIFT, COEFFICIENT, HORNER, TERM):
             continue
-        else:
-            if op == ADD:
-                low, high = out[a, 0] + out[b, 0], out[a, 1] + out[b, 1]
-            elif op == SUB:
-                low, high = out[a, 0] - out[b, 1], out[a, 1] - out[b, 0]
-            elif op == MUL:
-                low, high = times(out[a, 0], out[a, 1], out[b, 0], out[b, 1])
-            elif op == SQUARE:
-                low, high = abs(out[a, 0]), abs(out[a, 1])
-                low, high = min(low, high), max(low, high)
-                low = 0.0 if out[a, 0] <= 0.0 <= out[a, 1] else low * low
-                high *= high
-            elif op == NEG:
-                low, high = -out[a, 1], -out[a, 0]
-            elif op == DIV:
-                if out[b, 0] <= 0.0 <= out[b, 1]:
-                    low, high = np.nan, np.nan
-                else:
-                    r, s = 1.0 / out[b, 1], 1.0 / out[b, 0]
-                    low, high = times(out[a, 0], out[a, 1], r, s)
-                    low, high = outward(low, high)
-            else:  # CLOSE
-                k = tape.argument[b]
-                low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
+        elif op == FRACTION:
+            low, high = _fraction(tape, a, b, out)
+        elif op == NEG:
+            low, high = -out[a, 1], -out[a, 0]
+        elif op == CLOSE:
+            k = tape.argument[b]
+            low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
             low, high = outward(low, high)
-            if op == SQUARE and low < 0.0:
-                low = 0.0
+        else:
+            low, high = _between(op, out[a, 0], out[a, 1], out[b, 0], out[b, 1])
         out[n, 0], out[n, 1] = low, high

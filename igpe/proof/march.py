@@ -6,7 +6,12 @@ from igpe.arrays import FloatArray
 from igpe.proof.compiled import door, kernel
 from igpe.proof.intervals import enclose
 from igpe.proof.monomials import UNIT, UP, Algebra
-from igpe.proof.mueller import Course, Tube, hull, inputs_between, mueller
+from igpe.proof.mueller import (
+    Course,
+    Tube,
+    hull,
+    inputs_between,
+)
 from igpe.proof.recursion import Space, coefficient
 from igpe.proof.remainder import errors, losses, norms
 from igpe.proof.rows import Rows, bounds_of, left, narrow, note, total
@@ -16,50 +21,8 @@ from igpe.proof.tape import Tape
 THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
 ENOUGH = 0.3  # of the box left: begin again on that
 NARROW = 30.0  # 1 / spread below which time is enclosed more exactly, as curvature counts less
+DROWNED = 0.02  # of a state's scale: smaller errors drown nothing
 SMALLEST = 1e-9  # step, as a share of the way to the next stop
-
-
-@door
-def tube_rows(
-    tapes: tuple[Tape, Tape, Tape],
-    course: Course,
-    p: FloatArray,
-    fine: float,
-    most: int,
-    tube: Tube,
-    rows: Rows,
-    offset: int,
-) -> int:
-    """Mueller bounds of all residuals as far as they reach; the number of stops reached."""
-    slope, told, begin = tapes
-    n = len(slope.results)
-    x, u = np.zeros((n, 2)), np.zeros((course.inputs.shape[1] + 1, 2))
-    out = np.zeros((len(begin.op), 2))
-    enclose(begin, -1, x, p, u, out)
-    for i in range(n):
-        x[i] = out[begin.results[i]]
-    reached = mueller(slope, course, x, p, fine, most, tube)
-    out = np.zeros((len(told.op), 2))
-    place = 0
-    for stop in range(reached):
-        if course.first[stop] < course.first[stop + 1]:
-            t = course.stops[stop]
-            place = hull(tube, t, t, place, x)
-            inputs_between(course, stop, t, t, u)
-            enclose(told, -1, x, p, u, out)
-            for i in range(course.first[stop], course.first[stop + 1]):
-                low, high = out[told.results[course.column[i]]]
-                _note(course, rows, i, low, high, offset)
-    return reached
-
-
-@kernel
-def _note(course: Course, rows: Rows, i: int, low: float, high: float, offset: int) -> None:
-    """A measured quantity between low and high, as a residual."""
-    y, w = course.value[i], course.weight[i]
-    room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))
-    low, high = (low - y - room) * w, (high - y + room) * w
-    note(rows, offset + i, low - abs(low) * 8.0 * UNIT, high + abs(high) * 8.0 * UNIT)
 
 
 @kernel
@@ -80,7 +43,7 @@ def _measure(
     first = algebra.size - algebra.states
     coefficient(tape, algebra, space, x, p, u, 0)
     norms(tape, algebra, space, 0, 0.0)
-    losses(tape, algebra, space, 0, sizes)
+    losses(tape, algebra, space, 0, p, sizes)
     errors(tape, algebra, space, np.zeros(algebra.states))
     for i in range(course.first[stop], course.first[stop + 1]):
         k = tape.results[course.column[i]]
@@ -134,7 +97,7 @@ def _begin(
     nothing = np.zeros((1, algebra.states, algebra.size))
     coefficient(tape, algebra, space, nothing, p, u, 0)
     norms(tape, algebra, space, 0, 0.0)
-    losses(tape, algebra, space, 0, sizes)
+    losses(tape, algebra, space, 0, p, sizes)
     errors(tape, algebra, space, np.zeros(algebra.states))
     for i in range(algebra.states):
         x[i] = space.c[tape.results[i], 0]
@@ -163,6 +126,21 @@ def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
     return worst
 
 
+@kernel
+def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
+    """Whether the error of every state drowns what depends on the parameters."""
+    first = algebra.size - algebra.states
+    for i in range(algebra.states):
+        known, error = DROWNED * scale[i], 0.0
+        for m in range(1, first):
+            known += abs(x[i, m])
+        for m in range(first, algebra.size):
+            error += abs(x[i, m])
+        if error <= known:
+            return False
+    return True
+
+
 @door
 def march(
     tapes: tuple[Tape, Tape, Tape],
@@ -182,7 +160,7 @@ def march(
     """Note the residuals of one experiment, as long as the box is neither done with nor shrunk.
 
     tapes, spaces  of slopes, told quantities and start values
-    p, ranges  (n_p, 2): middle and radius; lower and upper
+    p          (n_p, 5) the parameters as polynomials;  ranges (n_p, 2): their bounds
     tolerance  of the last Taylor term, relative to how far the states differ over the box
     most       steps at most
     cut        what a box must exceed to be done with
@@ -234,7 +212,7 @@ def march(
                     place = hull(tube, time, following, place, around)
                     inputs_between(course, stop, time, following, between)
                     enclose(slope, -1, around, ranges, between, space.range)
-                if enclose_error(slope, algebra, space, order, longest, sizes, y):
+                if enclose_error(slope, algebra, space, order, longest, p, sizes, y):
                     done = True
                 else:
                     trial = step * 0.5
@@ -246,6 +224,8 @@ def march(
             transport(algebra, end, y)
             x[0] = end
             time = following
+            if _lost(algebra, end, course.scale):
+                return BROKE
         if course.first[stop] < course.first[stop + 1]:
             _inputs_at(course, stop, time, u, sizes)
             if not told.plain:

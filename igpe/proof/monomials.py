@@ -26,6 +26,7 @@ class Algebra(NamedTuple):
     left, right, to   (n_products,) kept products of monomials of delta, sorted by `to`
     begin    (n_delta + 1,) where the products of each monomial begin
     factors  (n_delta, 3) the parameters a monomial is made of, -1 beyond its degree
+    powers   (n_p, 2) where the square and the cube of each parameter stand; -1: not kept
     most     the largest number of products that are summed up in one coefficient
     """
 
@@ -39,6 +40,7 @@ class Algebra(NamedTuple):
     to: IntArray
     begin: IntArray
     factors: IntArray
+    powers: IntArray
     most: int
 
 
@@ -75,5 +77,8 @@ def algebra(parameters: int, states: int, degree: int) -> Algebra:
         to.copy(),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         factors,
+        np.array(
+            [[place.get((j,) * k, -1) for k in (2, 3)] for j in range(parameters)], dtype=np.int64
+        ),
         int(counts.max()) + 2,
     )

@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.proof.compiled import kernel
-from igpe.proof.intervals import ROUND, enclose, outward
+from igpe.proof.faces import face, guess, try_step
+from igpe.proof.intervals import ROUND, outward
 from igpe.proof.monomials import TINY
 from igpe.proof.tape import Tape
 
 MOST_STEPS = 3000
-WIDEST = 8.0  # of a state's scale: a wider tube tells nothing
+WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is told
+ROUGHER = 30.0  # are the last of the allowed steps than the first
 
 
 class Course(NamedTuple):
@@ -70,122 +72,108 @@ def inputs_between(course: Course, stop: int, a: float, b: float, u: FloatArray)
     u[len(u) - 1, 0], u[len(u) - 1, 1] = a, b
 
 
-@kernel
-def _face(
-    tape: Tape,
-    i: int,
-    side: int,
-    path: FloatArray,
-    x: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    out: FloatArray,
-) -> float:
-    """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
-    low, high = x[i, 0], x[i, 1]
-    x[i, 0], x[i, 1] = path[0], path[1]
-    enclose(tape, i, x, p, u, out)
-    x[i, 0], x[i, 1] = low, high
-    return float(out[tape.results[i], side])
+class Front(NamedTuple):
+    """How far a tube has come: bounds (n_x, 2) now; clock (2,) the time, and the next step."""
+
+    now: FloatArray
+    clock: FloatArray
 
 
 @kernel
-def _try(
-    tape: Tape,
-    now: FloatArray,
-    h: float,
-    p: FloatArray,
-    u: FloatArray,
-    slope: FloatArray,
-    out: FloatArray,
-) -> bool:
-    """Whether slopes (n_x, 2) hold over the step; they are what was found, right or not."""
-    n = len(now)
-    paths, x = np.empty((n, 2, 2)), np.empty((n, 2))
-    found = np.empty((n, 2))
-    for i in range(n):
-        for s in range(2):
-            end = now[i, s] + h * slope[i, s]
-            room = 0.1 * abs(h * slope[i, s]) + 1e-9 * abs(now[i, s]) + 1e-14 * abs(h)
-            paths[i, s, 0] = min(now[i, s], end) - room
-            paths[i, s, 1] = max(now[i, s], end) + room
-        x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
-    good = True
-    for i in range(n):
-        for s in range(2):
-            found[i, s] = _face(tape, i, s, paths[i, s], x, p, u, out)
-            end = now[i, s] + h * found[i, s]
-            if not (paths[i, s, 0] <= end <= paths[i, s, 1]):
-                good = False
-    slope[:] = found
-    return good
+def begun(course: Course, begin: FloatArray, tube: Tube) -> Front:
+    """A tube that begins with bounds (n_x, 2)."""
+    tube.time[0], tube.steps[0] = course.start, 1
+    tube.bounds[0] = begin
+    return Front(begin.copy(), np.array([course.start, course.stops[-1] - course.start]))
 
 
 @kernel
 def mueller(
-    tape: Tape, course: Course, begin: FloatArray, p: FloatArray, fine: float, most: int, tube: Tube
-) -> int:
-    """Fill the tube from `begin` (n_x, 2) on; the number of stops that it reached.
+    tape: Tape,
+    course: Course,
+    stop: int,
+    front: Front,
+    p: FloatArray,
+    fine: float,
+    most: int,
+    tube: Tube,
+) -> bool:
+    """Go on with the tube to the next stop; whether it came there.
 
-    fine  how far slopes may change over a step, relative to the states' scale
-    most  steps at most
+    fine  how far slopes may change over a step, relative to the states' scale; more at last
+    most  steps at most, of the whole tube
     """
-    n = len(begin)
+    now, n = front.now, len(front.now)
     out, u = np.empty((len(tape.op), 2)), np.empty((course.inputs.shape[1] + 1, 2))
-    slope, first = np.empty((n, 2)), np.empty((n, 2))
-    now = begin.copy()
-    tube.time[0], tube.steps[0] = course.start, 1
-    tube.bounds[0] = now
-    time, h = course.start, course.stops[-1] - course.start
-    for stop in range(len(course.stops)):
-        while time < course.stops[stop]:
-            following = min(time + h, course.stops[stop])
-            if course.stops[stop] - following < 0.3 * (following - time):
-                following = course.stops[stop]
-            inputs_between(course, stop, time, time, u)
+    slope, first, path = np.empty((n, 2)), np.empty((n, 2)), np.empty(2)
+    positive = np.empty(n, dtype=np.bool_)
+    while front.clock[0] < course.stops[stop]:
+        time, h = front.clock
+        following = min(time + h, course.stops[stop])
+        if course.stops[stop] - following < 0.3 * (following - time):
+            following = course.stops[stop]
+        inputs_between(course, stop, time, time, u)
+        for i in range(n):
+            for s in range(2):
+                path[:] = now[i, s]
+                first[i, s] = face(tape, i, s, path, now, p, u, out)
+        k = tube.steps[0]
+        rough = fine * ROUGHER ** (k / most)
+        done = False
+        for _ in range(40):
+            step = following - time
+            if not (step > 0.0):
+                break
+            inputs_between(course, stop, time, following, u)
+            slope[:] = first
+            good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+            if not good:
+                guess(first, slope)
+                good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+            if not good:
+                good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+            worst = 0.0
             for i in range(n):
                 for s in range(2):
-                    path = np.array([now[i, s], now[i, s]])
-                    first[i, s] = _face(tape, i, s, path, now, p, u, out)
-            done = False
-            for _ in range(40):
-                step = following - time
-                if not (step > 0.0):
-                    break
-                inputs_between(course, stop, time, following, u)
-                slope[:] = first
-                good = _try(tape, now, step, p, u, slope, out)
-                if not good:
-                    good = _try(tape, now, step, p, u, slope, out)
-                worst = 0.0
-                for i in range(n):
-                    for s in range(2):
-                        worst = max(worst, abs(slope[i, s] - first[i, s]) * step / course.scale[i])
-                if good and worst <= fine:
-                    done = True
-                    break
-                factor = 0.5 if not (worst > 4.0 * fine) else 0.25
-                following = time + step * factor
-            if not done or tube.steps[0] >= min(most, MOST_STEPS):
-                return stop
-            wide = False
-            for i in range(n):
-                a = now[i, 0] + step * slope[i, 0]
-                b = now[i, 1] + step * slope[i, 1]
-                room = 4.0 * ROUND * (abs(step * slope[i, 0]) + abs(step * slope[i, 1]))
-                now[i, 0], now[i, 1] = outward(a, b)
-                now[i, 0], now[i, 1] = now[i, 0] - room, now[i, 1] + room
-                if not (now[i, 1] - now[i, 0] < WIDEST * course.scale[i]):
-                    wide = True
-            k = tube.steps[0]
-            tube.time[k] = following
-            tube.bounds[k] = now
-            tube.steps[0] = k + 1
-            h = step * (2.0 if worst < 0.3 * fine else 1.2)
-            time = following
-            if wide:
-                return stop + 1 if following == course.stops[stop] else stop
-    return len(course.stops)
+                    size = course.scale[i] + now[i, 1] - now[i, 0]
+                    worst = max(worst, abs(slope[i, s] - first[i, s]) * step / size)
+            if good and worst <= rough:
+                done = True
+                break
+            factor = 0.5 if not (worst > 4.0 * rough) else 0.25
+            following = time + step * factor
+        if not done or k >= min(most, MOST_STEPS):
+            return False
+        wide = _advance(course, slope, step, positive, now)
+        tube.time[k] = following
+        tube.bounds[k] = now
+        tube.steps[0] = k + 1
+        front.clock[0], front.clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
+        if wide:
+            return False
+    return True
+
+
+@kernel
+def _advance(
+    course: Course, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
+) -> bool:
+    """Move the bounds; whether they are too wide to tell anything."""
+    n = len(now)
+    wide = 0
+    for i in range(n):
+        a = now[i, 0] + step * slope[i, 0]
+        b = now[i, 1] + step * slope[i, 1]
+        room = 4.0 * ROUND * (abs(step * slope[i, 0]) + abs(step * slope[i, 1]))
+        now[i, 0], now[i, 1] = outward(a, b)
+        now[i, 0], now[i, 1] = now[i, 0] - room, now[i, 1] + room
+        if positive[i]:
+            now[i, 0] = max(now[i, 0], 0.0)
+        if not (now[i, 1] - now[i, 0] < WIDEST * course.scale[i]):
+            wide += 1
+        if not (now[i, 1] - now[i, 0] < EXPLODED * course.scale[i]):
+            wide = n
+    return wide == n
 
 
 @kernel

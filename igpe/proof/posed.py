@@ -13,17 +13,21 @@ from igpe.equations.system import System, read_systems
 from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Measurements
 from igpe.problem import Problem
+from igpe.proof.factored import factored
 from igpe.proof.mueller import Course
-from igpe.proof.tape import Symbols, Tape, UnknownOperation, tape
+from igpe.proof.tape import Tape
+from igpe.proof.translate import Symbols, UnknownOperation, tape
 
 
 class Posed(NamedTuple):
     """One experiment: tapes of slopes, told quantities and start values, and what is measured.
 
+    sharp   the slopes again, as interval arithmetic likes them
     labels  one for each row: (experiment, time, quantity)
     """
 
     tapes: tuple[Tape, Tape, Tape]
+    sharp: Tape
     course: Course
     labels: tuple[tuple[str, float, str], ...]
 
@@ -81,7 +85,7 @@ def _experiment(problem: Problem, experiment: Experiment, system: System) -> Pos
     course = _course(ivp, measurements)._replace(
         column=column.astype(np.int64), value=value, weight=1 / measurements.sigma[order]
     )
-    return Posed((tapes[0], tapes[1], tapes[2]), course, labels)
+    return Posed((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), course, labels)
 
 
 def _course(ivp: InitialValueProblem, m: Measurements) -> Course:

@@ -154,7 +154,7 @@ def coefficient(
 ) -> None:
     """Coefficients of order k of every operation, from those of lower order.
 
-    x  (order + 1, n_x, size) of the states;  p: (n_p, 2) middle and radius of each parameter;
+    x  (order + 1, n_x, size) of the states;  p: (n_p, 5) of each parameter, see `scales`;
     u  (n_u + 1, 2) value at the step's beginning and slope of the inputs and, last, of time
     """
     c = space.c
@@ -182,6 +182,9 @@ def coefficient(
         elif op == PARAMETER:
             out[:] = 0.0
             out[0], out[1 + a] = p[a, 0], p[a, 1]
+            for i in range(2):
+                if algebra.powers[a, i] >= 0:
+                    out[algebra.powers[a, i]] = p[a, 2 + i]
         elif op in (INPUT, TIME):
             out[:] = 0.0
             out[0] = u[a if op == INPUT else len(u) - 1, k]

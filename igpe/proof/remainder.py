@@ -85,9 +85,12 @@ def _not_kept(algebra: Algebra, space: Space, a: int, b: int, order: int) -> flo
 
 
 @kernel
-def losses(tape: Tape, algebra: Algebra, space: Space, order: int, sizes: FloatArray) -> None:
+def losses(
+    tape: Tape, algebra: Algebra, space: Space, order: int, p: FloatArray, sizes: FloatArray
+) -> None:
     """What truncation and rounding lose in each operation; needs `norms`.
 
+    p      (n_p, 5) of the parameters, whose polynomials lose something too: see `scales`
     sizes  (n_u,) |a| + |b t| of the inputs a + b t, which may cancel
     """
     total = space.total
@@ -104,6 +107,8 @@ def losses(tape: Tape, algebra: Algebra, space: Space, order: int, sizes: FloatA
         elif op == DIV:
             lost = _not_kept(algebra, space, n, b, order)
             lost += 2.0 * many * UNIT * (total[n] * total[b] + total[a])
+        elif op == PARAMETER:
+            lost = p[a, 4]
         elif op == INPUT:
             lost = 4.0 * UNIT * (total[n] + sizes[a])
         elif op in (HORNER, COEFFICIENT):

@@ -19,7 +19,9 @@ INFORMATIVE = (
     2  # residuals enclosed for each unknown, from which their sensitivities choose the axis
 )
 STEPS, STEPS_DEEPER = 200, 20  # of a box; small stiff boxes deep in the tree need many
-LEAST_GAIN = 0.1  # of the cut: smaller gains of a trial split do not count
+PREFERENCE = 0.1  # of wide axes where trial splits choose, against gains relative to the cut
+NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
+NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
 
 @dataclass
@@ -145,10 +147,11 @@ class Search:
     def _decided(self, k: int, found: Found) -> list[int]:
         """What is known of node k enters the tree; its children that are open."""
         node = self.tree[k]
-        node.bound, node.rows = max(node.bound, found.bound), found.rows
-        if found.is_empty:
-            node.bound = max(node.bound, self.cut)
-        if node.bound > self.cut or found.is_empty:
+        done = found.is_empty or found.bound > self.cut
+        # what is beyond the cut was not enclosed: of that no more is known
+        node.bound = max(node.bound, self.cut if done else found.bound)
+        node.rows = found.rows
+        if done or node.bound > self.cut:
             node.reason = "bound"
             node.multipliers = found.multipliers if found.multipliers.any() else None
             return []
@@ -186,22 +189,21 @@ class Search:
         return self._by_trial(node)
 
     def _by_trial(self, node: Node) -> tuple[int, float]:
-        """The axis whose two halves gain most by coarse tubes, else the widest there is."""
+        """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
-        gains = np.zeros(len(root))
-        for j in np.flatnonzero(node.upper > node.lower):
+        size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
+        width = (node.upper - node.lower) / size
+        score = PREFERENCE * width / width.max()
+        for j in np.flatnonzero(width > NARROWEST * width.max()):
             at = place(node.lower[j], node.upper[j])
             left, right = node.upper.copy(), node.lower.copy()
             left[j] = right[j] = at
             bounds = (
-                self.enclosure.coarse(node.lower, left),
-                self.enclosure.coarse(right, node.upper),
+                self.enclosure.coarse(node.lower, left, self.cut),
+                self.enclosure.coarse(right, node.upper, self.cut),
             )
-            gains[j] = sum(max(min(b, self.cut) / self.cut - LEAST_GAIN, 0.0) for b in bounds)
-        if gains.any():
-            axis = int(np.argmax(gains))
-        else:
-            axis = int(np.argmax((node.upper - node.lower) / root))
+            score[j] += sum(min(b / self.cut, 1.0) for b in bounds)
+        axis = int(np.argmax(score))
         return axis, place(node.lower[axis], node.upper[axis])
 
 

@@ -84,6 +84,7 @@ def enclose_error(
     space: Space,
     order: int,
     h: float,
+    p: FloatArray,
     sizes: FloatArray,
     y: FloatArray,
 ) -> bool:
@@ -91,7 +92,7 @@ def enclose_error(
 
     needs `norms` for this h, and `range` of the operations over the step
     """
-    losses(tape, algebra, space, order, sizes)
+    losses(tape, algebra, space, order, p, sizes)
     tube = np.zeros(algebra.states)
     errors(tape, algebra, space, tube)
     _growth(tape, space, order, h, tube, y)

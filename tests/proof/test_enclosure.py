@@ -10,8 +10,10 @@ from cases import Integrated, everything
 from zoo import ZOO
 
 from igpe.proof import enclosure as enclosing
-from igpe.proof.enclosure import Enclosure, scaled
+from igpe.proof import scales
+from igpe.proof.enclosure import Enclosure
 from igpe.proof.posed import Dynamic, posed
+from igpe.proof.tape import TERM
 
 SLACK = 1e-9  # of a residual and its measurement: what the other integration may be off
 ZOO_CASES = {c.name: c for c in ZOO}
@@ -58,8 +60,7 @@ def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: in
         residuals = [truth(p) for p in points]
         for p, r in zip(points, residuals, strict=True):
             room = SLACK * (np.abs(r) + weight)
-            middle, radius = scaled(lower, upper).T
-            delta = np.where(radius > 0, (p - middle) / np.where(radius > 0, radius, 1), 0)
+            delta = enclosure.place(lower, upper, p)
             away = np.abs(r - rows[0] @ monomials(enclosure, delta))
             if (away > rows[1] + room).any():
                 found.append(f"polynomial, {(away - rows[1]).max():g}")
@@ -122,8 +123,8 @@ def _without_remainders(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dy
 
 
 def _smaller_boxes(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
-    whole = enclosing.scaled
-    monkeypatch.setattr(enclosing, "scaled", lambda a, b: whole(a, b) * np.array([1.0, 0.8]))
+    whole = scales.scaled
+    monkeypatch.setattr(scales, "scaled", lambda a, b: whole(a, b) * np.array([1.0, 0.8]))
     return dynamic
 
 
@@ -162,6 +163,35 @@ def test_a_broken_bound_is_caught(
     dynamic = posed(problem)
     assert violations(problem, dynamic, boxes=12, seed=5) == []
     assert violations(problem, mutation(monkeypatch, dynamic), boxes=12, seed=5) != []
+
+
+def _other_weights(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Means of smaller weights: the tubes are about another model."""
+
+    def spoilt(run: Any) -> Any:
+        number = np.where(run.sharp.op == TERM, 0.8 * run.sharp.number, run.sharp.number)
+        return run._replace(sharp=run.sharp._replace(number=number))
+
+    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+
+
+def _straight(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Exponential scales whose remainders are forgotten."""
+    whole = enclosing.polynomials
+    monkeypatch.setattr(
+        enclosing, "polynomials", lambda *given: whole(*given) * np.array([1, 1, 0, 0, 0])
+    )
+    return dynamic
+
+
+@pytest.mark.parametrize("mutation", [_other_weights, _straight])
+def test_a_broken_bound_of_quotients_is_caught(
+    mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = PROBLEMS["michaelis_menten"]()
+    dynamic = posed(problem)
+    assert violations(problem, dynamic, boxes=15, seed=5) == []
+    assert violations(problem, mutation(monkeypatch, dynamic), boxes=15, seed=5) != []
 
 
 def test_the_middle_is_what_it_says() -> None:

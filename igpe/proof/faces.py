@@ -1,0 +1,128 @@
+"""Slopes of the faces of a tube over a step: what Mueller's bounds are made of."""
+
+import numpy as np
+
+from igpe.arrays import BoolArray, FloatArray
+from igpe.proof.compiled import kernel
+from igpe.proof.intervals import enclose
+from igpe.proof.tape import POWER, Tape
+
+
+@kernel
+def face(
+    tape: Tape,
+    i: int,
+    side: int,
+    path: FloatArray,
+    x: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    out: FloatArray,
+) -> float:
+    """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
+    low, high = x[i, 0], x[i, 1]
+    x[i, 0], x[i, 1] = path[0], path[1]
+    enclose(tape, i, x, p, u, out)
+    x[i, 0], x[i, 1] = low, high
+    return float(out[tape.results[i], side])
+
+
+@kernel
+def _paths(
+    now: FloatArray, h: float, slope: FloatArray, fine: float, paths: FloatArray, x: FloatArray
+) -> None:
+    """Where the faces (n_x, 2) may go over the step (n_x, 2, 2), and the tube x (n_x, 2).
+
+    There is room for changes of small slopes too, as states near an equilibrium have.
+    """
+    for i in range(len(now)):
+        for s in range(2):
+            end = now[i, s] + h * slope[i, s]
+            room = 0.1 * (abs(h * slope[i, s]) + fine * abs(now[i, s])) + 1e-14 * abs(h)
+            paths[i, s, 0] = min(now[i, s], end) - room
+            paths[i, s, 1] = max(now[i, s], end) + room
+        x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
+
+
+@kernel
+def _keep_positive(
+    tape: Tape,
+    now: FloatArray,
+    paths: FloatArray,
+    x: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    positive: BoolArray,
+    out: FloatArray,
+) -> None:
+    """Cut off what is below zero where no solution goes: its slope is not negative at zero.
+
+    A solution that is not negative in these states remains so (Nagumo), as right-hand sides without
+    broken powers are locally Lipschitz. What does not have the property is found out one by one.
+    """
+    n, zero = len(now), np.zeros(2)
+    for i in range(n):
+        positive[i] = now[i, 0] >= 0.0 and not (tape.function == POWER).any()
+    wrong = True
+    while wrong:
+        wrong = False
+        for i in range(n):
+            x[i, 0] = max(paths[i, 0, 0], 0.0) if positive[i] else paths[i, 0, 0]
+        for i in range(n):
+            touches = positive[i] and min(paths[i, 0, 0], paths[i, 1, 0]) < 0.0
+            if touches and not (face(tape, i, 0, zero, x, p, u, out) >= 0.0):
+                positive[i] = False
+                wrong = True
+    for i in range(n):
+        if positive[i]:
+            for s in range(2):
+                paths[i, s, 0] = max(paths[i, s, 0], 0.0)
+                paths[i, s, 1] = max(paths[i, s, 1], 0.0)
+
+
+@kernel
+def try_step(
+    tape: Tape,
+    now: FloatArray,
+    h: float,
+    p: FloatArray,
+    u: FloatArray,
+    slope: FloatArray,
+    fine: float,
+    positive: BoolArray,
+    out: FloatArray,
+) -> bool:
+    """Whether slopes (n_x, 2) hold over the step; they are what was found, right or not.
+
+    positive  (n_x,) becomes which states are known not to be negative
+    """
+    n = len(now)
+    paths, x = np.empty((n, 2, 2)), np.empty((n, 2))
+    found = np.empty((n, 2))
+    _paths(now, h, slope, fine, paths, x)
+    _keep_positive(tape, now, paths, x, p, u, positive, out)
+    good = True
+    for i in range(n):
+        for s in range(2):
+            found[i, s] = face(tape, i, s, paths[i, s], x, p, u, out)
+            end = now[i, s] + h * found[i, s]
+            if positive[i]:
+                end = max(end, 0.0)
+            if not (paths[i, s, 0] <= end <= paths[i, s, 1]):
+                good = False
+    slope[:] = found
+    return good
+
+
+@kernel
+def guess(first: FloatArray, slope: FloatArray) -> None:
+    """Slopes that would be found again, those found being linear in those tried (secants).
+
+    They are what an implicit method takes, where equations are stiff.
+    """
+    for i in range(len(slope)):
+        for s in range(2):
+            if first[i, s] != 0.0:
+                change = (slope[i, s] - first[i, s]) / first[i, s]
+                if change < 0.0:
+                    slope[i, s] = first[i, s] / (1.0 - change)
