@@ -1,7 +1,10 @@
 """Whatever is claimed of a box holds at points of it, integrated by other means."""
 
-import importlib
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ from cases import Integrated, everything
 from zoo import ZOO
 
 from igpe.proof import enclosure as enclosing
-from igpe.proof import scales
+from igpe.proof import scales, tube_rows
 from igpe.proof.enclosure import Enclosure
 from igpe.proof.posed import Dynamic, posed
 from igpe.proof.tape import TERM
@@ -152,7 +155,38 @@ def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     return dynamic
 
 
-MUTATIONS = (_without_remainders, _smaller_boxes, _fewer_orders, _other_numbers, _greedy_cut)
+def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Tubes cut off where solutions below the cut still go."""
+    monkeypatch.setattr(
+        enclosing, "tube_rows", changed(tube_rows, "* UP / course", "* 0.1 / course")
+    )
+    return dynamic
+
+
+def changed(module: ModuleType, what: str, by: str) -> Any:
+    """The function that a module is named for, with some of the module's text changed."""
+    text = Path(module.__file__ or "").read_text(encoding="utf-8")
+    assert text.count(what) == 1
+    name = module.__name__.rpartition(".")[2]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{name}_changed.py")
+        file.write_text(text.replace(what, by), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        broken = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(broken)
+    return getattr(broken, name)
+
+
+MUTATIONS = (
+    _shorter_reach,
+    _without_remainders,
+    _smaller_boxes,
+    _fewer_orders,
+    _other_numbers,
+    _greedy_cut,
+)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
