@@ -46,7 +46,8 @@ class Box:
     @property
     def middle(self) -> FloatArray:
         """(n,) amid the bounds; 1, or what is next to it, where they are not finite."""
-        middle = (self.lower + self.upper) / 2
+        with np.errstate(invalid="ignore"):  # -inf + inf
+            middle = (self.lower + self.upper) / 2
         return np.where(np.isfinite(middle), middle, self.clip(np.ones(len(self))))
 
     def select(self, names: Iterable[str]) -> "Box":

@@ -51,8 +51,7 @@ class Assembled:
     def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
         """See `igpe.dynamic.collocation_guess.begin`."""
         box = self.problem.box
-        middle = np.where(np.isfinite(box.middle), box.middle, NO_IDEA)
-        unknowns = box.mapping(middle) | {n: v for n, v in start.items() if n in box.names}
+        unknowns = box.mapping(box.middle) | {n: v for n, v in start.items() if n in box.names}
         self.values[: len(box)] = box.vector(unknowns)
         for k, run in enumerate(self.runs):
             profile, ivp, times = profiles[k] if profiles else None, run.part.ivp, run.mesh.times

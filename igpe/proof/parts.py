@@ -7,8 +7,9 @@ from the next round on. So neither who does a part nor when has any effect on th
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor as Threads
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -55,20 +56,30 @@ def shared(
     """
     status = search.run(deadline, tell, lambda: len(search.open) >= BEGUN)
     work, most = Work(_prepared, asked), float(ROUND)
-    place = _lasting(place)
     try:
-        while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
-            lost = _round(search, best, work, place, (int(most), deadline), tell=tell)
-            status, most = lost or Status.TIME_LIMIT, GROWTH * most
+        with _lasting(place) as hands:
+            while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
+                lost = _round(search, best, work, hands, (int(most), deadline), tell=tell)
+                status, most = lost or Status.TIME_LIMIT, GROWTH * most
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return status if search.open else Status.OPTIMAL_WITHIN_GAP
 
 
-def _lasting(place: Place) -> Place:
-    """Processes of our own that stay from round to round, this one being one of them."""
-    count = place.executor
-    return replace(place, executor=Threads(count)) if isinstance(count, int) else place
+@contextmanager
+def _lasting(place: Place) -> Iterator[Place]:
+    """Processes of our own that stay from round to round.
+
+    An executor of threads does one task in this process and all others in processes that it keeps.
+    """
+    if not isinstance(place.executor, int):
+        yield place
+        return
+    threads = Threads(place.executor)
+    try:
+        yield replace(place, executor=threads)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _round(

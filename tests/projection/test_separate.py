@@ -39,7 +39,7 @@ def apart(pieces, bounds, **more):
     high = np.minimum(bounds.upper, bounds.lower + 50)
     for _ in range(25):
         p = RNG.uniform(np.where(bounds.lower == 0, 1e-3, bounds.lower), high)
-        posed = np.concatenate([one.linearised(p).residual for one in pieces])[found.order]
+        posed = np.asarray(ca.vertcat(*(one.symbolic(p) for one in pieces))).ravel()[found.order]
         residual = found.residual(p)
         finite = np.isfinite(posed)
         size = np.abs(posed[finite]).max(initial=1.0)
