@@ -17,11 +17,12 @@ from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
-from igpe.errors import EstimationFailed, IgpeError, ProblemError
+from igpe.errors import EstimationFailed, ProblemError
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
+from igpe.proven import complement_proven, with_proof
 from igpe.result import Result
-from igpe.settings import ProveComplement, Settings
+from igpe.settings import Settings
 from igpe.status import Status
 from igpe.structure.findings import Reach
 from igpe.structure.identifiability import MOST_WORK
@@ -101,19 +102,7 @@ def estimate(
         )
         result = summarise(steps, settings)
         result = replace(result, notes=(*result.notes, *begun.proved))
-    return _proven(found.problem, result, clock) if certify else result
-
-
-def _proven(problem: Problem, result: Result, clock: Clock) -> Result:
-    """The result with its proof, or with a note why there is none."""
-    from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
-
-    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
-        try:
-            proof, notes = certify(problem, result).without_tree(), result.notes
-        except IgpeError as error:
-            proof, notes = None, (*result.notes, f"Nothing was proved. {error}")
-    return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
+    return with_proof(found.problem, result, clock) if certify else result
 
 
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
@@ -195,34 +184,8 @@ def _complemented(
     stopped = len(ways) < len(algebraic) or ways[-1].complete.status is Status.INTERRUPTED
     if stopped or settings.proof is None:
         return Begun(ways, stopped)
-    return _proven_complement(problem, ways, settings.proof)
-
-
-def _proven_complement(problem: Problem, ways: list[Way], proof: ProveComplement) -> Begun:
-    """The best candidate with a proof, where it is small enough; it may become better by that."""
-    k = int(np.argmin([np.nan_to_num(w.complete.objective, nan=np.inf) for w in ways]))
-    before = ways[k].complete
-    rest = problem.fixing(ways[k].algebraic.parameters)
-    if not 0 < len(rest.box) <= proof.unknowns:
-        return Begun(ways, False)
-    at = {name: before.parameters[name] for name in rest.box.names}
-    try:
-        from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
-
-        found = certify(rest, at, gap=proof.gap, time_limit=proof.time_limit)
-    except IgpeError as error:
-        return Begun(ways, False, (f"Step 4: nothing was proved. {error}",))
-    except KeyboardInterrupt:  # before there is anything to tell; later it only ends the proof
-        return Begun(ways, False, ("Step 4: nothing was proved, as you stopped it.",))
-    better = dict(zip(found.unknowns, found.parameters, strict=True))
-    complete = replace(
-        before,
-        parameters={**before.parameters, **better},
-        objective=found.objective,
-        lower_bound=found.lower_bound,
-    )
-    ways = [*ways[:k], ways[k]._replace(complete=complete, corrected=complete), *ways[k + 1 :]]
-    return Begun(ways, False, (f"Step 4, with what step 3 found held: {found.sentence}",))
+    ways, proved = complement_proven(problem, ways, settings.proof)
+    return Begun(ways, stopped, proved)
 
 
 def _uncorrected(

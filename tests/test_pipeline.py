@@ -1,5 +1,7 @@
 """The five steps as a whole: what is told, kept, refused and interrupted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -193,6 +195,13 @@ def test_a_proof_of_step_4_that_time_ended_says_so():
     result = _unmeasured_intermediate(proof=igpe.ProveComplement(time_limit=1e-9))
     assert any("stopped at its time limit" in note for note in result.notes)
     assert not any("Step 4" in note for note in _unmeasured_intermediate().notes)
+
+
+def test_step_4_with_more_unknowns_than_may_be_proven_says_so():
+    case = replace(next(c for c in ZOO if c.name == "consecutive"), measured=("C",))
+    settings = igpe.Settings(proof=igpe.ProveComplement(unknowns=1))
+    result = igpe.estimate(case.problem(noise=0.02), settings)
+    assert "Step 4: nothing was proved of 2 unknowns" in str(result)
 
 
 @pytest.mark.parametrize("wrong", [{"unknowns": 0}, {"gap": 1.0}, {"time_limit": 0.0}])

@@ -82,10 +82,11 @@ FLOORS: dict[str, int] = {
     "uncertainty": 72,
     "summary": 73,
     "planning": 73,
-    "pipeline": 74,
-    "cli": 75,
-    "__main__": 76,
-    "__init__": 77,
+    "proven": 74,
+    "pipeline": 75,
+    "cli": 76,
+    "__main__": 77,
+    "__init__": 78,
 }
 """Room -> floor. Rooms of one floor are neighbours that do not know each other."""
 

@@ -1,0 +1,60 @@
+"""What the pipeline has proved on the dynamics: of step 4, and of its answer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from igpe.errors import IgpeError
+from igpe.problem import Problem
+from igpe.progress import Clock
+from igpe.result import Result
+from igpe.settings import ProveComplement
+from igpe.summary import Way
+
+
+def with_proof(problem: Problem, result: Result, clock: Clock) -> Result:
+    """The result with its proof, or with a note why there is none."""
+    from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
+
+    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+        try:
+            proof, notes = certify(problem, result).without_tree(), result.notes
+        except IgpeError as error:
+            proof, notes = None, (*result.notes, f"Nothing was proved. {error}")
+    return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
+
+
+def complement_proven(
+    problem: Problem, ways: Sequence[Way], proof: ProveComplement
+) -> tuple[list[Way], tuple[str, ...]]:
+    """The candidates after step 4, and what is proved of the best, where it is small enough.
+
+    The best one may become better by that. Ctrl-C only ends the proof.
+    """
+    k = int(np.argmin([np.nan_to_num(w.complete.objective, nan=np.inf) for w in ways]))
+    found, before = list(ways), ways[k].complete
+    rest = problem.fixing(ways[k].algebraic.parameters)
+    if not len(rest.box):
+        return found, ()
+    if len(rest.box) > proof.unknowns:
+        many = f"{len(rest.box)} unknowns, more than ProveComplement(unknowns={proof.unknowns})"
+        return found, (f"Step 4: nothing was proved of {many}.",)
+    at = {name: before.parameters[name] for name in rest.box.names}
+    try:
+        from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
+
+        proved = certify(rest, at, gap=proof.gap, time_limit=proof.time_limit)
+    except IgpeError as error:
+        return found, (f"Step 4: nothing was proved. {error}",)
+    except KeyboardInterrupt:  # before there is anything to tell
+        return found, ("Step 4: nothing was proved, as you stopped it.",)
+    better = dict(zip(proved.unknowns, proved.parameters, strict=True))
+    complete = replace(
+        before,
+        parameters={**before.parameters, **better},
+        objective=proved.objective,
+        lower_bound=proved.lower_bound,
+    )
+    found[k] = ways[k]._replace(complete=complete, corrected=complete)
+    return found, (f"Step 4, with what step 3 found held: {proved.sentence}",)
