@@ -18,7 +18,7 @@ WIDE = 16.0  # ratio of positive bounds from which they are split at their geome
 INFORMATIVE = (
     2  # residuals enclosed for each unknown, from which their sensitivities choose the axis
 )
-STEPS, STEPS_DEEPER = 200, 20  # of a box; small stiff boxes deep in the tree need many
+STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree need many
 PREFERENCE = 0.1  # of wide axes where trial splits choose, against gains relative to the cut
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 NEAR_ZERO = 0.01  # of the whole range: less than this is small
