@@ -12,6 +12,7 @@ from igpe.status import Status
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
     Status.INTERRUPTED: ", stopped by you",
+    Status.INTEGRATION_BROKE: ", stopped at boxes whose solutions cannot be enclosed",
 }
 
 

@@ -107,7 +107,10 @@ class Search:
         tell: Callable[[], None] = lambda: None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Status:
-        """Until nothing is open, the deadline (of `time.perf_counter`), enough, or Ctrl-C."""
+        """Until nothing is open, the deadline (of `time.perf_counter`), enough, or Ctrl-C.
+
+        INTEGRATION_BROKE  boxes that are too narrow to be split could not be enclosed
+        """
         try:
             while self._open:
                 if time.perf_counter() > deadline or enough():
@@ -116,7 +119,7 @@ class Search:
                 tell()
         except KeyboardInterrupt:
             return Status.INTERRUPTED
-        return Status.OPTIMAL_WITHIN_GAP
+        return Status.INTEGRATION_BROKE if self._undecided else Status.OPTIMAL_WITHIN_GAP
 
     def _next(self) -> None:
         """Examine the open box of the least bound; it stays open if that is interrupted."""
@@ -165,6 +168,8 @@ class Search:
                 return [child]
             k, node = child, self.tree[child]
         axis, at = self._where(node, found)
+        if not node.lower[axis] < at < node.upper[axis]:
+            return []
         left, right = node.upper.copy(), node.lower.copy()
         left[axis] = right[axis] = at
         node.children = [
@@ -193,7 +198,7 @@ class Search:
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
         size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
         width = (node.upper - node.lower) / size
-        score = PREFERENCE * width / width.max()
+        score = PREFERENCE * width / (width.max() or 1.0)
         for j in np.flatnonzero(width > NARROWEST * width.max()):
             at = place(node.lower[j], node.upper[j])
             left, right = node.upper.copy(), node.lower.copy()

@@ -15,7 +15,7 @@ from zoo import ZOO
 import igpe
 from igpe.proof import compiled, search
 from igpe.proof.best import enclosed
-from igpe.proof.enclosure import Enclosure
+from igpe.proof.enclosure import Enclosure, Found
 from igpe.proof.posed import posed
 from igpe.proof.search import Search
 
@@ -140,6 +140,19 @@ def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> Non
     assert covers(found)
     assert "stopped at its time limit" in found.sentence
     assert told
+
+
+def test_what_is_too_narrow_to_be_split_is_told() -> None:
+    lower, upper = np.ones(2), np.array([1.0, 1.0 + 4 * np.spacing(1.0)])
+
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
+        return Found(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+
+    ignorant: Any = SimpleNamespace(examine=nothing, coarse=lambda *_: 0.0)
+    found = Search(ignorant, 1.0, lower, upper)
+    assert found.run(math.inf) is igpe.Status.INTEGRATION_BROKE
+    assert found.examined == len(found.tree) == 7
+    assert (found.lower_bound, found.open_share) == (0.0, 1.0)
 
 
 def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
