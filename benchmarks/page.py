@@ -37,7 +37,7 @@ only who knows the best can stop. In brackets the time of all their starts, whic
 waits for; some were stopped before their end, so that a miss means little. `igpe` is timed as a
 whole; translating and compiling of others (AMICI takes some 20 s) is not counted, unless said.
 igpe's certificate is about the algebraic problem of step 3; nobody here proves the optimum of the
-dynamic one. Random starts are of one seed; two of the PEtab problems were not estimated by all.
+dynamic one. Random starts are of one seed; PEtab's problems were given to two methods only.
 
 """
 MIDDLE = """
