@@ -21,7 +21,7 @@ import igpe
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import read_systems
 from igpe.proof.certify import FEW
-from igpe.proof.enclosure import Enclosure, scaled
+from igpe.proof.enclosure import Enclosure
 from igpe.proof.posed import Dynamic, posed
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -141,9 +141,7 @@ class Claims:
         return np.concatenate([r[begin:], *parts])
 
     def _monomials(self, low: Any, high: Any, p: Any) -> Any:
-        middle, radius = scaled(low, high).T
-        delta = np.where(radius > 0, (p - middle) / np.where(radius > 0, radius, 1), 0.0)
-        wide = np.append(delta, 1.0)  # places -1 are factors of 1
+        wide = np.append(self.enclosure.place(low, high, p), 1.0)  # places -1 are factors of 1
         return np.prod(wide[self.enclosure.algebras[0].factors], axis=1)[: self._count]
 
     @property
