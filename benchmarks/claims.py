@@ -75,9 +75,8 @@ class Claims:
         while found.samples < samples:
             low, high = self._box(rng)
             share = rng.random((PER_BOX, len(low)))
-            share = np.where(
-                rng.random(share.shape) < 0.3, np.round(share), share
-            )  # faces, corners
+            on_faces = rng.random(share.shape) < 0.3
+            share = np.where(on_faces, np.round(share), share)
             self._look(low, high, low + share * (high - low), found)
         return found
 
@@ -107,7 +106,7 @@ class Claims:
             found.residuals += len(r)
             found.enclosed += int(np.isfinite(error).sum())
             room = SLACK * (np.abs(r) + self.size)
-            away = np.abs(r - c @ self._monomials(low, high, p))
+            away = np.abs(r - c @ self.enclosure.monomials(low, high, p))
             if (away > error + room).any():
                 found.wrong.append(f"polynomial by {np.nanmax(away - error - room):.2g} at {p}")
             elif ((r < least - room) | (r > most + room)).any():
@@ -139,14 +138,6 @@ class Claims:
             parts.append(r[begin : begin + len(m.value)][np.lexsort((m.column, m.row))])
             begin += len(m.value)
         return np.concatenate([r[begin:], *parts])
-
-    def _monomials(self, low: Any, high: Any, p: Any) -> Any:
-        wide = np.append(self.enclosure.place(low, high, p), 1.0)  # places -1 are factors of 1
-        return np.prod(wide[self.enclosure.algebras[0].factors], axis=1)[: self._count]
-
-    @property
-    def _count(self) -> int:
-        return int(self.enclosure.rows.c.shape[1])
 
 
 def _sizes(dynamic: Dynamic) -> Any:

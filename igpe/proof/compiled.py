@@ -61,9 +61,11 @@ def _stamp() -> str:
 
 
 UNCOMPILED = (
+    "best",
     "certify",
     "enclosure",
     "factored",
+    "parts",
     "posed",
     "scales",
     "search",

@@ -135,15 +135,16 @@ class Enclosure:
     def _polynomials(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         return polynomials(lower, upper, self.divides, self.degree)
 
-    def place(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
-        """A point of a box (n_p,) in the scaled parameters of its polynomials, to rounding."""
+    def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
+        """What a box's polynomials are made of, at one of its points (n_p,), to rounding."""
         middle, radius = scaled(lower, upper).T
         found = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
         which = bent(lower, upper, self.divides)
         if which.any():
             m, r = logarithmic(lower[which], upper[which]).T
             found[which] = np.log(point[which] / m) / r
-        return found
+        factors = np.append(found, 1.0)[self.algebras[0].factors]  # places -1 are factors of 1
+        return np.asarray(np.prod(factors, axis=1))
 
     def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
         clear(self.rows)

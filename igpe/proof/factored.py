@@ -149,7 +149,7 @@ class _Rewriter:
         one = Counter({atom: 1})
         inner = self._factor([(c, f - one) for c, f in terms if f[atom]])
         outer = [term for term in terms if not term[1][atom]]
-        product = self._times(self._place(atom), inner)
+        product = self.writer.product(self._place(atom), inner)
         return self._plain_sum([product, self._factor(outer)] if outer else [product])
 
     def _op(self, atom: int) -> int:
@@ -161,19 +161,16 @@ class _Rewriter:
             total = self.writer.put(ADD, total, place)
         return total
 
-    def _times(self, a: int, b: int) -> int:
-        return self.writer.product(a, b)
-
     def _product(self, c: Fraction, factors: Counter[int]) -> int:
         found: int | None = None
         for atom, power in sorted(factors.items()):
             one = self.writer.whole_power(self._place(atom), power)
-            found = one if found is None else self._times(found, one)
+            found = one if found is None else self.writer.product(found, one)
         if found is None:
             return self._constant(c)
         if c == -1:
             return self.writer.put(NEG, found)
-        return found if c == 1 else self._times(self._constant(c), found)
+        return found if c == 1 else self.writer.product(self._constant(c), found)
 
     def _constant(self, c: Fraction) -> int:
         if _is_double(c):

@@ -68,6 +68,7 @@ def arguments(tape: Tape, k: int) -> list[int]:
 
 
 def arguments_of(op: int, a: int, b: int, of_slots: Sequence[int]) -> list[int]:
+    """The same of one operation as it is written; `of_slots` are the arguments of functions."""
     if op in (CONST, STATE, PARAMETER, INPUT, TIME):
         return []
     if op == FRACTION:

@@ -94,6 +94,7 @@ class Writer:
         return found
 
     def put(self, op: int, a: int = 0, b: int = 0, number: float = 0.0) -> int:
+        """Where an operation stands, written if it is new; see `Tape`."""
         row = (op, a, b, float(number))
         if row not in self.known:
             self.known[row] = len(self.rows)
@@ -105,13 +106,16 @@ class Writer:
         return number if op == CONST else None
 
     def product(self, a: int, b: int) -> int:
+        """a b."""
         return self.put(SQUARE, a) if a == b else self.put(MUL, a, b)
 
     def quotient(self, a: int, b: int) -> int:
+        """a / b."""
         return self.put(DIV, a, b)
 
     def one_over(self, a: int) -> int:
-        return self.put(DIV, self.put(CONST, number=1.0), a)
+        """1 / a."""
+        return self.quotient(self.put(CONST, number=1.0), a)
 
     def fraction(self, places: Sequence[int], weights: Sequence[float]) -> int:
         """sum w_i t_i / sum t_i of the operations t_i at these places."""
@@ -124,6 +128,7 @@ class Writer:
         return self.fractions[terms]
 
     def function(self, kind: int, a: int, exponent: float = 0.0) -> int:
+        """A function of a: its polynomial about the middle of a step, and what closes it."""
         slot = self.slots.setdefault((kind, exponent, a), len(self.slots))
         middle = self.put(SHIFT, a, slot)
         total = self.put(COEFFICIENT, a, slot, TERMS)
@@ -133,6 +138,7 @@ class Writer:
         return self.put(CLOSE, total, slot)
 
     def power(self, a: int, b: int) -> int:
+        """a to the power of b, multiplied out where b is a small whole number."""
         exponent = self._value(b)
         if exponent is None:
             return self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
@@ -144,6 +150,7 @@ class Writer:
         return self.function(POWER, a, exponent)
 
     def whole_power(self, a: int, n: int) -> int:
+        """a to the power of n >= 1 by squares."""
         if n == 1:
             return a
         half = self.whole_power(a, n // 2)

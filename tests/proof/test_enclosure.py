@@ -43,12 +43,6 @@ def random_boxes(problem: Any, count: int, seed: int) -> Any:
         yield box, [box[0] + s * (box[1] - box[0]) for s in (*corners, *inside)]
 
 
-def monomials(enclosure: Enclosure, delta: Any) -> Any:
-    """All monomials of a point's scaled coordinates."""
-    factors = enclosure.algebras[0].factors
-    return np.array([np.prod([delta[j] for j in f if j >= 0]) for f in factors])
-
-
 def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: int = 2) -> list[str]:
     """What is claimed of random boxes and does not hold."""
     enclosure, truth = Enclosure(dynamic, degree), Integrated(problem, posed(problem))
@@ -63,8 +57,7 @@ def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: in
         residuals = [truth(p) for p in points]
         for p, r in zip(points, residuals, strict=True):
             room = SLACK * (np.abs(r) + weight)
-            delta = enclosure.place(lower, upper, p)
-            away = np.abs(r - rows[0] @ monomials(enclosure, delta))
+            away = np.abs(r - rows[0] @ enclosure.monomials(lower, upper, p))
             if (away > rows[1] + room).any():
                 found.append(f"polynomial, {(away - rows[1]).max():g}")
             if (r < rows[2] - room).any() or (r > rows[3] + room).any():
