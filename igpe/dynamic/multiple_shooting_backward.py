@@ -89,9 +89,8 @@ class Backward(Through):
         self, ran: Recorded, by_q: FloatArray, size: int, weights: FloatArray
     ) -> FloatArray:
         """See `Lifted.gradient`."""
-        m, seeds = self.measurements, np.zeros_like(ran.along.measured)
-        places = m.row[self._order], m.column[self._order]
-        np.add.at(seeds, places, weights * self._weight)
+        seeds = np.zeros_like(ran.along.measured)
+        np.add.at(seeds, self._told, weights * self._weight)
         found = cast(Sweeping, self.intervals).swept(ran, seeds)
         moves = by_q.any(axis=1)  # a start that no unknown moves counts 0 even times infinity
         own = found.by_unknown + by_q[moves].T @ found.by_node[0][moves]

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
 from igpe.dynamic.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.residuals import NO_NUMBER, Broken, measured_only
+from igpe.dynamic.starting import Starting, starting
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.switches import switching
@@ -71,7 +70,7 @@ class Shooting:
 
     def start(self, unknowns: FloatArray) -> FloatArray:
         """(n_x,) the start at the problem's unknowns (n,)."""
-        return np.asarray(self._start(unknowns[self.index])[0]).ravel()
+        return self._start(unknowns[self.index]).states
 
     def shoot(self, unknowns: FloatArray, starts: FloatArray) -> Shots:
         """All intervals at the problem's unknowns (n,) from `starts` (K, n_x), no derivatives."""
@@ -82,8 +81,8 @@ class Shooting:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The experiment's own unknowns (n_q,), where all intervals begin, and d start / d q."""
         q = unknowns[self.index]
-        first, by_q = (np.asarray(part) for part in self._start(q))
-        return q, np.vstack([first.ravel(), nodes[1:]]), by_q
+        first = self._start(q)
+        return q, np.vstack([first.states, nodes[1:]]), first.by_unknown
 
     def gaps(self, ends: FloatArray, starts: FloatArray) -> FloatArray:
         """(K, n_x) before each interval; none before the first."""
@@ -91,13 +90,12 @@ class Shooting:
 
     def residual(self, measured: FloatArray) -> FloatArray:
         """(m,) in standard deviations, by time."""
-        m = self.measurements
-        return np.asarray((measured[m.row, m.column] - m.value)[self._order] * self._weight)
+        value = self.measurements.value[self._order]
+        return np.asarray((measured[self._told] - value) * self._weight)
 
     def weighted(self, measured_by: FloatArray) -> FloatArray:
         """(m, n) derivatives of the residuals from those of all that is measured."""
-        m = self.measurements
-        return np.asarray(measured_by[m.row, m.column][self._order] * self._weight[:, None])
+        return np.asarray(measured_by[self._told] * self._weight[:, None])
 
     def chain(self, unknowns: FloatArray, nodes: FloatArray) -> "Chain | Reduced | Broken":
         """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
@@ -167,19 +165,21 @@ class Shooting:
         return np.argsort(self.measurements.row, kind="stable").astype(np.intp)
 
     @cached_property
+    def _told(self) -> tuple[IntArray, IntArray]:
+        """Rows and columns of the measurements among all that is told, by time."""
+        return self.measurements.row[self._order], self.measurements.column[self._order]
+
+    @cached_property
     def _owner(self) -> IntArray:
-        m = self.measurements
-        return interval_of(self.nodes, m.times)[m.row[self._order]]
+        return interval_of(self.nodes, self.measurements.times)[self._told[0]]
 
     @cached_property
     def _weight(self) -> FloatArray:
         return np.asarray(1 / (self.spread * self.measurements.sigma[self._order]))
 
     @cached_property
-    def _start(self) -> Any:
-        ivp = self.ivp
-        by_q = ca.densify(ca.jacobian(ivp.start, ivp.q))
-        return ca.Function("start", [ivp.q], [ca.densify(ivp.start), by_q])
+    def _start(self) -> Starting:
+        return starting(self.ivp)
 
 
 class Chains:

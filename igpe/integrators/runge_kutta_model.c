@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline)) /* for long code that is slower inside loops */
 
 typedef struct {
   long long intervals;
@@ -78,6 +79,7 @@ typedef struct {
   double fast[N_X];       /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
+  int few;                /* whether directions are so few that ALONG gives their slopes */
   int recording;          /* whether the points of stages are kept, in `seen` */
   long long piece;
   double seen[STAGES * N_X];
@@ -161,9 +163,9 @@ static void products_of_one(const Run *r, const double *s, double *k) {
   }
 }
 
-/* The slopes of the derivatives S; the last columns of a row may be computed twice. */
-static void slopes_of_derivatives(const Run *r, const double *x, double *k) {
-  const long n = r->columns - 1;
+/* The slopes of the first n derivatives S; the last of them may be computed twice. */
+static void slopes_of_derivatives(const Run *r, const double *x, double *k, const long n) {
+  const long c = r->columns;
   const double *s = x + 1, *by = r->along;
   long d = 0;
   k++;
@@ -177,14 +179,45 @@ static void slopes_of_derivatives(const Run *r, const double *x, double *k) {
     else products(r, s + n - 4, 0, k + n - 4, 0, 0);
   }
   for (; n < 4 && d < n; d++) products_of_one(r, s + d, k + d);
-  for (int m = 0; m < FQ_N && !by; m++) k[FQ_ROW[m] * (n + 1) + N_X + FQ_COL[m]] += r->fq[m];
+  for (int m = 0; m < FQ_N && !by; m++) k[FQ_ROW[m] * c + N_X + FQ_COL[m]] += r->fq[m];
   for (int m = 0; m < FQ_N && by && n < 4; m++)
-    axpy(k + FQ_ROW[m] * (n + 1), r->fq[m], by + FQ_COL[m] * n, n);
+    axpy(k + FQ_ROW[m] * c, r->fq[m], by + FQ_COL[m] * (c - 1), n);
 }
 
-/* The slopes of x and of its derivatives. */
+/* The slopes of x and of four of its directions from column d, and of four more e columns on, without
+   Jacobians: ALONG is written for that, line by line, where it is faster. */
+INLINE void along(const Run *r, const double t, const double *x, double *restrict k, const long d,
+                  const long e) {
+  const long c = r->columns;
+  const double *s = x + 1 + d, *by = r->along + d, *number = r->plan->numbers;
+  double *to = k + 1 + d;
+  ALONG
+}
+
+APART void along_four(const Run *r, double t, const double *x, double *k, long d) {
+  along(r, t, x, k, d, 0);
+}
+
+APART void along_eight(const Run *r, double t, const double *x, double *k, long d, long e) {
+  along(r, t, x, k, d, e);
+}
+
+/* The slopes of x and of few directions, at least four. */
+static void slopes_of_few(const Run *r, double t, const double *x, double *k) {
+  const long n = r->columns - 1;
+  long d = 0;
+  for (; d + 4 < n; d += 8) along_eight(r, t, x, k, d, d + 8 <= n ? 4 : n - 4 - d);
+  if (d < n) along_four(r, t, x, k, n - 4);
+}
+
+/* The slopes of x and of its derivatives; those of a probe have the same bits among few or many. */
 static void slopes(Run *r, double t, const double *x, double *k) {
   const long c = r->columns;
+  if (r->few) {
+    slopes_of_few(r, t, x, k);
+    if (r->recording) gather(r, x, r->point);
+    return;
+  }
   gather(r, x, r->point);
   if (c == 1) {
     slope_at(r, t, r->point);
@@ -193,7 +226,9 @@ static void slopes(Run *r, double t, const double *x, double *k) {
   }
   slopes_at(r, t, r->point);
   for (int i = 0; i < N_X; i++) k[i * c] = r->f[i];
-  slopes_of_derivatives(r, x, k);
+  const long apart = FEW && r->probed ? 4 : 0;
+  slopes_of_derivatives(r, x, k, c - 1 - apart);
+  if (apart) along_four(r, t, x, k, c - 5);
 }
 
 /* Keep where the Jacobians of stage i stand. */

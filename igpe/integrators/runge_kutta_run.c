@@ -68,7 +68,8 @@ static double fastest(Run *r) {
 
 /* Whether to try the implicit pair after an explicit step of h to t. */
 static int seems_stiff(Run *r, Course *c, double t, double h) {
-  if (r->columns == 1) gather(r, r->x, r->point), slopes_at(r, t, r->point);
+  if (!r->at_x) gather(r, r->x, r->point), slopes_at(r, t, r->point);
+  r->at_x = 1;
   c->suspect += h * fastest(r) > FAST ? 1 : c->suspect > 0 ? -1 : 0;
   if (c->suspect < c->patience) return 0;
   c->suspect = 0;
@@ -132,7 +133,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     if (b->tape) record(r, b->tape, c, h, told);
     c->told[2 + c->implicit]++;
     c->t = t;
-    r->at_x = r->columns > 1;
+    r->at_x = r->columns > 1 && (c->implicit || !r->few);
     memcpy(r->x, r->end, sizeof(double) * r->N);
     double wanted = 0.9 * pow(before, 0.2 * order) / pow(error > 1e-10 ? error : 1e-10, expo);
     wanted = wanted > 10 ? 10 : wanted < 0.2 ? 0.2 : wanted;
@@ -224,6 +225,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   int ok = r && numbers;
   if (ok) {
     r->plan = p, r->q = b->q, r->columns = columns, r->N = N;
+    r->few = b->along && b->directions >= 4 && b->directions <= FEW;
     r->probed = b->probed != 0, r->recording = b->tape != 0;
     double **places[6] = {&r->x, &r->end, &r->stage, &r->last, &r->unit, &r->ratio};
     for (int i = 0; i < 6; i++) *places[i] = numbers + i * N;

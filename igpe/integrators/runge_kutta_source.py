@@ -10,6 +10,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.numbers import lifted
+from igpe.integrators.runge_kutta_directions import directional, directions
 from igpe.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 
 DRIVER = tuple(
@@ -29,7 +30,7 @@ class Written(NamedTuple):
 def written(ivp: InitialValueProblem) -> Written:
     """The source for a problem without implicit algebraic variables."""
     plain, jacobians = model_functions(ivp)
-    functions, numbers = lifted(plain)
+    (*functions, along), numbers = lifted([*plain, directional(plain[0])])
     generator = ca.CodeGenerator("igpe", {"with_header": False})
     for function in functions:
         generator.add(function)
@@ -48,8 +49,10 @@ def written(ivp: InitialValueProblem) -> Written:
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
+    model = _unasked(generator.dump())
+    lines += directions(along, plain[1], model)
     driver = (part.read_text() for part in DRIVER)
-    source = "\n".join([_unasked(generator.dump()), *lines, *driver])
+    source = "\n".join([model, *lines, *driver])
     return Written(source, sum(f.n_instructions() for f in plain), numbers)
 
 

@@ -24,20 +24,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-import daqp
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import FloatArray
+from igpe.least_squares.boxed import RIDGE, least
 from igpe.least_squares.chains import Chained, Lifted, Point, Watch, condensed, unwatched
-from igpe.least_squares.generalised import MEET, Outcome, tame
+from igpe.least_squares.generalised import MEET, GeneralisedGaussNewton, Outcome, tame
 from igpe.least_squares.proposal import Proposal, Space, gap_length, limited_by, promised, proposal
 from igpe.status import Status
 
 Evaluate: TypeAlias = Callable[[Point], Chained | None]
 
-RIDGE = 1e-8  # of the largest curvature: directions that no residual determines have so much
 LONGEST = 1.0  # of an unknown's size: how far a step may move it
 SURE = 0.2  # of the curvature along a step that an update must leave (Powell's damping)
 ENOUGH = 1e-4  # of the promised decrease
@@ -61,7 +59,8 @@ class BackwardLifting:
 
     Needs `RungeKutta` or `AutomaticIntervals`, equations without implicit algebraic variables and a
     C compiler; robust losses and constraints of the model are refused. Bounds of states are kept by
-    moving nodes back inside, no more: where a fit lies on one, nodes do not meet and it fails.
+    moving nodes back inside; where that does not do, as a fit lies on one, Gauss-Newton ends the
+    search, with all derivatives in each iteration.
 
     tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
     renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are taken anew
@@ -108,9 +107,38 @@ class BackwardLifting:
             near = near + 1 if abs(promise) <= NEAR * whole.cost else 0
             after = _Descent(self, evaluate, space, step).run(now, watch, near)
             if after.iterations == now.iterations:
-                hidden = promise <= NOISE * whole.cost
+                if any(held.any() for held in limited_by(step)):
+                    return self._on_bounds(evaluate, after, whole, space, watch)
+                hidden = promise <= NOISE * whole.cost and gap_length(whole, step.size) <= MEET
                 return after.told(whole, Status.CONVERGED if hidden else Status.STALLED, step)
             now = after
+
+    def _on_bounds(
+        self, evaluate: Evaluate, now: "_Now", here: Chained, space: Space, watch: Watch
+    ) -> Outcome:
+        """The end of the search by Gauss-Newton, whose steps know the bounds of nodes.
+
+        here  with all derivatives, known and told already
+        """
+        known = [here]
+
+        def whole(point: Point) -> Chained | None:
+            if known:
+                return known.pop()
+            at = evaluate(point)
+            return None if at is None else _whole(at)
+
+        def told(point: Point, at: Chained) -> None:
+            if at is not here:
+                watch(point, at)
+
+        left = max(self.max_iterations - now.iterations, 1)
+        search = GeneralisedGaussNewton(self.tolerance, self.decrease, max_iterations=left)
+        found = search.fit(whole, now.point, space, told)
+        return found._replace(
+            iterations=now.iterations + found.iterations,
+            evaluations=now.evaluations + found.evaluations - 1,
+        )
 
     def _ended(self, at: Chained, step: Proposal, iterations: int) -> Status | None:
         if self._rests(at, step):
@@ -210,7 +238,7 @@ class _Descent:
         box, size = self._space.box, self._size.unknowns
         low = np.maximum((box.lower - now.point.unknowns) / size, -LONGEST)
         high = np.minimum((box.upper - now.point.unknowns) / size, LONGEST)
-        scaled = _least(self._curvature, gradient, low, high)
+        scaled = least(self._curvature, gradient, low, high)
         nodes = tuple(chain.along(scaled * size) for chain in _lifted(now.at))
         slope = 2 * float(gradient @ scaled)
         change = slope + float(scaled @ self._curvature @ scaled)
@@ -250,24 +278,6 @@ class _Descent:
             turned = share * turned + (1 - share) * along
             seen = float(moved @ turned)
         k += np.outer(turned, turned) / seen - np.outer(along, along) / bent
-
-
-def _least(
-    curvature: FloatArray, gradient: FloatArray, low: FloatArray, high: FloatArray
-) -> FloatArray:
-    """(n,) the minimiser of g'd + d'K d / 2 between the bounds."""
-    try:
-        free = -cho_solve(cho_factor(curvature), gradient)
-    except LinAlgError:  # rounding ate the smallest curvature
-        curvature = curvature.copy()
-        curvature.flat[:: len(gradient) + 1] += RIDGE * np.max(np.diag(curvature))
-        free = np.asarray(-np.linalg.lstsq(curvature, gradient)[0], dtype=np.float64)
-    if ((low <= free) & (free <= high)).all():
-        return np.asarray(free)
-    sense = np.zeros(len(gradient), dtype=np.int32)
-    none = np.zeros((0, len(gradient)))
-    found, _, flag, _ = daqp.solve(curvature, gradient, none, high, low, sense)
-    return np.clip(found if flag > 0 else free, low, high)
 
 
 def _lifted(at: Chained) -> tuple[Lifted, ...]:
