@@ -20,6 +20,7 @@ from igpe.proof.whole import conclude, sensitivities
 TUBES = ((0.05, 200), (0.001, 600))
 TRIAL = (0.05, 100)
 PROMISING = 0.15  # of the cut: what a coarse tube must show for a fine one to be tried
+POLYNOMIAL, QUOTIENTS = 5, 4  # order in time; of quotients long series are badly bounded
 MOST_STEPS = 1500  # of the Taylor model in one experiment
 
 
@@ -53,6 +54,7 @@ class Found:
 
 class _Room(NamedTuple):
     spaces: tuple[Space, Space, Space]
+    order: int
     tube: Tube
     offset: int
 
@@ -61,13 +63,14 @@ class _Room(NamedTuple):
 class Enclosure:
     """Proves bounds over boxes of a problem's unknowns.
 
-    degree, order   of the polynomials in the parameters and in time
+    degree          of the polynomials in the parameters
+    order           of those in time; None: as pays
     tolerance       of the last Taylor term, relative to how far the states differ over the box
     """
 
     dynamic: Dynamic
     degree: int = 2
-    order: int = 5
+    order: int | None = None
     tolerance: float = 1e-5
     algebras: list[Algebra] = field(init=False)
     rooms: list[_Room] = field(init=False)
@@ -82,9 +85,10 @@ class Enclosure:
             states = len(run.tapes[0].results)
             a = algebra(n, states, self.degree)
             slope, told, begin = run.tapes
-            spaces = space(slope, a, self.order), space(told, a, 0), space(begin, a, 0)
+            order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
+            spaces = space(slope, a, order), space(told, a, 0), space(begin, a, 0)
             self.algebras.append(a)
-            self.rooms.append(_Room(spaces, tube(states), self.size))
+            self.rooms.append(_Room(spaces, order, tube(states), self.size))
             self.size += len(run.labels)
         self.rows = rows(self.size, self.algebras[0])
         used = [dividing(run.tapes[0], n) for run in self.dynamic.experiments]
@@ -124,7 +128,7 @@ class Enclosure:
         worst = THROUGH
         for run, a, room in zip(self.dynamic.experiments, self.algebras, self.rooms, strict=True):
             outcome = march(
-                run.tapes, room.spaces, a, run.course, self.order, p, ranges, self.tolerance,
+                run.tapes, room.spaces, a, run.course, room.order, p, ranges, self.tolerance,
                 most, cut, room.tube, self.rows, room.offset,
             )  # fmt: skip
             if outcome in (FATHOMED, SHRUNK):
@@ -151,7 +155,8 @@ class Enclosure:
         self.multipliers[:] = 0.0
         for room in self.rooms:
             room.tube.steps[0] = 0
-        self._unmeasured(self._polynomials(lower, upper))
+        if self.dynamic.unmeasured.size:
+            self._unmeasured(self._polynomials(lower, upper))
 
     def _unmeasured(self, p: FloatArray) -> None:
         """Rows of priors and jumps, which are linear."""

@@ -15,11 +15,9 @@ SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined 
 WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
 SKEWED = 0.25  # where [0, b] is split, as a share of b
 WIDE = 16.0  # ratio of positive bounds from which they are split at their geometric mean
-INFORMATIVE = (
-    2  # residuals enclosed for each unknown, from which their sensitivities choose the axis
-)
+INFORMATIVE = 2  # residuals for each unknown, from which sensitivities choose the axis
 STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree need many
-PREFERENCE = 0.1  # of wide axes where trial splits choose, against gains relative to the cut
+PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relative to the cut
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
@@ -167,49 +165,59 @@ class Search:
             if share < SHRUNK:
                 return [child]
             k, node = child, self.tree[child]
-        axis, at = self._where(node, found)
-        if not node.lower[axis] < at < node.upper[axis]:
+        axis, bounds = self._where(node, found)
+        halves = split(node.lower, node.upper, axis)
+        if halves is None:
             return []
-        left, right = node.upper.copy(), node.lower.copy()
-        left[axis] = right[axis] = at
         node.children = [
-            self._add(node.lower, left, node),
-            self._add(right, node.upper, node),
+            self._add(*half, node, bound) for half, bound in zip(halves, bounds, strict=True)
         ]
         node.reason = "split"  # last: until then the box counts as open
-        return node.children
+        return [child for child in node.children if self.tree[child].reason == "open"]
 
-    def _add(self, lower: FloatArray, upper: FloatArray, parent: Node) -> int:
-        child = Node(lower, upper, parent.bound, depth=parent.depth + 1, tame=parent.tame)
+    def _add(self, lower: FloatArray, upper: FloatArray, parent: Node, bound: float = 0.0) -> int:
+        known = min(max(parent.bound, bound), self.cut)
+        child = Node(lower, upper, known, depth=parent.depth + 1, tame=parent.tame)
+        child.reason = "bound" if bound > self.cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
 
-    def _where(self, node: Node, found: Found) -> tuple[int, float]:
-        """Axis and place of a split."""
+    def _where(self, node: Node, found: Found) -> tuple[int, tuple[float, float]]:
+        """Axis of a split, and what is known of the two halves."""
         width = node.upper - node.lower
         enough = node.tame or found.rows >= INFORMATIVE * len(width)
         if enough and found.sensitivity.any():
-            axis = int(np.argmax(np.where(width > 0, found.sensitivity, -1.0)))
-            return axis, place(node.lower[axis], node.upper[axis])
+            return int(np.argmax(np.where(width > 0, found.sensitivity, -1.0))), (0.0, 0.0)
         return self._by_trial(node)
 
-    def _by_trial(self, node: Node) -> tuple[int, float]:
+    def _by_trial(self, node: Node) -> tuple[int, tuple[float, float]]:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
         size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
         width = (node.upper - node.lower) / size
         score = PREFERENCE * width / (width.max() or 1.0)
+        bounds = {int(np.argmax(score)): (0.0, 0.0)}
         for j in np.flatnonzero(width > NARROWEST * width.max()):
-            at = place(node.lower[j], node.upper[j])
-            left, right = node.upper.copy(), node.lower.copy()
-            left[j] = right[j] = at
-            bounds = (
-                self.enclosure.coarse(node.lower, left, self.cut),
-                self.enclosure.coarse(right, node.upper, self.cut),
-            )
-            score[j] += sum(min(b / self.cut, 1.0) for b in bounds)
-        axis = int(np.argmax(score))
-        return axis, place(node.lower[axis], node.upper[axis])
+            halves = split(node.lower, node.upper, int(j))
+            if halves is None:
+                continue
+            low, high = (self.enclosure.coarse(*half, self.cut) for half in halves)
+            bounds[int(j)] = low, high
+            score[j] += min(low / self.cut, 1.0) + min(high / self.cut, 1.0)
+        axis = max(bounds, key=lambda j: float(score[j]))
+        return axis, bounds[axis]
+
+
+def split(
+    lower: FloatArray, upper: FloatArray, axis: int
+) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None:
+    """The two halves of a box; None if it is too narrow to have any."""
+    at = place(lower[axis], upper[axis])
+    if not lower[axis] < at < upper[axis]:
+        return None
+    left, right = upper.copy(), lower.copy()
+    left[axis] = right[axis] = at
+    return (lower, left), (right, upper)
 
 
 def place(low: float, high: float) -> float:

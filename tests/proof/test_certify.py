@@ -155,6 +155,25 @@ def test_what_is_too_narrow_to_be_split_is_told() -> None:
     assert (found.lower_bound, found.open_share) == (0.0, 1.0)
 
 
+def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
+    def coarse(low: Any, high: Any, *_: Any) -> float:
+        return 2.0 if low[0] >= 1.0 else 0.25
+
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
+        bound = 0.0 if high[0] > 1.0 else 1.5
+        return Found(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+
+    half: Any = SimpleNamespace(examine=nothing, coarse=coarse)
+    found = Search(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
+    assert found.run(math.inf) is igpe.Status.OPTIMAL_WITHIN_GAP
+    assert found.examined == 2  # the whole and its lower part, the upper being known
+    assert [(box.reason, box.bound) for box in found.tree] == [
+        ("split", 0.0),
+        ("bound", 1.0),
+        ("bound", 1.0),
+    ]
+
+
 def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     case = published("gas_oil_cracking")
     examine, calls = Enclosure.examine, itertools.count()
