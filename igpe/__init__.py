@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from igpe.comparison import compare as compare
     from igpe.dynamic.collocation import Collocation as Collocation
     from igpe.dynamic.incremental_shooting import IncrementalShooting as IncrementalShooting
+    from igpe.dynamic.iterated_search import IteratedSearch as IteratedSearch
     from igpe.dynamic.multiple_shooting import MultipleShooting as MultipleShooting
     from igpe.dynamic.multistart import MultiStart as MultiStart
     from igpe.dynamic.restarts import Restarts as Restarts
@@ -151,6 +152,7 @@ _HOME = {
     "IncrementalShooting": "igpe.dynamic.incremental_shooting",
     "Interpolation": "igpe.smoothing.interpolation",
     "Ipopt": "igpe.solvers.ipopt",
+    "IteratedSearch": "igpe.dynamic.iterated_search",
     "L1": "igpe.loss",
     "LeastSquares": "igpe.loss",
     "Levels": "igpe.planning.freedom",

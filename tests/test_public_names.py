@@ -38,6 +38,7 @@ NAMES = [
     "IncrementalShooting",
     "Interpolation",
     "Ipopt",
+    "IteratedSearch",
     "L1",
     "LeastSquares",
     "Levels",

@@ -47,7 +47,7 @@ def estimate(
     seed: Seed = None,
     json: JsonFile = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="Searches for a PEtab problem, of which the best counts.")
+        int, typer.Option(min=1, help="Effort for a PEtab problem: 5 times as many random starts.")
     ] = 20,
     petab: Annotated[
         Path | None,
@@ -121,7 +121,7 @@ def _best_of_starts(
 
     plot, json, petab = files
     with progress_shown() as tell:
-        tell(f"The best of {search[0]} starts")
+        tell("Iterated search")
         found = estimate_petab(problem, *search)
         errors = petab_errors(problem, found)
     complete = found.status is not Status.INTERRUPTED

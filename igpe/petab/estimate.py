@@ -4,8 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from igpe.dynamic.multistart import MultiStart
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.dynamic.iterated_search import IteratedSearch
 from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
 from igpe.json_form import plain
@@ -17,20 +16,24 @@ ERRORS = (
     "Errors by the observed information on the table's scale, of the parameters themselves by the "
     "delta rule; intervals are symmetric on the scale."
 )
-TRIALS = 8  # integrations for each start: the best of them are searched from
+ROUGH = 5  # searches from random starts for each that is asked for; as many redrawn without gain
+MOST = 20  # redrawn ones for each
 
 
 def estimate_petab(problem: Problem, starts: int = 20, seed: int = 0) -> Estimate:
-    """The best of several maxima of the likelihood, by single shooting.
+    """The best of many maxima of the likelihood, by iterated search.
 
     What PEtab problems measure is seldom a state, so that nothing can be estimated algebraically.
 
-    starts   local searches, from the best of 8 times as many points
+    starts   effort: 5 times as many rough searches from random starts, then up to 20 times as many
+             from the best with some unknowns redrawn (`igpe.IteratedSearch`)
     returns  an Estimate; `petab_objective` of its parameters is what PEtab compares; after Ctrl-C
              the best of the searches that were finished
     raises   EstimationFailed if no start could be simulated
     """
-    method = MultiStart(SingleShooting(), trials=TRIALS * starts, starts=starts, seed=seed)
+    method = IteratedSearch(
+        starts=ROUGH * starts, patience=ROUGH * starts, most=MOST * starts, seed=seed
+    )
     found = method.estimate(problem, {})
     if not (found.status.usable or found.status is Status.INTERRUPTED):
         raise EstimationFailed(f"Nothing could be estimated. {found.status.value}", found.status)
