@@ -1,13 +1,16 @@
-"""Smoothing: slopes at the ends against SciPy, coverage of the intervals, and time.
+"""Smoothing: slopes at the ends against SciPy, coverage of the intervals, time, and peers.
 
     python benchmarks/smoothing.py [slopes coverage time] [--json FILE]
+    python benchmarks/smoothing.py peers --json benchmarks/measured/smoothing.json
 
 Ten known functions, noise of 2 % of their range at 50 times and 1 % at 100 times, 80 sets of
 independent noise for each function and sampling.
 The ends are the first and the last 5 % of the range. Coverage is that of nominal 95 % intervals,
-averaged over the times, the functions and 200 data sets for each number of times.
+averaged over the times, the functions and 200 data sets for each number of times. Peers are SciPy
+and csaps (the extra `peers`) on 100 to 1,000,000 points (`smoothing_peers.py`).
 """
 
+import importlib
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -172,7 +175,17 @@ def time_rows() -> list[Row]:
     ]
 
 
-SECTIONS = {"slopes": slope_rows, "coverage": coverage_rows, "time": time_rows}
+def peer_rows() -> Iterable[Row]:
+    """Figure (d); its packages are needed only here."""
+    return importlib.import_module("smoothing_peers").rows()  # type: ignore[no-any-return]
+
+
+SECTIONS = {
+    "slopes": slope_rows,
+    "coverage": coverage_rows,
+    "time": time_rows,
+    "peers": peer_rows,
+}
 
 
 def alone(section: Callable[[], Iterable[Row]]) -> Section:

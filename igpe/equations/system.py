@@ -14,6 +14,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from pyomo.common.gc_manager import PauseGC
 
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.incidence import incidence, parts
@@ -100,7 +101,8 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
 
 def read_systems(problem: Problem) -> tuple[System, ...]:
     """The system of every experiment, in their order."""
-    return tuple(read_system(problem, e) for e in problem.experiments)
+    with PauseGC():  # a third of the time of large models: their many objects are all in use
+        return tuple(read_system(problem, e) for e in problem.experiments)
 
 
 def _nearest(instance: Instance, places: list[float]) -> list[float]:

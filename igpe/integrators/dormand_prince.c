@@ -42,6 +42,9 @@ enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START }
 #define SURE 50       /* so many more steps at the limit of stability than below it are stiff */
 #define STABLE 2.5    /* |h lambda| where that begins; the method is stable up to about 3.3, and */
                       /* the step control swings around that */
+#define SWINGING 1.0  /* |h lambda| that accuracy alone does not ask for: steps beyond it are stiff, */
+                      /* without patience, where FAR more are still to come */
+#define FAR 1000
 #define LOOK 256 /* steps between looks at the clock */
 
 /* Work of one run; k[0] is the slope where a step begins, k[6] where it ends. */
@@ -163,15 +166,15 @@ static void dense(Run *r, double share) {
                share * (c[1][i] + rest * (c[2][i] + share * (c[3][i] + rest * c[4][i])));
 }
 
-/* Whether the last step was about as long as stability allows. */
-static int at_stability(const Run *r, double h) {
+/* Of the last step, from below. */
+static double h_lambda(const Run *r, double h) {
   double slopes = 0, points = 0;
   for (int i = 0; i < N; i++) {
     double d = r->k[6][i] - r->k[5][i], e = r->end[i] - r->stage[i];
     slopes += d * d;
     points += e * e;
   }
-  return points > 0 && h * sqrt(slopes / points) > STABLE;
+  return points > 0 ? h * sqrt(slopes / points) : 0;
 }
 
 static int too_large(const Plan *s, const double *x) {
@@ -187,7 +190,7 @@ static int integrate(const Plan *s, Run *r, long long piece, double *out, double
   double begin = r->p[KNOWN], span = r->p[KNOWN + 1], tau = 0, before = 1e-4;
   long long next = s->first[piece], last = s->first[piece + 1];
   long long since_output = 0, taken = 0, accepted = 0;
-  int at_limit = 0, rejected = 0;
+  int at_limit = 0, swinging = 0, rejected = 0;
   *where = begin;
   if (next == last) return DONE; /* nothing but the start is asked for */
   slope(r, 0, r->x, r->k[0]);
@@ -210,9 +213,12 @@ static int integrate(const Plan *s, Run *r, long long piece, double *out, double
       *where = begin + span * (tau + h);
       return LARGE;
     }
-    if (++accepted > PATIENT) {
-      at_limit += at_stability(r, h) ? 1 : at_limit > 0 ? -1 : 0;
-      if (at_limit == SURE) return STIFF;
+    int far = 1 - tau > FAR * h, patient = ++accepted <= PATIENT;
+    if (far || !patient) {
+      double length = h_lambda(r, h);
+      if (far) swinging += length > SWINGING ? 1 : swinging > 0 ? -1 : 0;
+      if (!patient) at_limit += length > STABLE ? 1 : at_limit > 0 ? -1 : 0;
+      if (at_limit == SURE || swinging == SURE) return STIFF;
     }
     double arrived = ends ? 1 : tau + h;
     if (s->places[next] <= arrived) prepare_dense(r, h);

@@ -1,11 +1,17 @@
 """Symmetric positive definite band matrices: products, and the band of the inverse.
 
-The inverse of a band matrix is full, but its band follows from the Cholesky factor A = L L'
-by a recursion upwards from the last row (Hutchinson & de Hoog 1985; Erisman & Tinney 1975):
+The inverse V of a band matrix is full, but its band follows from the Cholesky factor A = L L'
+by a recursion upwards from the last row (Hutchinson & de Hoog 1985; Erisman & Tinney 1975). With
+r_ik = l_{i+k,i} / l_ii and k = 1 ... p,
 
-    V[i, j] = delta_ij / l_ii^2 - sum_k (l_{i+k,i} / l_ii) V[i+k, j],   j = i ... i + 3
+    V[i, i+j] = delta_0j / l_ii^2 - sum_k r_ik V[i+k, i+j],   j = 0 ... p.
 
-It is sequential in i, so many matrices (penalties, or pieces of one long matrix) go together.
+It is sequential in i, so a long matrix is cut into pieces that go side by side. All that a piece
+needs to know of those below it is the window W of V for the p rows behind its end:
+V = V0 + X W X', where V0 comes of W = 0, and X solves x_i = -sum_k r_ik x_{i+k} from unit
+vectors behind the end. Both terms are positive semidefinite: what they lose is relative to V. (A
+matrix of few rows and next to no penalty is nearly singular; its trace with N needs the errors of
+one recursion, which fit each other. It is one piece.)
 """
 
 import numpy as np
@@ -13,8 +19,7 @@ from scipy.linalg import cholesky_banded
 
 from igpe.arrays import FloatArray
 
-PIECE = 2000  # rows in a piece of a long matrix
-OVERLAP = 200  # rows after which a wrong start of the recursion is forgotten
+SHORTEST = 32  # rows of a piece; more pieces would cost more to link than they save
 
 
 def multiply(band: FloatArray, x: FloatArray) -> FloatArray:
@@ -35,41 +40,77 @@ def inverse_bands(factors: FloatArray) -> FloatArray:
     """
     m, width, n = factors.shape
     p = width - 1
-    ratios = np.ascontiguousarray(np.moveaxis(factors[:, 1:] / factors[:, :1], 2, 0))
-    pivots = np.ascontiguousarray((1.0 / factors[:, 0] ** 2).T)
-    bands = np.empty((n, m, width))
-    window = np.zeros((m, p, p))  # V for the rows and columns i+1 ... i+p
-    for i in range(n - 1, -1, -1):
+    steps = min(n, max(SHORTEST, int(np.sqrt(n))))
+    pieces = -(-n // steps)
+    ratios, pivots = _rows(factors, steps, pieces)
+    bands = _alone(ratios, pivots)
+    if pieces > 1:
+        x = _carried(ratios)
+        windows = _windows(bands[:p], x[:p])
+        right = sum(windows[a] * x[:steps, a, None] for a in range(p))
+        for j in range(width):
+            bands[:, j] += (right * x[j : j + steps]).sum(axis=1)
+    found: FloatArray = np.moveaxis(bands, (3, 1, 2, 0), (0, 1, 2, 3)).reshape(m, width, -1)
+    return np.ascontiguousarray(found[:, :, :n])
+
+
+def _rows(factors: FloatArray, steps: int, pieces: int) -> tuple[FloatArray, FloatArray]:
+    """-r, (steps, p, pieces, m), and 1 / l_ii^2, (steps, pieces, m).
+
+    Behind the last row the unit matrix goes on.
+    """
+    m, width, n = factors.shape
+    filled = np.zeros((m, width, pieces * steps))
+    filled[:, 0] = 1.0
+    for k in range(width):
+        filled[:, k, : n - k] = factors[:, k, : n - k]
+    rows = np.moveaxis(filled.reshape(m, width, pieces, steps), (3, 1, 2, 0), (0, 1, 2, 3))
+    return np.ascontiguousarray(-rows[:, 1:] / rows[:, :1]), 1.0 / rows[:, 0] ** 2
+
+
+def _alone(ratios: FloatArray, pivots: FloatArray) -> FloatArray:
+    """V0, (steps, p + 1, pieces, m)."""
+    steps, p, *rest = ratios.shape
+    bands = np.empty((steps, p + 1, *rest))
+    window = np.zeros((p, p, *rest))
+    for i in range(steps - 1, -1, -1):
         ratio, row = ratios[i], bands[i]
-        row[:, 1:] = -(ratio[:, None, :] @ window)[:, 0]
-        row[:, 0] = pivots[i] - (ratio * row[:, 1:]).sum(axis=1)
-        window[:, 1:, 1:] = window[:, :-1, :-1]
-        window[:, 0] = row[:, :-1]
-        window[:, :, 0] = row[:, :-1]
-    moved: FloatArray = np.moveaxis(bands, 0, 2)
-    return moved
+        np.add.reduce(ratio[:, None] * window, axis=0, out=row[1:])
+        np.add.reduce(ratio * row[1:], axis=0, out=row[0])
+        row[0] += pivots[i]
+        window[1:, 1:] = window[:-1, :-1]
+        window[0] = row[:-1]
+        window[1:, 0] = row[1:-1]
+    return bands
+
+
+def _carried(ratios: FloatArray) -> FloatArray:
+    """X, (steps + p, p, pieces, m), with the unit vectors behind the end."""
+    steps, p, *rest = ratios.shape
+    x = np.empty((steps + p, p, *rest))
+    x[steps:] = np.eye(p).reshape(p, p, *(1 for _ in rest))
+    for i in range(steps - 1, -1, -1):
+        np.add.reduce(ratios[i][:, None] * x[i + 1 : i + 1 + p], axis=0, out=x[i])
+    return x
+
+
+def _windows(bands: FloatArray, x: FloatArray) -> FloatArray:
+    """W behind each piece, (p, p, pieces, m), from the first p rows of V0 and X of each."""
+    p, _, pieces, m = x.shape
+    own = np.stack([[bands[min(a, b), abs(a - b)] for b in range(p)] for a in range(p)])
+    windows = np.zeros((pieces, m, p, p))
+    own, x = np.moveaxis(own, (2, 3), (0, 1)), np.moveaxis(x, (2, 3), (0, 1))
+    for i in range(pieces - 1, 0, -1):
+        windows[i - 1] = own[i] + x[i] @ windows[i] @ x[i].swapaxes(1, 2)
+    return np.ascontiguousarray(np.moveaxis(windows, (0, 1), (2, 3)))
 
 
 def inverse_band(band: FloatArray) -> FloatArray:
-    """Band of the inverse of one matrix whose inverse decays away from the diagonal.
+    """Band of the inverse of one matrix.
 
     band     (4, n), lower form
     returns  (4, n)
     raises   np.linalg.LinAlgError if the matrix is not positive definite
-
-    A long matrix is cut into pieces that are treated together. Each starts below its end, from
-    an empty window: the recursion forgets its start as fast as the inverse decays.
     """
-    factor = cholesky_banded(band, lower=True)
-    n = factor.shape[1]
-    if n <= PIECE:
-        alone: FloatArray = inverse_bands(factor[None])[0]
-        return alone
-    pieces = -(-n // PIECE)
-    long = np.zeros((len(factor), pieces * PIECE + OVERLAP))
-    long[0] = 1.0
-    long[:, :n] = factor
-    cut = np.stack([long[:, i * PIECE : (i + 1) * PIECE + OVERLAP] for i in range(pieces)])
-    found = inverse_bands(cut)[:, :, :PIECE]
-    whole: FloatArray = np.concatenate(list(found), axis=1)[:, :n]
-    return whole
+    found: FloatArray = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
+    return found

@@ -34,6 +34,10 @@ class Local(NamedTuple):
             total += coefficients[self.first + a] * row
         return total
 
+    def begins(self) -> IntArray:
+        """Of points in ascending order: where those of one piece begin."""
+        return np.flatnonzero(np.diff(self.first, prepend=-1))
+
     def variance(self, band: FloatArray) -> FloatArray:
         """b' V b at each point for a symmetric V of which `band` is the band, shape (n,)."""
         total = np.zeros(self.first.size)
@@ -79,28 +83,31 @@ class CubicBasis:
         return Local(left - DEGREE, np.stack(rows))
 
     def gram(self, local: Local, weights: FloatArray) -> FloatArray:
-        """Band of sum_i w_i b_i b_i', shape (4, size)."""
+        """Band of sum_i w_i b_i b_i' over points in ascending order, shape (4, size)."""
         band = np.zeros((DEGREE + 1, self.size))
+        begins = local.begins()
+        places = local.first[begins]
         for a, row in enumerate(local.values):
             weighted = weights * row
             for k in range(DEGREE + 1 - a):
-                products = weighted * local.values[a + k]
-                band[k] += np.bincount(local.first + a, products, self.size)
+                band[k, places + a] += np.add.reduceat(weighted * local.values[a + k], begins)
         return band
 
     def project(self, local: Local, weighted: FloatArray) -> FloatArray:
-        """sum_i b_i (w y)_i, shape (size,)."""
+        """sum_i b_i (w y)_i over points in ascending order, shape (size,)."""
         total = np.zeros(self.size)
+        begins = local.begins()
+        places = local.first[begins]
         for a, row in enumerate(local.values):
-            total += np.bincount(local.first + a, row * weighted, self.size)
+            total[places + a] += np.add.reduceat(row * weighted, begins)
         return total
 
     def bending(self) -> FloatArray:
         """Band of the integrals of b_i'' b_j'' over the range of the breaks, shape (4, size)."""
         h = np.diff(self.breaks)
         middle = self.breaks[:-1] + 0.5 * h
-        points = np.concatenate([middle - GAUSS * h, middle + GAUSS * h])
-        return self.gram(self.local(points, order=2), np.tile(0.5 * h, 2))
+        points = np.stack([middle - GAUSS * h, middle + GAUSS * h], axis=1).ravel()
+        return self.gram(self.local(points, order=2), np.repeat(0.5 * h, 2))
 
 
 def _rise(t: FloatArray, left: IntArray, u: FloatArray, degree: int) -> list[FloatArray]:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.interpolate import BSpline
-from scipy.linalg import cholesky_banded
+from scipy.linalg import cholesky_banded, solveh_banded
 
-from igpe.smoothing.band import OVERLAP, PIECE, inverse_band, inverse_bands, multiply
+from igpe.smoothing.band import inverse_band, inverse_bands, multiply
 from igpe.smoothing.basis import CubicBasis
 
 UNEVEN = np.array([0.0, 0.01, 0.2, 0.25, 0.6, 0.61, 1.0])
@@ -67,13 +67,20 @@ def test_bands_of_several_inverses():
             assert inverse[k, : 25 - k] == pytest.approx(np.diag(full, -k), rel=1e-9)
 
 
-def test_a_long_matrix_in_pieces_has_the_inverse_of_the_whole():
-    band = normal_band(2 * PIECE + OVERLAP // 2, np.random.default_rng(3))
-    whole = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
-    pieces = inverse_band(band)
-    for k in range(4):
-        last = band.shape[1] - k
-        assert pieces[k, :last] == pytest.approx(whole[k, :last], rel=1e-10)
+@pytest.mark.parametrize("n", [4, 9, 64, 65, 1000])
+def test_band_of_the_inverse_whatever_the_pieces(n):
+    """Columns of the inverse by solving; a stiff spline's inverse does not decay over pieces."""
+    basis = CubicBasis(np.linspace(0.0, 1.0, n - 2))
+    points = basis.local(np.linspace(0.0, 1.0, 5 * n))
+    data = basis.gram(points, np.full(5 * n, 0.2 / n))
+    for penalty in (1e-9, 1e-2):
+        band = data + penalty * basis.bending()
+        found = inverse_band(band)
+        for j in {0, 1, n // 3, n // 2, n - 2, n - 1}:
+            column = solveh_banded(band, np.eye(n)[j], lower=True)
+            last = min(j + 4, n)
+            told = [found[i - j, j] for i in range(j, last)]
+            assert told == pytest.approx(column[j:last], rel=1e-6)
 
 
 def test_variance_is_the_quadratic_form():

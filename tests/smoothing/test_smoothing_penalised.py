@@ -46,6 +46,17 @@ def test_the_fit_is_that_of_the_dense_formula(problem):
     assert problem.traces([fit])[0][0] == pytest.approx(np.trace(H), rel=1e-8)
 
 
+@pytest.mark.parametrize("n", [10, 33, 60])
+def test_the_trace_without_penalty_and_with_much(n):
+    """Two coefficients more than data are held by the penalty alone: A is nearly singular."""
+    t = np.linspace(0.0, 1.0, n)
+    problem = scaled_problem(prepare(t, np.sin(t), None, None))
+    fits = [problem.fit(penalty) for penalty in (1e-18, 1.0)]
+    through, line = problem.traces(fits)[0]
+    assert through == pytest.approx(n, abs=1e-2)
+    assert line == pytest.approx(2.0, abs=1e-2)
+
+
 def test_without_correction_the_curve_is_natural():
     problem = problem_of(40)
     fit = problem.fit(PENALTY)
