@@ -116,7 +116,8 @@ def beyond(given: Any) -> Iterator[Row]:
         found = igpe.certify(problem, start, gap=1e-2, time_limit=given.patience)
         seconds = time.process_time() - began
         CONSOLE.print(f"{name}: {found}\n", highlight=False, soft_wrap=True)
-        yield at_most(name, f"gap 1e-2, {found.examined} boxes, time", seconds, "s")
+        limit = PATIENCE if "methanol" in name else None
+        yield at_most(name, f"gap 1e-2, {found.examined} boxes, time", seconds, "s", limit)
         yield at_most(name, "gap 1e-2, bound : optimum", found.lower_bound / found.objective)
         yield at_most(name, "gap 1e-2, not decided", found.open_share, limit=0.0)
 
@@ -135,10 +136,7 @@ def harder() -> dict[str, tuple[igpe.Problem, dict[str, float] | None]]:
             None,
         ),
         "Arrhenius, 3 temperatures": (arrhenius(), None),
-        "methanol (problem 5)": (
-            importlib.import_module("methanol").problem(),
-            importlib.import_module("methanol").OPTIMUM,
-        ),
+        "methanol (problem 5)": (importlib.import_module("methanol").problem(), None),
     }
 
 

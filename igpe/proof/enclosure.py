@@ -102,16 +102,18 @@ class Enclosure:
         cut: float,
         *,
         with_tube: bool = True,
+        known: float = 0.0,
         most: int = MOST_STEPS,
     ) -> Found:
         """What can be proved of a box, as far as it is needed to exceed the cut.
 
         with_tube  whether Mueller bounds are tried first
+        known      bound that is: where it is promising, they are fine ones at once
         most       steps of the Taylor model in each experiment
         """
         self._clear(lower, upper)
         ranges = np.stack([lower, upper], axis=1)
-        bound, reached = self._tubes(ranges, cut) if with_tube else (0.0, 0)
+        bound, reached = self._tubes(ranges, cut, known) if with_tube else (0.0, 0)
         if bound > cut:
             return self._found(lower, upper, bound, rows=self.size)
         alone = bound
@@ -173,10 +175,10 @@ class Enclosure:
             note(self.rows, i, middle - radius, middle + radius)
             self.rows.known[0] += 1
 
-    def _tubes(self, ranges: FloatArray, cut: float) -> tuple[float, int]:
+    def _tubes(self, ranges: FloatArray, cut: float, known: float) -> tuple[float, int]:
         """The bound of tubes alone, and how many residuals they reached."""
         bound, reached = 0.0, 0
-        for fine, most in TUBES:
+        for fine, most in TUBES[1:] if known >= PROMISING * cut else TUBES:
             reached = self._tube(ranges, cut, fine, most)
             bound = float(total(self.rows))
             if bound > cut or bound < PROMISING * cut:

@@ -133,6 +133,7 @@ class Search:
             node.upper,
             self.cut,
             with_tube=not node.tame,
+            known=node.bound,
             most=STEPS + STEPS_DEEPER * node.depth,
         )
         node.tame = node.tame or found.tame
