@@ -17,7 +17,7 @@ from igpe.proof import compiled, search
 from igpe.proof.best import enclosed
 from igpe.proof.enclosure import Enclosure, Found
 from igpe.proof.posed import posed
-from igpe.proof.search import Search
+from igpe.proof.search import Node, Search
 
 CASES = {c.name: c for c in ZOO}
 
@@ -105,6 +105,34 @@ def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
     holding = [n for n in found.tree if (n.lower <= best).all() and (best <= n.upper).all()]
     assert all(n.reason != "bound" for n in holding)
     assert any(n.reason == "open" for n in holding)
+
+
+@pytest.mark.parametrize("name", ["methanol", "bellman", "reversible", "lotka_volterra"])
+def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str) -> None:
+    dynamic = posed(published(name).problem())
+    enclosure, width = Enclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
+    random, followed = np.random.default_rng(8), 0
+    for _ in range(8):
+        point = dynamic.lower + width * 10.0 ** random.uniform(-3, 0, len(width))
+        cut = enclosed(dynamic, point) * (1 + 1e-7)
+        if math.isfinite(cut):
+            assert {n.reason for n in around(point, enclosure, cut)} == {"open"}
+            followed += 1
+    assert followed >= 4
+
+
+def around(point: Any, enclosure: Enclosure, cut: float, most: int = 40) -> list[Node]:
+    """The boxes that hold a point at the end of a search in these alone."""
+    nodes = [Node(enclosure.dynamic.lower, enclosure.dynamic.upper)]
+    for _ in range(most):
+        found = Search(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
+        found.resume(nodes[:1])
+        found.run(math.inf, enough=lambda found=found: found.examined > 0)
+        holding = [n for n in found.tree if (n.lower <= point).all() and (point <= n.upper).all()]
+        nodes = [n for n in holding if not n.children]
+        if {n.reason for n in nodes} != {"open"}:
+            break
+    return nodes
 
 
 def test_several_experiments_with_start_values_and_priors() -> None:
