@@ -121,7 +121,7 @@ def test_many_starts_find_it():
     "method", [igpe.IncrementalShooting(), igpe.MultipleShooting(), igpe.Collocation()]
 )
 def test_other_methods_refuse(method):
-    with pytest.raises(igpe.Unsupported, match=r"igpe\.SingleShooting or igpe\.MultiStart"):
+    with pytest.raises(igpe.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
         method.estimate(problem(), START)
 
 
