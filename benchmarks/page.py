@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib as mpl
@@ -148,6 +149,10 @@ def peers() -> Iterator[str]:
                 )
                 cells = [value, *(run[case, f] for f in others)]
                 yield f"| {case} of {told} | {' | '.join(map(_number, cells))} |"
+    yield "\nThe same of all problems together, where those it misses take it for ever:\n"
+    yield "| | of all | of all with preparing |"
+    yield "|---|---|---|"
+    yield from (_together(runs, cases, p) for p in several)
     yield "\nWho needs less time than igpe in the same run, where one stops who knows the best:\n"
     for case in cases:
         faster = [p for p in PEERS if p != "igpe" and _loses(runs, case, p)]
@@ -182,6 +187,22 @@ def _time(runs: Sequence[Any], case: str, peer: str) -> str:
 def _share(runs: Sequence[Any], case: str, peer: str) -> str:
     share = _of(runs, case, peer).get("one start finds it, share")
     return "" if share is None else f"{100 * share:.0f}"
+
+
+def _together(runs: Sequence[Any], cases: Sequence[str], peer: str) -> str:
+    """Medians of the times of all starts beside igpe's, of the problems that were posed to it."""
+    posed = [own for c in cases if "time to it" in (own := _of(runs, c, peer))]
+    cells = []
+    for more in (0.0, 1.0):
+        ratios = [
+            math.inf
+            if own["time to it"] is None
+            else (own["time of all"] + more * own["prepared in"]) / (own["igpe"] or math.inf)
+            for own in posed
+        ]
+        found = median(ratios)
+        cells.append(_number(found if math.isfinite(found) else None))
+    return f"| {peer}, {len(posed)} of {len(cases)} problems | {' | '.join(cells)} |"
 
 
 def _loses(runs: Sequence[Any], case: str, peer: str) -> bool:
