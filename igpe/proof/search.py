@@ -4,6 +4,7 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ WIDE = 16.0  # ratio of positive bounds from which they are split at their geome
 INFORMATIVE = 2  # residuals for each unknown, from which sensitivities choose the axis
 STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree need many
 PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relative to the cut
+ALIKE = 0.7  # score of the second best axis: its halves are split along that without trials
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
@@ -33,6 +35,7 @@ class Node:
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
     tame      whether Mueller bounds can be spared
+    axis      to split along where trial splits would choose, as the parent's left it; -1: none
     """
 
     lower: FloatArray
@@ -44,6 +47,15 @@ class Node:
     multipliers: FloatArray | None = None
     depth: int = 0
     tame: bool = False
+    axis: int = -1
+
+
+class _Split(NamedTuple):
+    """Along which axis, what is known of the two halves, and along which axis these are next."""
+
+    axis: int
+    bounds: tuple[float, float] = (0.0, 0.0)
+    following: int = -1
 
 
 @dataclass
@@ -166,47 +178,59 @@ class Search:
             if share < SHRUNK:
                 return [child]
             k, node = child, self.tree[child]
-        axis, bounds = self._where(node, found)
+        axis, bounds, following = self._where(node, found)
         halves = split(node.lower, node.upper, axis)
         if halves is None:
             return []
         node.children = [
-            self._add(*half, node, bound) for half, bound in zip(halves, bounds, strict=True)
+            self._add(*half, node, bound, following)
+            for half, bound in zip(halves, bounds, strict=True)
         ]
         node.reason = "split"  # last: until then the box counts as open
         return [child for child in node.children if self.tree[child].reason == "open"]
 
-    def _add(self, lower: FloatArray, upper: FloatArray, parent: Node, bound: float = 0.0) -> int:
+    def _add(
+        self,
+        lower: FloatArray,
+        upper: FloatArray,
+        parent: Node,
+        bound: float = 0.0,
+        axis: int = -1,
+    ) -> int:
         known = min(max(parent.bound, bound), self.cut)
-        child = Node(lower, upper, known, depth=parent.depth + 1, tame=parent.tame)
+        child = Node(lower, upper, known, tame=parent.tame, axis=axis)
+        child.depth = parent.depth + 1
         child.reason = "bound" if bound > self.cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
 
-    def _where(self, node: Node, found: Found) -> tuple[int, tuple[float, float]]:
-        """Axis of a split, and what is known of the two halves."""
+    def _where(self, node: Node, found: Found) -> _Split:
+        """How to split a box."""
         width = node.upper - node.lower
         enough = node.tame or found.rows >= INFORMATIVE * len(width)
         if enough and found.sensitivity.any():
-            return int(np.argmax(np.where(width > 0, found.sensitivity, -1.0))), (0.0, 0.0)
-        return self._by_trial(node)
+            return _Split(int(np.argmax(np.where(width > 0, found.sensitivity, -1.0))))
+        return _Split(node.axis) if node.axis >= 0 else self._by_trial(node)
 
-    def _by_trial(self, node: Node) -> tuple[int, tuple[float, float]]:
+    def _by_trial(self, node: Node) -> _Split:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
         size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
         width = (node.upper - node.lower) / size
         score = PREFERENCE * width / (width.max() or 1.0)
-        bounds = {int(np.argmax(score)): (0.0, 0.0)}
-        for j in np.flatnonzero(width > NARROWEST * width.max()):
-            halves = split(node.lower, node.upper, int(j))
+        tried: dict[int, tuple[float, float]] = {}
+        for j in np.flatnonzero(width > NARROWEST * width.max()).tolist():
+            halves = split(node.lower, node.upper, j)
             if halves is None:
                 continue
             low, high = (self.enclosure.coarse(*half, self.cut) for half in halves)
-            bounds[int(j)] = low, high
+            tried[j] = low, high
             score[j] += min(low / self.cut, 1.0) + min(high / self.cut, 1.0)
-        axis = max(bounds, key=lambda j: float(score[j]))
-        return axis, bounds[axis]
+        if not tried:
+            return _Split(int(np.argmax(score)))
+        best, *others = sorted(tried, key=lambda j: -float(score[j]))
+        alike = bool(others) and score[others[0]] > ALIKE * score[best]
+        return _Split(best, tried[best], others[0] if alike else -1)
 
 
 def split(
