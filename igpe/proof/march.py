@@ -13,7 +13,7 @@ from igpe.proof.mueller import (
     inputs_between,
 )
 from igpe.proof.recursion import Space, coefficient
-from igpe.proof.remainder import errors, losses, norms
+from igpe.proof.remainder import divides_by_zero, errors, losses, norms
 from igpe.proof.rows import Rows, bounds_of, left, narrow, note, total
 from igpe.proof.step import arrive, enclose_error, expand, late, transport
 from igpe.proof.tape import Tape
@@ -186,7 +186,7 @@ def march(
             _inputs_at(course, stop, time, u, sizes)
             expand(slope, algebra, space, order, x, p, u)
             shortest = SMALLEST * (target - time)
-            done = False
+            done = looked = False
             trial = h
             while not done:
                 steps += 1
@@ -212,10 +212,16 @@ def march(
                     place = hull(tube, time, following, place, around)
                     inputs_between(course, stop, time, following, between)
                     enclose(slope, -1, around, ranges, between, space.range)
-                if enclose_error(slope, algebra, space, order, longest, p, sizes, y):
-                    done = True
-                else:
-                    trial = step * 0.5
+                done = enclose_error(slope, algebra, space, order, longest, p, sizes, y)
+                if not (done or looked or slope.plain):  # whether any step can be enclosed
+                    looked = True
+                    norms(slope, algebra, space, order, 0.0)
+                    place = hull(tube, time, time, place, around)
+                    inputs_between(course, stop, time, time, between)
+                    enclose(slope, -1, around, ranges, between, space.range)
+                    if divides_by_zero(slope, space):
+                        return BROKE
+                trial = step if done else step * 0.5
             growth = 0.9 * (goal / (last + 1e-300)) ** (1.0 / (order + 1))
             h = step * min(2.0, max(growth, 0.5))
             arrive(algebra, order, step, x, y, end)

@@ -181,6 +181,16 @@ def errors(tape: Tape, algebra: Algebra, space: Space, tube: FloatArray) -> None
 
 
 @kernel
+def divides_by_zero(tape: Tape, space: Space) -> bool:
+    """Whether a denominator may vanish even without errors; needs `norms` and `range`."""
+    space.most[:] = 0.0
+    vanishes = False
+    for n in range(len(tape.op)):
+        vanishes = vanishes or (tape.op[n] == DIV and not (_away(space, tape.b[n]) > 0.0))
+    return vanishes
+
+
+@kernel
 def _away(space: Space, b: int) -> float:
     """How far an operation keeps away from zero; nan where it does not."""
     apart = 2.0 * abs(space.c[b, 0, 0]) - space.total[b] * (1.0 + 8.0 * UNIT) - space.most[b]
