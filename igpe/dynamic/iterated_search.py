@@ -73,11 +73,11 @@ class IteratedSearch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = dict.fromkeys(("starts", "agreeing", "pool", "finalists", "iterations"), 1)
-        for field in (*least, "patience", "most", "seed"):
-            value, lowest = getattr(self, field), least.get(field, 0)
-            ok = is_count(value) and value >= lowest
-            require(ok, "IteratedSearch", field, value, f"a whole number, {lowest} or more")
+        some = ("starts", "agreeing", "pool", "finalists", "iterations")
+        for field in (*some, "patience", "most", "seed"):
+            value, least = getattr(self, field), int(field in some)
+            ok = is_count(value) and value >= least
+            require(ok, "IteratedSearch", field, value, f"a whole number, {least} or more")
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()

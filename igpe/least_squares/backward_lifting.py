@@ -125,8 +125,7 @@ class BackwardLifting:
         def whole(point: Point) -> Chained | None:
             if known:
                 return known.pop()
-            at = evaluate(point)
-            return None if at is None else _whole(at)
+            return None if (at := evaluate(point)) is None else _whole(at)
 
         def told(point: Point, at: Chained) -> None:
             if at is not here:
