@@ -8,13 +8,13 @@ unknowns are dense and fill it in, whatever the ordering; its matrix is put toge
 that are there. Both steps are compared. Processor time.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 from figures import Row, Section, at_least, at_most, command
+from limited import timed
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
@@ -24,7 +24,6 @@ from igpe.least_squares.chains import Chain, Chained, condensed
 STATES = UNKNOWNS = 4
 COUNTS = (10, 100, 1_000, 10_000)
 MOST = 1_000  # intervals for the peer, whose time grows with their square
-LONGEST = 0.3  # s of repetitions
 
 
 def chained(count: int) -> Chained:
@@ -85,26 +84,15 @@ def _triplets(rows: Any, columns: Any, values: Any) -> tuple[Any, Any, Any]:
     return rows.ravel(), columns.ravel(), values.ravel()
 
 
-def best(function: Callable[[], Any]) -> float:
-    """s of the processor, the least of some."""
-    times, begun = [], time.process_time()
-    while not times or time.process_time() - begun < LONGEST:
-        before = time.process_time()
-        function()
-        times.append(time.process_time() - before)
-    return min(times)
-
-
 def condensing(_: Any) -> Iterator[Row]:
     """Both at growing numbers of intervals."""
     for count in COUNTS:
         at, case = chained(count), f"{count} intervals"
-        mine = best(partial(ours, at))
+        mine, one = timed(partial(ours, at))
         yield at_most(case, "condensing", 1e3 * mine, "ms")
         if count > MOST:
             continue
-        whole = kkt(at)
-        one, other, theirs = ours(at), whole(), best(whole)
+        theirs, other = timed(kkt(at))
         apart = float(np.max(np.abs(one - other)) / np.max(np.abs(other)))
         yield at_most(case, "sparse KKT", 1e3 * theirs, "ms")
         yield at_least(case, "sparse KKT : condensing", theirs / mine, "times", 1.0)
