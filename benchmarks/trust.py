@@ -1,0 +1,47 @@
+"""Trust: nothing false before or after the proof. Seeded cases, judged by independent means.
+
+    python benchmarks/trust.py [SECTION ...] [--quick] [--store FOLDER] [--only TEXT] [--json FILE]
+
+Sections are the modules of `benchmarks/trust/`; each docstring says what is compared with what.
+With `--store` a run that was stopped continues where it was.
+"""
+
+# ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
+import os
+
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from figures import Row, command
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "tests" / "structure"))  # known_models
+
+SECTIONS = (
+    "simulation",  # random models: igpe.simulate beside SciPy on Pyomo's own expressions
+    "verdicts",  # igpe.check: known models, and random ones beside the rank of sensitivities
+    "agreement",  # check and estimate beside the rank of the Jacobian at the optimum
+    "optima",  # problems with several equally good optima: all of them are reported
+    "lack_of_fit",  # good fits and wrong models: how often the alarm is raised
+    "small_samples",  # coverage of intervals from few measurements
+    "interrupts",  # Ctrl-C and time limits at any moment
+    "petab",  # objectives of public problems with switches
+)
+
+
+def _section(name: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
+    def rows(given: argparse.Namespace) -> Iterator[Row]:
+        yield from importlib.import_module(f"trust.{name}").figures(given)
+
+    return rows
+
+
+if __name__ == "__main__":
+    options = importlib.import_module("trust.run").options
+    command(__doc__, "Trust", {name: _section(name) for name in SECTIONS}, options)
