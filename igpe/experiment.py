@@ -14,9 +14,17 @@ from igpe.arrays import FloatArray, IntArray
 from igpe.error_model import Proportional, deviations
 from igpe.errors import DataError
 from igpe.experiment_checks import check_kinds, start_time_of
-from igpe.inputs import Input, InputValue, read_inputs
+from igpe.inputs import Input, InputValue, Table, are_rows, read_inputs, require_overlap
 from igpe.sigma import Sigma, check_sigma, error_models, estimated_sigma, sigma_columns, sigma_of
-from igpe.tables import Data, read_table, renamed, rows_of, select_columns, time_column
+from igpe.tables import (
+    Data,
+    read_table,
+    renamed,
+    require_one_experiment,
+    rows_of,
+    select_columns,
+    time_column,
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,9 @@ class Experiment:
                 states left out start where the model says (a fixed value or an equation)
     start_time  when the states have their start values; by default 0 if the first measurement
                 comes later and not later than the experiment is long, else the first time
-    inputs      name -> number, `igpe.linear`, `igpe.steps`, pandas Series over time, or a function
-                of time written with Pyomo's functions
+    inputs      name -> number, `igpe.linear`, `igpe.steps`, a function of time written with Pyomo's
+                functions, a pandas Series whose index holds the times, a column of `data`, or a
+                DataFrame with a column `time`
     sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them; None
                 if unknown. Proportional ones follow the model's predictions, never measurements;
@@ -127,8 +136,8 @@ class Experiment:
         }
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
-        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
+        require_one_experiment(table)
         times = time_column(table, replicates=replicates)
         chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, chosen, sigma)
@@ -138,6 +147,18 @@ class Experiment:
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         self.sigma_known = sigma is not None and not self.estimated_sigma
         self.start_time = start_time_of(times, start_time)
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs, table))
+        self.inputs_of_rows = frozenset(n for n, v in inputs.items() if are_rows(v, table))
+        self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
+        self._require_overlap(inputs)
+
+    def _require_overlap(self, given: Mapping[str, Any]) -> None:
+        """Refuse a Series whose times are all outside the experiment's."""
+        if "time" in self.units:  # the data's times are not the model's yet
+            return
+        for name, read in self.inputs.items():
+            if isinstance(given[name], (pd.Series, pd.DataFrame)) and isinstance(read, Table):
+                require_overlap(name, read, self.start_time, float(self.times[-1]))
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickle and copy keep: pickle cannot read a mapping that is closed to changes."""

@@ -74,13 +74,43 @@ TimeExpression: TypeAlias = Callable[[Any], Any]
 Input: TypeAlias = float | Table | TimeExpression
 """A number, a table, or a function of time written with Pyomo's functions (`pyo.exp(-t)`)."""
 
-InputValue: TypeAlias = "float | Table | TimeExpression | pd.Series[float]"
-"""What a user may give: an `Input`, or a pandas Series over time (linear between its points)."""
+InputValue: TypeAlias = "float | Table | TimeExpression | pd.Series[float] | pd.DataFrame"
+"""What a user may give: an `Input`; a pandas Series whose index holds the times; a column of the
+experiment's own table; a DataFrame with a column `time` and one for the input. What pandas gives is
+linear between its points."""
 
 
-def read_inputs(inputs: Mapping[str, InputValue]) -> dict[str, Input]:
-    """The user's inputs in one of the three forms. Raises DataError for anything else."""
-    return {name: _read(name, value) for name, value in inputs.items()}
+def read_inputs(inputs: Mapping[str, InputValue], measured: pd.DataFrame) -> dict[str, Input]:
+    """The user's inputs in one of the three forms. Raises DataError for anything else.
+
+    measured  the experiment's table with its column `time`: a Series that carries the row labels of
+              this table, as one of its columns does, belongs to the times of these rows
+    """
+    return {name: _read(name, value, measured) for name, value in inputs.items()}
+
+
+def are_rows(value: InputValue, measured: pd.DataFrame) -> bool:
+    """Whether the index of an input holds the row labels of the experiment's table, not times.
+
+    A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
+    """
+    if not isinstance(value, pd.Series) or not value.index.is_unique:
+        return False
+    labels = measured.index
+    is_numbered = isinstance(value.index, pd.RangeIndex) and value.name in measured.columns
+    has_labels = value.index.equals(labels) or (is_numbered and labels.isin(value.index).all())
+    return bool(has_labels) and not np.array_equal(labels, measured["time"])
+
+
+def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
+    """Refuse an input none of whose times lies in the experiment: its index is something else."""
+    first, end = float(table.times[0]), float(table.times[-1])
+    if len(table.times) > 1 and (end < begin or first > last):
+        raise DataError(
+            f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
+            f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
+            "unit of the model's time. If these times are meant, use igpe.linear(times, values)."
+        )
 
 
 def evaluate(value: Input, time: float, *, before: bool = False) -> float:
@@ -92,9 +122,11 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
     return value
 
 
-def _read(name: str, value: Any) -> Input:
+def _read(name: str, value: Any, measured: pd.DataFrame) -> Input:
+    if isinstance(value, pd.DataFrame):
+        return _read_series(name, _column(name, value))
     if isinstance(value, pd.Series):
-        return _read_series(name, value)
+        return _read_series(name, _over_time(name, value, measured))
     if isinstance(value, Table) or callable(value):
         return value  # type: ignore[no-any-return]
     try:
@@ -102,11 +134,46 @@ def _read(name: str, value: Any) -> Input:
     except (TypeError, ValueError):
         raise DataError(
             f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear(times, "
-            "values), igpe.steps(times, values), a pandas Series over time, or a function of time."
+            "values), igpe.steps(times, values), a pandas Series over time, a DataFrame with a "
+            "column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
         raise DataError(f"Input '{name}' is {number}; give it a finite value.")
     return number
+
+
+def _column(name: str, frame: pd.DataFrame) -> "pd.Series[float]":
+    """The input's column of a frame, over the frame's times."""
+    others = [c for c in frame.columns if c != "time"]
+    if "time" not in frame.columns or not (name in others or len(others) == 1):
+        raise DataError(
+            f"The DataFrame of input '{name}' has the columns {list(frame.columns)}; igpe needs "
+            f"'time' and '{name}'. Rename its columns, or give a Series over time: "
+            f"frame.set_index('t')['{name}']."
+        )
+    return frame.set_index("time")[name if name in others else others[0]]
+
+
+def _over_time(
+    name: str, series: "pd.Series[float]", measured: pd.DataFrame
+) -> "pd.Series[float]":
+    """The Series over times, where its index may hold row labels of the experiment's table."""
+    if are_rows(series, measured):
+        at_rows = pd.Series(series.loc[measured.index].to_numpy(), index=measured["time"])
+        return at_rows[~at_rows.index.duplicated()] if _agree(at_rows) else at_rows
+    is_numbered = isinstance(series.index, pd.RangeIndex)
+    if is_numbered and not series.index.equals(pd.Index(measured["time"])):
+        raise DataError(
+            f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
+            f"times. Give them as its index: table.set_index('time')['{name}'], or use "
+            "igpe.linear(times, values)."
+        )
+    return series
+
+
+def _agree(series: "pd.Series[float]") -> bool:
+    """Whether rows of the same time (replicates) have the same value."""
+    return bool((series.groupby(level=0).nunique(dropna=False) <= 1).all())
 
 
 def _read_series(name: str, series: "pd.Series[float]") -> Table:

@@ -70,6 +70,7 @@ class _Labelled:
     """The builder of parmest experiments (pickle keeps it if it can keep their models)."""
 
     __name__ = "get_labeled_model"
+    is_labelled = True  # unknowns may be fixed and the time discretised
 
     def __init__(self, sources: dict[str, Any]) -> None:
         self._sources = sources

@@ -15,7 +15,10 @@ Bounds = tuple[float, float]
 
 
 def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str, ...]:
-    """Names of scalar parameters; an indexed component's name stands for its members."""
+    """Names of scalar parameters; an indexed component's name stands for its members.
+
+    Members that every model fixes are left out: they are known.
+    """
     if isinstance(names, str):
         raise ProblemError(f"{role}={names!r} is one text; wanted names: {role}=[{names!r}].")
     listed = list(names) if isinstance(names, Iterable) else [names]
@@ -25,11 +28,17 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
     found: list[str] = []
     for name in listed:
         members = [s for s in scalars if s.startswith(f"{name}[")]
-        found += members if members and name not in scalars else [name]
+        free = [s for s in members if not all(_is_fixed(s, i) for i in instances)]
+        found += free if free and name not in scalars else members or [name]
     twice = sorted({n for n in found if found.count(n) > 1})
     if twice:
         raise ProblemError(f"Parameters {twice} are listed more than once; list each once.")
     return tuple(found)
+
+
+def _is_fixed(name: str, instance: Instance) -> bool:
+    component = instance.scalars.get(name)
+    return component is None or (component.is_variable_type() and component.fixed)
 
 
 def shared_bounds(name: str, one: Bounds, other: Bounds) -> Bounds:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name == "time":
             factor, offset = conversion(name, given, model_unit({0: instance.time}))
             result.start_time = factor * experiment.start_time + offset
+            result.inputs = MappingProxyType(_over_model_time(experiment, factor, offset))
         elif name not in experiment.measured:
             raise DataError(
                 f"units are given for '{name}', which is not among {experiment.measured}."
@@ -67,6 +69,14 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     result.measurements = measurements
     result.error_models = MappingProxyType(models)
     return result
+
+
+def _over_model_time(experiment: Experiment, factor: float, offset: float) -> dict[str, Any]:
+    """The inputs; those that are columns of the table have the table's unit of time."""
+    inputs: dict[str, Any] = dict(experiment.inputs)
+    for name in experiment.inputs_of_rows:
+        inputs[name] = replace(inputs[name], times=factor * inputs[name].times + offset)
+    return inputs
 
 
 def check_arguments(local: Any, priors: Any, loss: Any, time_varying: Any) -> None:
@@ -128,6 +138,7 @@ def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
 
 def check_model(problem: "Problem") -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
+    _check_discretised(problem)
     starts = [s for e in problem.experiments for s in e.start.values()]
     is_nothing = not problem.parameters and not problem.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
@@ -146,6 +157,20 @@ def check_model(problem: "Problem") -> None:
             )
     if strangers:
         raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
+
+
+def _check_discretised(problem: "Problem") -> None:
+    if any(i.time.get_changed() for i in problem.instances) and not is_labelled(problem.model):
+        raise ModelError(
+            f"The builder returns a model whose time '{problem.instance.time.name}' is already "
+            "discretised. igpe integrates the differential equations itself: remove "
+            "TransformationFactory('dae....').apply_to(m) for the time from the builder."
+        )
+
+
+def is_labelled(builder: Any) -> bool:
+    """Whether the models come from parmest, which fixes unknowns and discretises time."""
+    return bool(getattr(builder, "is_labelled", False))
 
 
 def _check_parameter(
@@ -171,6 +196,12 @@ def _check_parameter(
         raise ProblemError(
             f"{place}parameter '{name}' is a Var of the domain {component.domain.name}; igpe "
             "estimates real numbers. Use pyo.Reals with bounds, or estimate once for each value."
+        )
+    if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
+        raise ProblemError(
+            f"{place}parameter '{name}' is fixed at {value(component)} in the model, and named in "
+            f"parameters=. Leave it out of parameters to keep it fixed, or remove the line that "
+            f"fixes it (m.{name}.fix(...)) to estimate it."
         )
     units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
     if len(units) > 1 and name not in problem.local:

@@ -14,10 +14,41 @@ from igpe.errors import DataError
 
 Data: TypeAlias = pd.DataFrame | str | Path
 
+
+def read_workbook(path: Path) -> pd.DataFrame:
+    """All sheets of a workbook that hold anything, as one table.
+
+    Several sheets are several experiments, named by their sheets in the column `experiment`, unless
+    they have such a column. All must begin with the same column, the times.
+
+    raises DataError if they do not
+    """
+    sheets = {
+        name: table
+        for name, table in pd.read_excel(path, sheet_name=None).items()
+        if not table.dropna(how="all").empty
+    }
+    if len(sheets) <= 1:
+        return next(iter(sheets.values()), pd.DataFrame())
+    firsts = {str(table.columns[0]).strip() for table in sheets.values()}
+    if len(firsts) > 1:
+        listed = "; ".join(f"'{n}' with {list(t.columns)[:FEW]}" for n, t in sheets.items())
+        raise DataError(
+            f"'{path}' has several sheets, whose tables differ: {listed}. igpe reads sheets as "
+            "experiments if all begin with the same column. Pass the table you need: "
+            f"pd.read_excel('{path.name}', sheet_name='{next(iter(sheets))}'), or save it as CSV."
+        )
+    tables = [
+        table if "experiment" in table.columns else table.assign(experiment=str(name))
+        for name, table in sheets.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": read_csv,
-    ".xls": pd.read_excel,
-    ".xlsx": pd.read_excel,
+    ".xls": read_workbook,
+    ".xlsx": read_workbook,
     ".parquet": pd.read_parquet,
 }
 PACKAGES = {".xls": "xlrd", ".xlsx": "openpyxl", ".parquet": "pyarrow"}
@@ -29,6 +60,7 @@ def read_table(data: Data) -> pd.DataFrame:
     """A table from a DataFrame or from a file named *.csv, *.xlsx, *.xls or *.parquet.
 
     Of a file, rows and unnamed columns that are all empty are left out: spreadsheets leave them.
+    The sheets of a workbook are read as in `read_workbook`.
 
     raises DataError if the file is missing, of another kind, or needs a package not installed, or
            if columns share a name or have none
@@ -67,6 +99,8 @@ def _read_file(data: str | Path) -> pd.DataFrame:
         raise DataError(
             f"Reading '{path}' needs a package that is not installed: pip install {package}"
         ) from error
+    except DataError:
+        raise
     except Exception as error:  # every package that reads files has errors of its own
         raise DataError(
             f"'{path}' could not be read as a table: {_reason(path, error)}. Open it in the "
@@ -126,6 +160,16 @@ def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return rows.dropna(axis="columns", how="all")
 
 
+def require_one_experiment(table: pd.DataFrame) -> None:
+    """Raise DataError if the rows belong to several experiments."""
+    if "experiment" in table.columns and table["experiment"].nunique() > 1:
+        names = [str(n) for n in table["experiment"].unique()]
+        raise DataError(
+            f"The table holds {len(names)} experiments: {names}. Read it with "
+            "igpe.read_experiments(table, ...)."
+        )
+
+
 def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
     """(n_rows,) the times, checked to be there, finite, increasing, and each once."""
     if "time" not in table.columns:
@@ -172,10 +216,6 @@ def select_columns(
             raise DataError(f"Columns {strangers} are not in the table, which has {columns}.")
         if len(set(chosen)) < len(chosen) or "time" in chosen:
             raise DataError(f"only={chosen}: name each measured column once, without the time.")
-    if "experiment" in columns and table["experiment"].nunique() > 1:
-        raise DataError(
-            "The table holds several experiments; read it with igpe.read_experiments(table, ...)."
-        )
     if not chosen:
         raise DataError(f"The table has no measured column beside {columns}; add one.")
     for name in chosen:

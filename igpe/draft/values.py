@@ -33,20 +33,27 @@ def start_time(runs: Sequence[Run]) -> float:
 def measured_start(
     run: Run, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
 ) -> Start:
-    """As measured when the run starts, else to be estimated.
+    """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
+
+    A first measurement has an error like all others. To take it as exact would make the intervals
+    of the other unknowns too narrow.
 
     factor  from the table's unit to the model's;  least: no start value is below it
     """
     values = run.table[name].to_numpy(dtype=float) * factor
     there = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
-    if there.any():
-        value = float(values[there].mean())
-        if value < least:
-            return Start(short(least), f"measured as {short(value)}")
-        return Start(short(value), "as measured, taken as exact")
+    if there.any() and not values[there].any():
+        return Start("0.0", "assumed exact: measured as 0")
     most = round_up(2 * float(np.nanmax(np.abs(values))))
     low = 0.0 if np.nanmin(values) >= 0 else max(-most, least)
-    return Start(f"igpe.Unknown({short(low)}, {short(most)})", "estimated: not measured there")
+    if not there.any():
+        return Start(f"igpe.Unknown({short(low)}, {short(most)})", "estimated: not measured there")
+    value = float(values[there].mean())
+    guess = min(max(value, low), most)
+    return Start(
+        f"igpe.Unknown({short(low)}, {short(most)}, guess={short(guess)})",
+        f"estimated: measured as {short(value)}",
+    )
 
 
 def unmeasured_start(size: float) -> Start:
