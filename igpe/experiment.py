@@ -14,7 +14,7 @@ from igpe.arrays import FloatArray, IntArray
 from igpe.error_model import Proportional, deviations
 from igpe.errors import DataError
 from igpe.experiment_checks import check_kinds, start_time_of
-from igpe.inputs import Input, InputValue, Table, are_rows, read_inputs, require_overlap
+from igpe.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.sigma import Sigma, check_sigma, error_models, estimated_sigma, sigma_columns, sigma_of
 from igpe.tables import (
     Data,
@@ -148,14 +148,11 @@ class Experiment:
         self.sigma_known = sigma is not None and not self.estimated_sigma
         self.start_time = start_time_of(times, start_time)
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs, table))
-        self.inputs_of_rows = frozenset(n for n, v in inputs.items() if are_rows(v, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
         self._require_overlap(inputs)
 
     def _require_overlap(self, given: Mapping[str, Any]) -> None:
         """Refuse a Series whose times are all outside the experiment's."""
-        if "time" in self.units:  # the data's times are not the model's yet
-            return
         for name, read in self.inputs.items():
             if isinstance(given[name], (pd.Series, pd.DataFrame)) and isinstance(read, Table):
                 require_overlap(name, read, self.start_time, float(self.times[-1]))

@@ -80,21 +80,24 @@ experiment's own table; a DataFrame with a column `time` and one for the input. 
 linear between its points."""
 
 
-def read_inputs(inputs: Mapping[str, InputValue], measured: pd.DataFrame) -> dict[str, Input]:
+def read_inputs(
+    inputs: Mapping[str, InputValue], measured: pd.DataFrame | None = None
+) -> dict[str, Input]:
     """The user's inputs in one of the three forms. Raises DataError for anything else.
 
     measured  the experiment's table with its column `time`: a Series that carries the row labels of
-              this table, as one of its columns does, belongs to the times of these rows
+              this table, as one of its columns does, belongs to the times of these rows. None
+              if there is no table: the index must hold the times
     """
     return {name: _read(name, value, measured) for name, value in inputs.items()}
 
 
-def are_rows(value: InputValue, measured: pd.DataFrame) -> bool:
+def _are_rows(value: InputValue, measured: pd.DataFrame | None) -> bool:
     """Whether the index of an input holds the row labels of the experiment's table, not times.
 
     A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
     """
-    if not isinstance(value, pd.Series) or not value.index.is_unique:
+    if measured is None or not isinstance(value, pd.Series) or not value.index.is_unique:
         return False
     labels = measured.index
     is_numbered = isinstance(value.index, pd.RangeIndex) and value.name in measured.columns
@@ -122,7 +125,7 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
     return value
 
 
-def _read(name: str, value: Any, measured: pd.DataFrame) -> Input:
+def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
     if isinstance(value, pd.DataFrame):
         return _read_series(name, _column(name, value))
     if isinstance(value, pd.Series):
@@ -155,14 +158,14 @@ def _column(name: str, frame: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _over_time(
-    name: str, series: "pd.Series[float]", measured: pd.DataFrame
+    name: str, series: "pd.Series[float]", measured: pd.DataFrame | None
 ) -> "pd.Series[float]":
     """The Series over times, where its index may hold row labels of the experiment's table."""
-    if are_rows(series, measured):
+    if measured is not None and _are_rows(series, measured):
         at_rows = pd.Series(series.loc[measured.index].to_numpy(), index=measured["time"])
         return at_rows[~at_rows.index.duplicated()] if _agree(at_rows) else at_rows
-    is_numbered = isinstance(series.index, pd.RangeIndex)
-    if is_numbered and not series.index.equals(pd.Index(measured["time"])):
+    are_times = measured is not None and series.index.equals(pd.Index(measured["time"]))
+    if isinstance(series.index, pd.RangeIndex) and not are_times:
         raise DataError(
             f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
             f"times. Give them as its index: table.set_index('time')['{name}'], or use "

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,6 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name == "time":
             factor, offset = conversion(name, given, model_unit({0: instance.time}))
             result.start_time = factor * experiment.start_time + offset
-            result.inputs = MappingProxyType(_over_model_time(experiment, factor, offset))
         elif name not in experiment.measured:
             raise DataError(
                 f"units are given for '{name}', which is not among {experiment.measured}."
@@ -69,14 +67,6 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     result.measurements = measurements
     result.error_models = MappingProxyType(models)
     return result
-
-
-def _over_model_time(experiment: Experiment, factor: float, offset: float) -> dict[str, Any]:
-    """The inputs; those that are columns of the table have the table's unit of time."""
-    inputs: dict[str, Any] = dict(experiment.inputs)
-    for name in experiment.inputs_of_rows:
-        inputs[name] = replace(inputs[name], times=factor * inputs[name].times + offset)
-    return inputs
 
 
 def check_arguments(local: Any, priors: Any, loss: Any, time_varying: Any) -> None:

@@ -278,6 +278,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
+        *steps.structure.warnings,
         *steps.best.notes,
         *uneven(steps.problem),
         *ignored,

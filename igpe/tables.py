@@ -165,7 +165,7 @@ def require_one_experiment(table: pd.DataFrame) -> None:
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
         names = [str(n) for n in table["experiment"].unique()]
         raise DataError(
-            f"The table holds {len(names)} experiments: {names}. Read it with "
+            f"The table holds several experiments, {names}. Read it with "
             "igpe.read_experiments(table, ...)."
         )
 

@@ -228,6 +228,21 @@ CONDITIONS: Mapping[str, Case] = {
         DataError,
         ["'feed'", "sort"],
     ),
+    "input Series by rows": (
+        lambda: run(inputs={"feed": pd.Series([1.0, 2.0, 4.0, 3.0])}),
+        DataError,
+        ["'feed'", "numbered 0, 1, 2", "set_index('time')['feed']"],
+    ),
+    "input Series after the experiment": (
+        lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[50.0, 60.0])}),
+        DataError,
+        ["'feed'", "from time 50 to 60", "igpe.linear"],
+    ),
+    "input DataFrame without time": (
+        lambda: run(inputs={"feed": pd.DataFrame({"t": [0.0, 1.0], "feed": [1.0, 2.0]})}),
+        DataError,
+        ["'feed'", "['t', 'feed']", "'time'"],
+    ),
     "input Series by text": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=["a", "b"])}),
         DataError,

@@ -12,7 +12,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.errors import DataError, ProblemError
+from igpe.errors import DataError, ModelError, ProblemError
 from igpe.experiment import Experiment, Unknown, read_experiments
 from igpe.inputs import steps
 from igpe.loss import Normal
@@ -193,6 +193,50 @@ def test_the_values_of_a_table_of_inputs():
     line = run(inputs={"u": ramp}).inputs["u"]
     assert [line.at(t) for t in (-1.0, 0.25, 1.0, 9.0)] == [0.0, 0.5, 2.0, 2.0]
     assert line.at(1.0, before=True) == pytest.approx(2.0)
+
+
+ROWS = pd.DataFrame({"time": [0.0, 0.5, 2.0], "A": [1.0, 0.5, 0.2], "u": [3.0, 4.0, 5.0]})
+SERIES = {
+    "column of the table": ROWS["u"],
+    "the same under another name": ROWS["u"].rename("T"),
+    "time as its index": ROWS.set_index("time")["u"],
+    "frame with a column time": ROWS[["time", "u"]],
+    "column of a longer table": pd.concat([ROWS, ROWS])["u"].reset_index(drop=True),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_an_input_from_pandas_is_over_its_own_times(name):
+    given = run(ROWS, only=["A"], inputs={"u": SERIES[name]}).inputs["u"]
+    assert (list(given.times), list(given.values)) == ([0.0, 0.5, 2.0], [3.0, 4.0, 5.0])
+
+
+def test_an_input_from_rows_that_were_selected():
+    both = pd.concat([ROWS.assign(u=9.0), ROWS], ignore_index=True)
+    second = both.iloc[3:]
+    given = run(second, only=["A"], inputs={"u": second["u"]}).inputs["u"]
+    assert (list(given.times), list(given.values)) == ([0.0, 0.5, 2.0], [3.0, 4.0, 5.0])
+
+
+def test_a_fixed_parameter_is_refused_and_fixed_members_stay_fixed():
+    def fixed(times):
+        m = model(times)
+        m.k[2].fix(0.3)
+        return m
+
+    with pytest.raises(ProblemError, match=r"'k\[2\]' is fixed at 0\.3"):
+        Problem(fixed, parameters=["k[1]", "k[2]"], experiments=run(TABLE))
+    assert Problem(fixed, parameters=["k"], experiments=run(TABLE)).parameters == ("k[1]",)
+
+
+def test_a_discretised_model_is_refused():
+    def discretised(times):
+        m = model(times)
+        pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.t, nfe=8)
+        return m
+
+    with pytest.raises(ModelError, match=r"'t' is already discretised.*remove"):
+        Problem(discretised, parameters=["k"], experiments=run(TABLE))
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "igpe"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 300  # lines
+LONGEST = 600  # lines
 
 FLOORS: dict[str, int] = {
     "errors": 1,
@@ -44,6 +44,7 @@ FLOORS: dict[str, int] = {
     "problem_checks": 30,
     "parameter_bounds": 30,
     "problem": 31,
+    "plausibility": 32,
     "equations": 40,
     "smoothing": 40,
     "least_squares": 40,

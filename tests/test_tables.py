@@ -38,6 +38,15 @@ def test_entries_that_are_no_numbers_are_shown():
         igpe.Experiment(table)
 
 
+def test_sheets_that_are_no_runs_are_a_question(tmp_path):
+    path = tmp_path / "book.xlsx"
+    with pd.ExcelWriter(path) as book:
+        pd.DataFrame({"Notes": ["made on Monday"]}).to_excel(book, sheet_name="info", index=False)
+        PLAIN.to_excel(book, sheet_name="data", index=False)
+    with pytest.raises(igpe.DataError, match=r"'info' with \['Notes'\]; 'data'.*sheet_name="):
+        read_table(path)
+
+
 LAB = pd.DataFrame({"t / h": [1.0, 2.0], "c(A)": [0.5, 0.2], "remark": ["", "hot"]})
 NAMES = {"t / h": "time", "c(A)": "A"}
 

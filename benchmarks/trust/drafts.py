@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from figures import Row
 from scipy.stats import binom
-from trust.run import Answer, run
 
 from igpe import estimate
 from igpe.draft.draft import draft
 from igpe.draft.sheet import Asked
 from igpe.model_file import load_problem
+from trust.run import Answer, run
 
 CASES = tuple(f"table {i}" for i in range(300))
 TIMES = np.linspace(0.0, 90.0, 13)

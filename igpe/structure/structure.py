@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from igpe.equations.system import System, read_systems
+from igpe.plausibility import implausible_units
 from igpe.problem import Problem
 from igpe.structure import report
 from igpe.structure.advice import MOST_UNKNOWNS, Adviser
@@ -37,6 +38,7 @@ class Structure:
                 time and inputs
     exact       structural local identifiability of all unknowns together
     experiments names of the experiments
+    warnings    sentences about units that make no sense
     """
 
     findings: tuple[Finding, ...]
@@ -47,6 +49,7 @@ class Structure:
     slopes: tuple[Mapping[str, Any], ...] = field(repr=False)
     exact: Identifiability
     experiments: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -89,7 +92,7 @@ class Structure:
         return report.html(self.findings, self._remarks())
 
     def _remarks(self) -> list[str]:
-        return report.remarks(self.groups, self.surplus, self.exact)
+        return [*report.remarks(self.groups, self.surplus, self.exact), *self.warnings]
 
 
 def analyse(
@@ -122,6 +125,7 @@ def analyse(
         slopes=slopes,
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
+        warnings=implausible_units(problem),
     )
 
 

@@ -91,11 +91,35 @@ def test_experiments_in_one_table_with_conditions_and_remarks(folder):
     assert "Not used: 'remark' (no numbers)." in said
     estimated()
     problem = load_problem(folder / "model.py")
-    assert [(e.name, e.start["A"]) for e in problem.experiments] == [("low", 1.0), ("high", 3.0)]
+    assert [(e.name, e.start["A"].guess) for e in problem.experiments] == [
+        ("low", 1.0),
+        ("high", 3.0),
+    ]
     twice = pd.concat(r.assign(time=r["time"] / 2) for r in runs)
     twice.to_csv("faster.csv", index=False)
     again = json.loads(run("estimate", "model.py", "--data", "faster.csv", "--json", "-").stdout)
     assert again["parameters"]["k1"] == pytest.approx(2 * RATES[0], rel=0.02)
+
+
+def test_a_first_measurement_is_no_exact_start_value(folder):
+    """Only a measured zero is taken as exact, and the file says that this is assumed."""
+    noisy = table()
+    noisy["A"] *= 1.1
+    noisy.to_csv("my.csv", index=False)
+    assert "A starts at igpe.Unknown(0.0, 5.0, guess=1.1): estimated: measured as 1.1." in made(
+        "--data", "my.csv", *CHAIN
+    )
+    assert '"B": 0.0,  # assumed exact: measured as 0' in (folder / "model.py").read_text()
+
+
+def test_the_sheets_of_a_workbook_are_experiments(folder):
+    with pd.ExcelWriter("runs.xlsx") as book:
+        for name, start in (("low", 1.0), ("high", 3.0)):
+            table(start).to_excel(book, sheet_name=name, index=False)
+        pd.DataFrame().to_excel(book, sheet_name="empty", index=False)
+    assert "32 measurements of A, B in 2 experiments" in made("--data", "runs.xlsx", *CHAIN)
+    assert [e.name for e in load_problem(folder / "model.py").experiments] == ["low", "high"]
+    estimated()
 
 
 def test_several_tables_are_several_experiments(folder):

@@ -1,0 +1,67 @@
+"""Warnings about units that make no sense beside the gas constant."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+
+TIMES = np.linspace(0.0, 50.0, 11)
+DATA = pd.DataFrame({"time": TIMES, "A": np.exp(-0.05 * TIMES)})
+JOULE, KILOJOULE = (1e4, 1e5), (10.0, 200.0)
+FORMS = {
+    "E / (R T)": lambda m: pyo.exp(-m.E / (8.314 * m.T)),
+    "with a reference": lambda m: pyo.exp(-m.E / 8.314 * (1 / m.T - 1 / 350)),
+    "R as a Param": lambda m: pyo.exp(-m.E / (m.R * m.T)),
+    "one fraction": lambda m: pyo.exp((m.E / 8.314) * (m.T - 350) / (m.T * 350)),
+}
+
+
+def problem(form, energy=JOULE, temperature=300.0):
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.k, m.E = pyo.Var(bounds=(0, 1)), pyo.Var(bounds=energy)
+        m.T, m.R = pyo.Param(mutable=True, initialize=300.0), pyo.Param(initialize=8.314)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * form(m) * m.A[t])
+        return m
+
+    run = igpe.Experiment(DATA, start={"A": 1.0}, inputs={"T": temperature})
+    return igpe.Problem(model, parameters=["k", "E"], experiments=run)
+
+
+def warnings(*arguments, **named):
+    return igpe.check(problem(*arguments, **named), identifiability=False).warnings
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_units_that_fit_and_units_that_do_not(name):
+    assert warnings(FORMS[name]) == ()
+    (weak,) = warnings(FORMS[name], energy=KILOJOULE)
+    assert weak.startswith("'E' is at most 200, so E / (R T) is at most 0.08 with R = 8.314 J/(mol")
+    (cold,) = warnings(FORMS[name], temperature=50.0)
+    assert cold.startswith("'T' is at most 50 where an Arrhenius factor needs kelvin")
+
+
+def test_factors_between_units_are_seen():
+    assert warnings(lambda m: pyo.exp(-1000 * m.E / (8.314 * m.T)), energy=KILOJOULE) == ()
+    assert warnings(lambda m: pyo.exp(-m.E / (8.314e-3 * m.T)), energy=KILOJOULE) == ()
+    (strong,) = warnings(lambda m: pyo.exp(-m.E / (8.314e-3 * m.T)), energy=JOULE)
+    assert "the rate is 0. Give the energy in kJ/mol" in strong
+
+
+def test_degrees_celsius_that_the_model_converts_are_right():
+    def form(m):
+        return pyo.exp(-m.E / (8.314 * (m.T + 273.15)))
+
+    assert warnings(form, temperature=50.0) == ()
+
+
+def test_the_warning_is_printed_by_check_and_noted_by_estimate():
+    cold = problem(FORMS["E / (R T)"], temperature=50.0)
+    assert "looks like degrees Celsius" in str(igpe.check(cold))
+    assert any("looks like degrees Celsius" in note for note in igpe.estimate(cold).notes)
