@@ -60,7 +60,7 @@ def posed(problem: Problem) -> Dynamic:
 
 
 def _experiment(problem: Problem, experiment: Experiment, system: System) -> Posed:
-    ivp = initial_value_problem(problem, experiment, system)
+    ivp = initial_value_problem(problem, experiment, system, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be solved "
