@@ -100,6 +100,7 @@ class DynamicCertificate:
     @property
     def sentence(self) -> str:
         """What is proved, and of what."""
+        decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
         box = ", ".join(
             f"{n} in [{a:g}, {b:g}]"
             for n, a, b in zip(self.unknowns, self.lower, self.upper, strict=True)
@@ -112,7 +113,7 @@ class DynamicCertificate:
         if self.lower_bound <= 0 and not self.closed:
             return (
                 f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
-                f"found for {box}; {100 * (1 - self.open_share):.3g} % of this box is ruled out."
+                f"found for {box}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
             return (

@@ -7,9 +7,9 @@ from igpe.proof.compiled import kernel
 from igpe.proof.intervals import enclose
 from igpe.proof.tape import GENERAL_POWER, POWER, Tape
 
-
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss the slope it was tried with
 FALLEN = 1e-8  # share of a face that is left at least after it fell
+FALLS = 3  # how far is tried
 
 
 @kernel
@@ -138,16 +138,41 @@ def try_step(
 
 
 @kernel
-def fall(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> None:
-    """Slopes of upper faces that fall far within the step, as one of a fast decay does.
+def fall(
+    tape: Tape,
+    now: FloatArray,
+    h: float,
+    p: FloatArray,
+    u: FloatArray,
+    first: FloatArray,
+    slope: FloatArray,
+    fine: float,
+    positive: BoolArray,
+    out: FloatArray,
+) -> bool:
+    """`try_step` with upper faces that fall far within the step, as one of a fast decay does.
 
-    Where slopes shrink as states do, x' = -r x, a face falls to x / (1 + r h); twice that is tried.
+    Where slopes shrink as states do, x' = -r x, a face falls to x / (1 + r h); of x' = -r x^2 and
+    x' = -r x^4 to its root and that of its root.
     """
-    slope[:] = first
-    for i in range(len(now)):
-        if now[i, 1] > 0.0 and first[i, 1] < 0.0:
-            ratio = 2.0 / (1.0 - h * first[i, 1] / now[i, 1])
-            slope[i, 1] = -max(1.0 - max(ratio, FALLEN), 0.0) * now[i, 1] / h
+    power = 1.0
+    for _ in range(FALLS):
+        slope[:] = first
+        for i in range(len(now)):
+            if stalls(now[i, 1], h, first[i, 1], 0.0):
+                ratio = 1.1 / (1.0 - h * first[i, 1] / now[i, 1])
+                left = max(ratio**power, FALLEN)
+                slope[i, 1] = -max(1.0 - left, 0.0) * now[i, 1] / h
+        if try_step(tape, now, h, p, u, slope, fine, True, positive, out):
+            return True
+        power *= 0.5
+    return False
+
+
+@kernel
+def stalls(now: float, h: float, first: float, slope: float) -> bool:
+    """Whether an upper face should fall far within a step, by its first slope, and does not."""
+    return now > 0.0 and h * first < -0.5 * now and slope > 0.1 * first
 
 
 @kernel

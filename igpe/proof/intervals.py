@@ -46,10 +46,8 @@ def outward(low: float, high: float) -> tuple[float, float]:
     """The interval with the rounding of its ends covered; everything where one is no number."""
     if not (low <= high):
         return -np.inf, np.inf
-    if low > HUGE:
-        low = HUGE
-    if high < -HUGE:
-        high = -HUGE
+    low = min(low, HUGE)
+    high = max(high, -HUGE)
     return low - abs(low) * ROUND - TINY, high + abs(high) * ROUND + TINY
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.proof.compiled import kernel
-from igpe.proof.faces import face, fall, guess, try_step
+from igpe.proof.faces import face, fall, guess, stalls, try_step
 from igpe.proof.intervals import ROUND, outward
 from igpe.proof.monomials import TINY
 from igpe.proof.tape import Tape
@@ -137,8 +137,8 @@ def mueller(
                 for s in range(2):
                     size = course.scale[i] + now[i, 1] - now[i, 0]
                     change = abs(slope[i, s] - first[i, s]) * step / size
-                    if worst < change:  # infinite slopes have none: their end is known otherwise
-                        worst = change
+                    if change < np.inf:  # ends of infinite slopes are known otherwise
+                        worst = max(worst, change)
             if good and worst <= rough:
                 done = True
                 break
@@ -147,9 +147,12 @@ def mueller(
         if not done:
             following = min(time + h, course.stops[stop])
             step = following - time
-            fall(now, step, first, slope)
             inputs_between(course, stop, time, following, u)
-            done = try_step(tape, now, step, p, u, slope, rough, True, positive, out)
+            done = fall(tape, now, step, p, u, first, slope, rough, positive, out)
+        elif _any_stalls(now, step, first, slope):
+            before, kept = slope.copy(), positive.copy()
+            if not fall(tape, now, step, p, u, first, slope, rough, positive, out):
+                slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
         wide = _advance(course, slope, step, positive, now)
@@ -160,6 +163,14 @@ def mueller(
         if wide:
             return False
     return True
+
+
+@kernel
+def _any_stalls(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> bool:
+    found = False
+    for i in range(len(now)):
+        found = found or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
+    return found
 
 
 @kernel

@@ -28,6 +28,9 @@ def verify(
 ) -> Verified:
     """Prove a certificate of global optimality again, by other code than found it.
 
+    The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
+    integration and bounds are others.
+
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
     seconds      after which the rest is told as not confirmed
