@@ -11,11 +11,12 @@ cannot rise again. Levels above the lower end likewise.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.replay.course import Course
 from igpe.replay.interval import Interval, outward, point
 
@@ -37,7 +38,7 @@ class Levels:
         with np.errstate(all="ignore"):
             x = course.start([p], point)
             self.x = [v + point(np.zeros(boxes)) for v in x]
-        self.known = np.stack([np.isfinite(v.size) for v in self.x]).all(axis=0)
+        self.known: BoolArray = np.stack([np.isfinite(v.size) for v in self.x]).all(axis=0)
 
     def advance(self, k: int, begin: float) -> None:
         """To the course's time k; `begin` is the one before."""
@@ -61,19 +62,18 @@ class Levels:
         box = [Interval(np.minimum(v.low, 0.0), np.maximum(v.high, 0.0)) for v in self.x]
         wide = [outward(v.low - ROOM * v.size, v.high + ROOM * v.size) for v in box]
 
-        def slope(i: int, low: FloatArray, high: FloatArray, others: list[Interval]) -> Interval:
+        def slope(i: int, others: list[Interval], low: FloatArray, high: FloatArray) -> Interval:
             x = [*others[:i], Interval(low, high), *others[i + 1 :]]
             return self.course.slopes([[time], x, self.p, inputs], point)[i]
 
         stays = self.known.copy()
         for i, (inner, outer) in enumerate(zip(box, wide, strict=True)):
-            stays &= slope(i, inner.high, outer.high, wide).high <= 0
-            stays &= slope(i, outer.low, inner.low, wide).low >= 0
+            stays &= slope(i, wide, inner.high, outer.high).high <= 0
+            stays &= slope(i, wide, outer.low, inner.low).low >= 0
         self.known = stays
         length = point(np.array([b])) - point(np.array([a]))
         self.x = [
-            _after(now, box[i], lambda low, high, i=i: slope(i, low, high, box), length)
-            for i, now in enumerate(self.x)
+            _after(now, box[i], partial(slope, i, box), length) for i, now in enumerate(self.x)
         ]
 
 

@@ -105,11 +105,11 @@ def _coarse(course: Course, boxes: Boxes, rows: Rows, at: IntArray) -> None:
             told = levels.measured(k)
             for column, y, sigma in zip(*course.rows[k], strict=True):
                 residual = (told[column] - point(float(y))) / point(float(sigma))
-                _note(rows, row, at, residual, levels.known)
+                _note(rows, row, at, residual, known=levels.known)
                 row += 1
 
 
-def _note(rows: Rows, row: int, at: IntArray, residual: Interval, known: BoolArray) -> None:
+def _note(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
     middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
     fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
     here = at[fresh]
@@ -236,7 +236,7 @@ class _March:
             self.e[self.first[k] + i, here] = np.where(np.isnan(e), np.inf, e * (1 + 1e-12))
             bounds = r.range()
             least = np.maximum(np.maximum(bounds.low, -bounds.high), 0.0)
-            least = np.where(np.isnan(least), 0.0, least)
+            least = np.where(np.isfinite(least), least, 0.0)
             self.sum[here] = down(self.sum[here] + down(least * least))
 
     def _keep(self, left: BoolArray) -> None:

@@ -94,7 +94,7 @@ class _Check:
         elif high < tree.lower_bound:
             told = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
             where = self._region(p, p, told)
-        elif high > tree.objective:
+        elif not (high <= tree.objective):
             told = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
             return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, told)], 0.0)
         else:
