@@ -1,9 +1,10 @@
 """Coarse bounds where polynomials have none: rates so fast, or so unknown, that no step is proved.
 
-Let B be a box of states that holds them at t, and room > 0. If slopes on each face of B, and up to
+Let B be a box of states around those at t, and room > 0. If slopes on each face of B, and up to
 `room` beyond it, do not point outward while the other states are within `room` of B, no solution
 leaves B from t to t + h: what left it would have risen, just beyond a face, where slopes are not
-positive. No Lipschitz constant is needed.
+positive. No Lipschitz constant is needed. B is a little larger than the states' bounds and 0, as
+slopes at 0 that are 0 cannot be told from others in rounded arithmetic.
 
 Let then L be a level below the upper end of a state in B. If its slope on [L, end] is at most
 -(end - L) / h, the state is at most L at t + h: it falls as long as it is above L, fast enough, and
@@ -22,7 +23,7 @@ from igpe.replay.interval import Interval, outward, point
 
 PARTS = 4  # steps from one time to the next
 SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
-ROOM = 1e-9  # relative to the size of a state
+ROOM, LEAST = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
 
 
 class Levels:
@@ -59,8 +60,8 @@ class Levels:
     def _step(self, k: int, a: float, b: float) -> None:
         time = Interval(np.array([a]), np.array([b]))
         inputs = self._inputs(k, time)
-        box = [Interval(np.minimum(v.low, 0.0), np.maximum(v.high, 0.0)) for v in self.x]
-        wide = [outward(v.low - ROOM * v.size, v.high + ROOM * v.size) for v in box]
+        hull = [Interval(np.minimum(v.low, 0.0), np.maximum(v.high, 0.0)) for v in self.x]
+        box, wide = ([_wider(v, share) for v in hull] for share in (0.5, 1.0))
 
         def slope(i: int, others: list[Interval], low: FloatArray, high: FloatArray) -> Interval:
             x = [*others[:i], Interval(low, high), *others[i + 1 :]]
@@ -75,6 +76,11 @@ class Levels:
         self.x = [
             _after(now, box[i], partial(slope, i, box), length) for i, now in enumerate(self.x)
         ]
+
+
+def _wider(x: Interval, share: float) -> Interval:
+    room = share * (ROOM * x.size + LEAST)
+    return outward(x.low - room, x.high + room)
 
 
 def _after(
