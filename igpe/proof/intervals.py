@@ -153,10 +153,10 @@ def _power(b: float, n: float) -> float:
 
 @kernel
 def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
-    """Whether a product is exactly zero."""
+    """Whether a product is exactly zero; an infinite end is no value."""
     if a0 == 0.0 and a1 == 0.0:
-        return math.isfinite(b0) and math.isfinite(b1)
-    return b0 == 0.0 and b1 == 0.0 and math.isfinite(a0) and math.isfinite(a1)
+        return b0 <= b1
+    return b0 == 0.0 and b1 == 0.0 and a0 <= a1
 
 
 @kernel
