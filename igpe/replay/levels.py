@@ -1,12 +1,12 @@
 """Coarse bounds where polynomials have none: rates so fast, or so unknown, that no step is proved.
 
-Let B be a box of states around those at t, and room > 0. If slopes on each face of B, and up to
-`room` beyond it, do not point outward while the other states are within `room` of B, no solution
-leaves B from t to t + h: what left it would have risen, just beyond a face, where slopes are not
-positive. No Lipschitz constant is needed. B is a little larger than the states' bounds and 0, as
-slopes at 0 that are 0 cannot be told from others in rounded arithmetic.
+Let B be a box of states around those at t, and W a box around B. If, between a face of B and that of
+W, a state moves outward by less than their distance during a step, whatever the others in W are, no
+solution leaves W from t to t + h: what left it would have come from that face of B. No Lipschitz
+constant is needed. B holds 0 and is a little larger than the bounds, so that rates of x' = -r x
+push back from its faces however large r is.
 
-Let then L be a level below the upper end of a state in B. If its slope on [L, end] is at most
+Let then L be a level in W below the upper end of a state. If its slope on [L, end] is at most
 -(end - L) / h, the state is at most L at t + h: it falls as long as it is above L, fast enough, and
 cannot rise again. Levels above the lower end likewise.
 """
@@ -67,14 +67,16 @@ class Levels:
             x = [*others[:i], Interval(low, high), *others[i + 1 :]]
             return self.course.slopes([[time], x, self.p, inputs], point)[i]
 
+        length = point(np.array([b])) - point(np.array([a]))
         stays = self.known.copy()
         for i, (inner, outer) in enumerate(zip(box, wide, strict=True)):
-            stays &= slope(i, wide, inner.high, outer.high).high <= 0
-            stays &= slope(i, wide, outer.low, inner.low).low >= 0
+            rise = slope(i, wide, inner.high, outer.high) * length
+            fall = slope(i, wide, outer.low, inner.low) * length
+            stays &= rise.high < 0.9 * (outer.high - inner.high)
+            stays &= fall.low > -0.9 * (inner.low - outer.low)
         self.known = stays
-        length = point(np.array([b])) - point(np.array([a]))
         self.x = [
-            _after(now, box[i], partial(slope, i, box), length) for i, now in enumerate(self.x)
+            _after(now, wide[i], partial(slope, i, wide), length) for i, now in enumerate(self.x)
         ]
 
 
