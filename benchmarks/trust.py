@@ -31,6 +31,7 @@ SECTIONS = (
     "lack_of_fit",  # good fits and wrong models: how often the alarm is raised
     "small_samples",  # coverage of intervals from few measurements
     "interrupts",  # Ctrl-C and time limits at any moment
+    "edges",  # proofs where arithmetic overflows or divides by zero, beside grids of points
     "petab",  # objectives of public problems with switches
 )
 

@@ -1,8 +1,8 @@
-"""Coarse bounds where polynomials have none: rates so fast, or so unknown, that no step is proved.
+"""Coarse bounds where polynomials have none: rates too fast, or too unknown, for any step.
 
-Let B be a box of states around those at t, and W a box around B. If, between a face of B and that of
-W, a state moves outward by less than their distance during a step, whatever the others in W are, no
-solution leaves W from t to t + h: what left it would have come from that face of B. No Lipschitz
+Let B be a box of states around those at t, and W a box around B. If, between a face of B and that
+of W, a state moves outward by less than their distance during a step, whatever the others in W are,
+no solution leaves W from t to t + h: what left it would have come from that face of B. No Lipschitz
 constant is needed. B holds 0 and is a little larger than the bounds, so that rates of x' = -r x
 push back from its faces however large r is.
 

@@ -1,4 +1,4 @@
-"""The checker's edges: powers with unknown exponents, rates that overflow, and what is no number."""
+"""The checker's edges: unknown exponents, rates that overflow, and what is no number."""
 
 import math
 from itertools import product
