@@ -18,9 +18,9 @@ import pyomo.environ as pyo
 from figures import Row, at_most
 from pyomo import dae
 from scipy.integrate import solve_ivp
-from trust.run import Answer, run
 
 import igpe
+from trust.run import Answer, run
 
 CASES = 120
 TIMES = np.linspace(0.3, 1.5, 5)
@@ -45,16 +45,26 @@ LAWS = (
     Law(lambda x, k, n: -k * x**n, lambda x, k, n: -k * _power(x, n), ((0.1, 3), (-0.5, 3))),
     Law(lambda x, a: -pyo.exp(a) * x, lambda x, a: -np.exp(a) * x, ((-3, 800),)),
     Law(lambda x, k, c: -k / (x - c), lambda x, k, c: -k / (x - c), ((0.05, 1), (-1, 0.5))),
-    Law(lambda x, k, c: k * pyo.log(x - c), lambda x, k, c: k * np.log(x - c), ((-1, 1), (-1, 0.9))),
-    Law(lambda x, k, c: -k * pyo.sqrt(x - c), lambda x, k, c: -k * np.sqrt(x - c), ((0, 1), (-1, 1))),
+    Law(
+        lambda x, k, c: k * pyo.log(x - c), lambda x, k, c: k * np.log(x - c), ((-1, 1), (-1, 0.9))
+    ),
+    Law(
+        lambda x, k, c: -k * pyo.sqrt(x - c), lambda x, k, c: -k * np.sqrt(x - c), ((0, 1), (-1, 1))
+    ),
     Law(
         lambda x, k, n, c: k * (x - c) ** n - 0.3 * x,
         lambda x, k, n, c: k * _power(x - c, n) - 0.3 * x,
         ((-1, 1), (0.5, 2), (0, 1.5)),
     ),
-    Law(lambda x, k, a: -k * x / (x - a * x**2), lambda x, k, a: -k * x / (x - a * x**2), ((0, 1), (0, 2))),
-    Law(lambda x, a, b: -pyo.exp(a - b / x), lambda x, a, b: -np.exp(a - b / x), ((-2, 1), (0, 300))),
-)  # fmt: skip
+    Law(
+        lambda x, k, a: -k * x / (x - a * x**2),
+        lambda x, k, a: -k * x / (x - a * x**2),
+        ((0, 1), (0, 2)),
+    ),
+    Law(
+        lambda x, a, b: -pyo.exp(a - b / x), lambda x, a, b: -np.exp(a - b / x), ((-2, 1), (0, 300))
+    ),
+)
 NAMES = ("p", "q", "r")
 
 
@@ -99,6 +109,12 @@ def case(name: str) -> Answer:
         "closed": proof.closed,
         "refuted": checked.verdict is igpe.Verdict.REFUTED,
     }
+
+
+def _drawn(rng: np.random.Generator, low: float, high: float) -> tuple[float, float]:
+    """The whole range, or a part of it."""
+    a, b = np.sort(rng.uniform(low, high, 2)).tolist()
+    return (a, b) if rng.random() < 0.5 else (low, high)
 
 
 def _problem(law: Law, bounds: list[Any], data: Any) -> igpe.Problem:
