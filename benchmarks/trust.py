@@ -33,6 +33,7 @@ SECTIONS = (
     "interrupts",  # Ctrl-C and time limits at any moment
     "drafts",  # coverage of intervals from problem files that `igpe new` writes
     "petab",  # objectives of public problems with switches
+    "edges",  # proofs where arithmetic overflows or divides by zero, beside grids of points
 )
 
 

@@ -77,7 +77,7 @@ class Certificate:
             return f"globally optimal by convexity ({self.method}, {found}); {about}"
         by = self.method + STOPPED.get(self.status, "")
         best = f"{self.objective:.6g} is the least sum of squares found ({by})"
-        if math.isinf(self.lower_bound):
+        if not math.isfinite(self.lower_bound):
             return f"{best}; nothing is proved"
         if self.lower_bound <= 0:
             return f"{best}; its bound is still 0, so nothing is proved"

@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from igpe.arguments import is_finite
 from igpe.certificate import STOPPED
+from igpe.errors import DataError
 from igpe.estimates import relative_gap
 from igpe.json_form import Form, plain, restored, write_json
 from igpe.proof_picture import plot_boxes
@@ -100,6 +102,7 @@ class DynamicCertificate:
     @property
     def sentence(self) -> str:
         """What is proved, and of what."""
+        decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
         box = ", ".join(
             f"{n} in [{a:g}, {b:g}]"
             for n, a, b in zip(self.unknowns, self.lower, self.upper, strict=True)
@@ -109,10 +112,10 @@ class DynamicCertificate:
             f"({self.examined} boxes)"
         )
         stopped = STOPPED.get(self.status, "")
-        if self.lower_bound <= 0 and not self.closed:
+        if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             return (
                 f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
-                f"found for {box}; {100 * (1 - self.open_share):.3g} % of this box is ruled out."
+                f"found for {box}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
             return (
@@ -174,6 +177,12 @@ class DynamicCertificate:
 
     @classmethod
     def _restored(cls, given: dict[str, Any]) -> "DynamicCertificate":
+        for name in ("objective", "lower_bound", "cut"):
+            if not is_finite(given[name]):
+                raise DataError(
+                    f"The certificate's {name} is {given[name]}, not a finite number, so that it "
+                    "proves nothing. Run igpe.certify again."
+                )
         return cls(
             unknowns=tuple(given["unknowns"]),
             lower=tuple(given["lower"]),

@@ -139,6 +139,29 @@ def of_functions_of_polynomials(seed: int) -> int:
     return wrong
 
 
+def of_powers(seed: int) -> int:
+    """Powers of polynomials with polynomials as exponents; 0 where the base is not positive."""
+    rng = np.random.default_rng(seed)
+    space = polynomial.Space(2, 1, int(rng.integers(1, 6)))
+    base, exponent = _polynomial(space, rng, spread=0.05), _polynomial(space, rng, spread=0.05)
+    base.c[0, 0], exponent.c[0, 0] = [0.5, 0.01 * rng.random()], 0.3 + 2 * rng.random(2)
+    found = base.power(exponent)
+    wrong = 0
+    with mpmath.workdps(40):
+        for _ in range(5):
+            delta, z, tau = _place(space, rng)
+            for k in range(2):
+                x, n = (
+                    mpmath.mpf(v.numerator) / v.denominator
+                    for v in (_value(f, k, delta, z, tau) for f in (base, exponent))
+                )
+                exact = x**n if x > 0 else mpmath.mpf(0)
+                near = _value(found, k, delta, z, tau)
+                apart = abs(exact - mpmath.mpf(near.numerator) / near.denominator)
+                wrong += bool(apart > mpmath.mpf(float(found.e[k])))
+    return wrong
+
+
 def of_transport(seed: int) -> int:
     """A z + eps as C z' with |z'| <= 1, solved in fractions, at corners and inside."""
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from igpe.arrays import FloatArray
 from igpe.equations.stack import stack
 from igpe.inputs import evaluate
 from igpe.problem import Problem
+from igpe.smoothing.base import description
 from igpe.structure.groups import Group, Member
 from igpe.structure.structure import Structure
 
@@ -43,7 +44,7 @@ class Posing:
     @property
     def origin(self) -> str:
         """In words."""
-        return f"{self.form.value} of {_name(self.curves)}"
+        return f"{self.form.value} of {description(self.curves.smoother)}"
 
     def regression(self, group: Group) -> Regression:
         """The group's estimation problem, its residuals in units of their standard errors."""
@@ -94,13 +95,6 @@ class _Posed(NamedTuple):
     places: FloatArray
     combine: FloatArray | None
     target: Target
-
-
-def _name(curves: Curves) -> str:
-    factor = getattr(curves.smoother, "penalty_factor", None)
-    if factor is None:
-        return "interpolated data"
-    return "smoothed data" if factor == 1 else f"data smoothed {factor:g} times as much"
 
 
 def _prediction(structure: Structure, group: Group, member: Member) -> Any:

@@ -84,9 +84,13 @@ class InitialValueProblem:
 
 
 def initial_value_problem(
-    problem: Problem, experiment: Experiment, system: System
+    problem: Problem, experiment: Experiment, system: System, *, plain_powers: bool = False
 ) -> InitialValueProblem:
-    """The experiment's initial value problem; the problem's fixed unknowns become numbers."""
+    """The experiment's initial value problem; the problem's fixed unknowns become numbers.
+
+    plain_powers  powers with unknown exponents stay single operations, for readers that know
+                  themselves that these rest at 0 at bases <= 0 (see `with_safe_powers`)
+    """
     symbols = system.symbols
     free = _Free(problem)
     p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
@@ -101,7 +105,8 @@ def initial_value_problem(
     def inserted(expressions: Any) -> Any:
         old = [symbols.p, symbols.s, symbols.u]
         new = [parameters, initial, stack([u, *w.values])]
-        return with_safe_powers(ca.substitute([ca.SX(expressions)], old, new)[0])
+        found = ca.substitute([ca.SX(expressions)], old, new)[0]
+        return found if plain_powers else with_safe_powers(found)
 
     measured = stack(system.measured[n] for n in experiment.told)
     z = stack(solved.expressions[len(symbols.states) :])

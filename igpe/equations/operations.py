@@ -1,6 +1,6 @@
 """CasADi's elementary operations, by name and in the order of a function's instructions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import casadi as ca
@@ -23,6 +23,21 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "CONSTPOW": lambda a, b: a**b,
 }
 """Those that Python's own operators carry out, on whatever has them."""
+
+CONDITION = "a condition (Expr_if)"
+WORDS = {
+    **dict.fromkeys(("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"), CONDITION),
+    "FABS": "abs",
+    "FMIN": "a minimum (min)",
+    "FMAX": "a maximum (max)",
+}
+"""What users call operations whose names in CasADi are others."""
+
+
+def in_words(names: Iterable[str]) -> str:
+    """Operations as users call them, for messages."""
+    return ", ".join(sorted({WORDS.get(n.upper(), n.lower()) for n in names}))
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.proof.compiled import kernel
 from igpe.proof.monomials import TINY, UNIT, UP, Algebra
-from igpe.proof.rows import Rows, bounds_of
+from igpe.proof.rows import Rows, apart, bounds_of
 
 ROUNDS = 6  # of the search for multipliers
 SWEEPS = 15  # of coordinate descent in each
@@ -49,10 +49,8 @@ def by_multipliers(algebra: Algebra, rows: Rows, u: FloatArray) -> float:
     sum_up = np.zeros(rows.c.shape[1])
     error = combined(rows, u, sum_up)
     low, high = bounds_of(algebra, sum_up)
-    away = max(low - error, -high - error, 0.0)
-    norm = length(u)
-    found = away / norm / UP
-    return found * found / UP
+    found = apart(low - error, high + error) / length(u) / UP
+    return found * found / UP if found > 0.0 else 0.0
 
 
 @kernel

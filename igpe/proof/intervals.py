@@ -1,4 +1,8 @@
-"""Interval arithmetic over a tape, outward: one range for each operation."""
+"""Interval arithmetic over a tape, outward: one range for each operation.
+
+An infinite end means that no bound is known; it is never a value. A range that is not a number, or
+whose ends are crossed, becomes the whole line, so that every range is ordered.
+"""
 
 import math
 
@@ -15,6 +19,7 @@ from igpe.proof.tape import (
     COS,
     EXP,
     FRACTION,
+    GENERAL_POWER,
     HORNER,
     INPUT,
     LOG,
@@ -32,6 +37,8 @@ from igpe.proof.tape import (
 )
 
 ROUND = 2.0**-50  # eight times the rounding of an operation; four ulps of a library function
+MOST_EXPONENT = 709.0  # exp of it is a double
+HUGE = 8e307  # less than that, and than the largest double: what overflowed is at least as large
 
 
 @kernel
@@ -39,14 +46,27 @@ def outward(low: float, high: float) -> tuple[float, float]:
     """The interval with the rounding of its ends covered; everything where one is no number."""
     if not (low <= high):
         return -np.inf, np.inf
+    low = min(low, HUGE)
+    high = max(high, -HUGE)
     return low - abs(low) * ROUND - TINY, high + abs(high) * ROUND + TINY
 
 
 @kernel
 def times(a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
-    """Product of two intervals, not rounded."""
+    """Product of two intervals, not rounded; the whole line where an end is no number."""
     p, q, r, s = a0 * b0, a0 * b1, a1 * b0, a1 * b1
+    if math.isfinite(p + q + r + s):
+        return min(p, q, r, s), max(p, q, r, s)
+    if not (a0 <= a1 and b0 <= b1):
+        return -np.inf, np.inf
+    p, q, r, s = _corner(a0, b0), _corner(a0, b1), _corner(a1, b0), _corner(a1, b1)
     return min(p, q, r, s), max(p, q, r, s)
+
+
+@kernel
+def _corner(a: float, b: float) -> float:
+    """Product of two ends; an infinite end is no value, so that zero times it is zero."""
+    return 0.0 if a == 0.0 or b == 0.0 else a * b
 
 
 @kernel
@@ -69,12 +89,14 @@ def _wave(a: float, b: float, low: float, high: float, top: float) -> tuple[floa
 @kernel
 def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[float, float]:
     """Range of a function over an interval; nan where it is not defined."""
+    if not (low <= high):
+        return np.nan, np.nan
+    if kind == EXP:
+        return _exponential(low, HUGE), _exponential(high, np.inf)
     if not (math.isfinite(low) and math.isfinite(high)):
         if kind in (SIN, COS):
             return -1.0, 1.0
         return np.nan, np.nan
-    if kind == EXP:
-        return math.exp(low), math.exp(high)
     if kind == SIN:
         return _wave(math.sin(low), math.sin(high), low, high, 0.25)
     if kind == COS:
@@ -88,11 +110,53 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
 
 
 @kernel
+def _exponential(x: float, beyond: float) -> float:
+    """exp(x), or what is said where that is no double."""
+    return math.exp(x) if x < MOST_EXPONENT else beyond
+
+
+@kernel
+def of_power(b0: float, b1: float, n0: float, n1: float) -> tuple[float, float]:
+    """Range of b**n over two intervals, b**n being 0 where b <= 0.
+
+    b**n is monotone in b and in n, so that its extremes are at corners.
+    """
+    if not (b0 <= b1 and n0 <= n1):
+        return np.nan, np.nan
+    if b1 <= 0.0:
+        return 0.0, 0.0
+    p, q = _power(b1, n0), _power(b1, n1)
+    if b0 > 0.0:
+        r, s = _power(b0, n0), _power(b0, n1)
+        low, high = outward(min(p, q, r, s), max(p, q, r, s))
+        return max(low, 0.0), high
+    if not (n0 >= 0.0):
+        return 0.0, np.inf
+    # as b falls to 0 powers fall from b1**n to 0, and stay at 1 where n = 0
+    high = max(p, q)
+    if n0 == 0.0:
+        high = max(high, 1.0)
+    return 0.0, outward(0.0, high)[1]
+
+
+@kernel
+def _power(b: float, n: float) -> float:
+    """b**n of b > 0, for infinite ends as well."""
+    if n == 0.0 or b == 1.0:
+        return 1.0
+    if math.isfinite(b) and math.isfinite(n):
+        exponent = n * math.log(b)
+        if abs(exponent) < MOST_EXPONENT:
+            return float(b**n)
+    return np.inf if (n > 0.0) == (b > 1.0) else 0.0
+
+
+@kernel
 def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
-    """Whether a product is exactly zero."""
+    """Whether a product is exactly zero; an infinite end is no value."""
     if a0 == 0.0 and a1 == 0.0:
-        return math.isfinite(b0) and math.isfinite(b1)
-    return b0 == 0.0 and b1 == 0.0 and math.isfinite(a0) and math.isfinite(a1)
+        return b0 <= b1
+    return b0 == 0.0 and b1 == 0.0 and a0 <= a1
 
 
 @kernel
@@ -121,6 +185,8 @@ def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[floa
             t = t1 if w >= tape.number[j] else t0
             a1, b1 = a1 + w * t, b1 + t
             above = above or w * t > 0.0
+        if not math.isfinite(a0 + a1 + b0 + b1):
+            return least, most
         if b0 > 0.0:
             found = a0 / b0 - room
             low = min(low, found if below else max(found, 0.0))
@@ -164,11 +230,13 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
             return 0.0, 0.0
         low, high = times(a0, a1, b0, b1)
         positive = a0 >= 0.0 and b0 >= 0.0
+    elif not (a0 <= a1):
+        return -np.inf, np.inf
     elif op == SQUARE:
         low, high = min(abs(a0), abs(a1)), max(abs(a0), abs(a1))
         low, high = (0.0 if a0 <= 0.0 <= a1 else low * low), high * high
         positive = True
-    elif b0 <= 0.0 <= b1:
+    elif not (b0 > 0.0 or b1 < 0.0):
         return -np.inf, np.inf
     else:
         low, high = times(a0, a1, 1.0 / b1, 1.0 / b0)
@@ -176,6 +244,14 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
         positive = a0 >= 0.0 and b0 > 0.0
     low, high = outward(low, high)
     return (0.0 if positive and low < 0.0 else low), high
+
+
+@kernel
+def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
+    """Where base and exponent of a GENERAL_POWER stand."""
+    product = tape.argument[tape.b[tape.a[n]]]
+    logarithm = tape.b[product]
+    return tape.argument[tape.b[logarithm]], tape.a[product]
 
 
 @kernel
@@ -210,6 +286,11 @@ def enclose(
             k = tape.argument[b]
             low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
             low, high = outward(low, high)
+        elif op == GENERAL_POWER:
+            base, k = base_and_exponent(tape, n)
+            low, high = of_power(out[base, 0], out[base, 1], out[k, 0], out[k, 1])
         else:
             low, high = _between(op, out[a, 0], out[a, 1], out[b, 0], out[b, 1])
+        if not (low <= high):
+            low, high = -np.inf, np.inf
         out[n, 0], out[n, 1] = low, high

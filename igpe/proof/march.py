@@ -245,7 +245,7 @@ def march(
                 if np.isfinite(rows.error[offset + i]):
                     narrow(algebra, rows, offset + i, cut)
             share = left(rows)
-            if share == 0.0:
+            if share < 0.0:
                 return FATHOMED
             if share < ENOUGH and stop < len(course.stops) - 1:
                 return SHRUNK

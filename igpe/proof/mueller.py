@@ -12,7 +12,7 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.proof.compiled import kernel
-from igpe.proof.faces import face, guess, try_step
+from igpe.proof.faces import face, fall, guess, stalls, try_step
 from igpe.proof.intervals import ROUND, outward
 from igpe.proof.monomials import TINY
 from igpe.proof.tape import Tape
@@ -126,22 +126,33 @@ def mueller(
                 break
             inputs_between(course, stop, time, following, u)
             slope[:] = first
-            good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+            good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
             if not good:
                 guess(first, slope)
-                good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
             if not good:
-                good = try_step(tape, now, step, p, u, slope, rough, positive, out)
+                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
             worst = 0.0
             for i in range(n):
                 for s in range(2):
                     size = course.scale[i] + now[i, 1] - now[i, 0]
-                    worst = max(worst, abs(slope[i, s] - first[i, s]) * step / size)
+                    change = abs(slope[i, s] - first[i, s]) * step / size
+                    if change < np.inf:  # ends of infinite slopes are known otherwise
+                        worst = max(worst, change)
             if good and worst <= rough:
                 done = True
                 break
             factor = 0.5 if not (worst > 4.0 * rough) else 0.25
             following = time + step * factor
+        if not done:
+            following = min(time + h, course.stops[stop])
+            step = following - time
+            inputs_between(course, stop, time, following, u)
+            done = fall(tape, now, step, p, u, first, slope, rough, positive, out)
+        elif _any_stalls(now, step, first, slope):
+            before, kept = slope.copy(), positive.copy()
+            if not fall(tape, now, step, p, u, first, slope, rough, positive, out):
+                slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
         wide = _advance(course, slope, step, positive, now)
@@ -155,6 +166,14 @@ def mueller(
 
 
 @kernel
+def _any_stalls(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> bool:
+    found = False
+    for i in range(len(now)):
+        found = found or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
+    return found
+
+
+@kernel
 def _advance(
     course: Course, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
 ) -> bool:
@@ -164,9 +183,9 @@ def _advance(
     for i in range(n):
         a = now[i, 0] + step * slope[i, 0]
         b = now[i, 1] + step * slope[i, 1]
-        room = 4.0 * ROUND * (abs(step * slope[i, 0]) + abs(step * slope[i, 1]))
         now[i, 0], now[i, 1] = outward(a, b)
-        now[i, 0], now[i, 1] = now[i, 0] - room, now[i, 1] + room
+        now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
+        now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
         if positive[i]:
             now[i, 0] = max(now[i, 0], 0.0)
         if not (now[i, 1] - now[i, 0] < WIDEST * course.scale[i]):
@@ -193,6 +212,11 @@ def hull(tube: Tube, a: float, b: float, place: int, x: FloatArray) -> int:
     while tube.time[k] < b:
         k += 1
         for i in range(len(x)):
-            x[i, 0] = min(x[i, 0], tube.bounds[k, i, 0])
-            x[i, 1] = max(x[i, 1], tube.bounds[k, i, 1])
+            low, high = tube.bounds[k, i, 0], tube.bounds[k, i, 1]
+            if not (low <= high):
+                low, high = -np.inf, np.inf
+            x[i, 0], x[i, 1] = min(x[i, 0], low), max(x[i, 1], high)
+    for i in range(len(x)):
+        if not (x[i, 0] <= x[i, 1]):
+            x[i, 0], x[i, 1] = -np.inf, np.inf
     return place

@@ -9,6 +9,7 @@ from igpe.dynamic.base import require_bounds, require_known_sigma, require_numbe
 from igpe.dynamic.residuals import measured_only
 from igpe.dynamic.unmeasured import Unmeasured, unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.operations import in_words
 from igpe.equations.system import System, read_systems
 from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Measurements
@@ -60,7 +61,7 @@ def posed(problem: Problem) -> Dynamic:
 
 
 def _experiment(problem: Problem, experiment: Experiment, system: System) -> Posed:
-    ivp = initial_value_problem(problem, experiment, system)
+    ivp = initial_value_problem(problem, experiment, system, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be solved "
@@ -72,8 +73,8 @@ def _experiment(problem: Problem, experiment: Experiment, system: System) -> Pos
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
         raise Unsupported(
-            f"igpe.certify has no enclosure for the operation '{error}' of the model; it knows "
-            "+ - * / ** exp log sqrt sin cos tanh."
+            f"The model uses {in_words([str(error)])}. igpe.certify has no bounds for that; it "
+            "knows + - * / ** exp log sqrt sin cos tanh."
         ) from None
     measurements = measured_only(experiment.measurements)
     order = np.lexsort((measurements.column, measurements.row))

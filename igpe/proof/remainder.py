@@ -12,6 +12,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.proof.compiled import kernel
+from igpe.proof.intervals import MOST_EXPONENT
 from igpe.proof.monomials import TINY, UNIT, UP, Algebra
 from igpe.proof.recursion import Space
 from igpe.proof.tape import (
@@ -122,13 +123,15 @@ def _derivative(kind: int, exponent: float, low: float, high: float) -> float:
     """Bound on |g^(TERMS + 1)| / (TERMS + 1)! over an interval; infinite where undefined."""
     n = TERMS + 1
     factorial = 1.0
+    if not (low <= high):
+        return np.inf
     for i in range(2, n + 1):
         factorial *= i
     if kind == EXP:
-        return math.exp(high) / factorial * (1.0 + LIBRARY)
+        return math.exp(high) / factorial * (1.0 + LIBRARY) if high < MOST_EXPONENT else np.inf
     if kind not in (LOG, POWER):
         return 1.0 / factorial
-    if not (low > 0.0):
+    if not (0.0 < low <= high):
         return np.inf
     if kind == LOG:
         return low ** (-n) / n * (1.0 + LIBRARY)
@@ -195,10 +198,9 @@ def _away(space: Space, b: int) -> float:
     """How far an operation keeps away from zero; nan where it does not."""
     apart = 2.0 * abs(space.c[b, 0, 0]) - space.total[b] * (1.0 + 8.0 * UNIT) - space.most[b]
     low, high = space.range[b, 0], space.range[b, 1]
-    if low > 0.0:
-        apart = max(apart, low)
-    if high < 0.0:
-        apart = max(apart, -high)
+    bounded = low if low > 0.0 else -high  # of a range: as it stands, whatever the polynomial is
+    if bounded > 0.0 and low <= high and not (apart > bounded):
+        apart = bounded
     return apart / UP if apart > 0.0 else np.nan
 
 
@@ -210,6 +212,8 @@ def _last(tape: Tape, space: Space, slot: int) -> float:
     away = (
         max(space.total[k] - abs(middle), 0.0) + 8.0 * UNIT * space.total[k] + space.most[k]
     ) * UP
+    if not (away >= 0.0):
+        return np.inf
     # Lagrange's place lies between the middle and the argument, which its interval encloses too
     low = min(middle, max(middle - away, space.range[k, 0]))
     high = max(middle, min(middle + away, space.range[k, 1]))

@@ -86,9 +86,29 @@ def _least(g: float, t: float) -> float:
     return t - abs(g)
 
 
+@kernel
+def apart(low: float, high: float) -> float:
+    """How far a number between low and high is from zero at least; 0 unless they are bounds."""
+    if not (low <= high):
+        return 0.0
+    return max(low, -high, 0.0)
+
+
+@kernel
+def reach(cut: float, others: float) -> float:
+    """How large a residual can be below the cut, given the squares of all others; may be nan."""
+    rest = (cut - others / UP) * UP + TINY
+    return 0.0 if rest <= 0.0 else np.sqrt(rest) * UP
+
+
 @door
 def note(rows: Rows, i: int, low: float, high: float) -> None:
-    """Residual i is between low and high, as well as within what was known."""
+    """Residual i is between low and high, as well as within what was known.
+
+    Nothing is learnt from ends that are no numbers, or crossed.
+    """
+    if not (low <= high):
+        return
     low, high = max(low, rows.low[i]), min(high, rows.high[i])
     rows.low[i], rows.high[i] = low, high
     away = max(low, -high, 0.0)
@@ -108,7 +128,7 @@ def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
     A polynomial of one row: g_k delta_k = r - (all the rest), |r| <= sqrt(cut - others).
     """
     others = rows.square.sum() - rows.square[i]
-    room = np.sqrt(max((cut - others / UP) * UP + TINY, 0.0)) * UP
+    room = reach(cut, others)
     c, n = rows.c[i], algebra.parameters
     size = abs(c[0])
     low, high = c[0] - rows.error[i], c[0] + rows.error[i]
@@ -129,13 +149,15 @@ def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
             continue
         rest_low = low - min(g * rows.delta[k, 0], g * rows.delta[k, 1])
         rest_high = high - max(g * rows.delta[k, 0], g * rows.delta[k, 1])
-        a, b = (-room - rest_high - slack) / g, (room - rest_low + slack) / g
-        shrink(rows, k, min(a, b), max(a, b))
+        shrink(rows, k, (-room - rest_high - slack) / g, (room - rest_low + slack) / g)
 
 
 @kernel
-def shrink(rows: Rows, k: int, low: float, high: float) -> None:
-    """delta_k is between low and high; an empty range is one with low > high."""
+def shrink(rows: Rows, k: int, one: float, other: float) -> None:
+    """delta_k is between two numbers, in either order; an empty range is one with low > high."""
+    low, high = (one, other) if one <= other else (other, one)
+    if not (low <= high):  # one of them is no number
+        return
     low, high = low - 1e-14 * abs(low) - TINY, high + 1e-14 * abs(high) + TINY
     rows.delta[k, 0] = max(rows.delta[k, 0], low)
     rows.delta[k, 1] = min(rows.delta[k, 1], high)
@@ -143,11 +165,12 @@ def shrink(rows: Rows, k: int, low: float, high: float) -> None:
 
 @kernel
 def left(rows: Rows) -> float:
-    """Share of the box that is left; 0 if nothing is."""
+    """Share of the box that is left; negative if nothing is. What is no number cuts nothing off."""
     share = 1.0
     for k in range(len(rows.delta)):
         width = rows.delta[k, 1] - rows.delta[k, 0]
-        if not (width >= 0.0):
-            return 0.0
-        share *= 0.5 * width
+        if width < 0.0:
+            return -1.0
+        if width <= 2.0:
+            share *= 0.5 * width
     return share

@@ -195,7 +195,8 @@ def transport(algebra: Algebra, x: FloatArray, y: FloatArray) -> None:
         row = 0.0
         for j in range(n):
             row += abs((q[:, i] * q[:, j]).sum() - (1.0 if i == j else 0.0))
-        far = max(far, row)
+        if not (row <= far):  # also where it is no number
+            far = row
     kappa = 2.0 * (far + 16.0 * UNIT * n * n)
     zeta = np.zeros(n)
     total = 0.0

@@ -28,7 +28,8 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
     CLOSE,
     TERM,
     FRACTION,
-) = range(17)
+    GENERAL_POWER,
+) = range(18)
 EXP, LOG, POWER, SIN, COS = range(5)
 TERMS = 6  # of a function's polynomial
 
@@ -38,7 +39,8 @@ class Tape(NamedTuple):
 
     op       (n,) what it is
     a, b     (n,) positions of its arguments; of a leaf: its index; of COEFFICIENT, SHIFT, HORNER
-             and CLOSE b is the function's slot; of FRACTION where its TERMs begin, and how many
+             and CLOSE b is the function's slot; of FRACTION where its TERMs begin, and how many;
+             of a GENERAL_POWER base**n, 0 where base <= 0, a is where exp(n log(base)) stands
     number   (n,) value of a CONST; the coefficient's index of COEFFICIENT and HORNER; the weight
              w_i of a TERM t_i of the FRACTION sum w_i t_i / sum t_i (in interval arithmetic alone)
     results  (n_results,) positions of the results

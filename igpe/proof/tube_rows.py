@@ -5,7 +5,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.proof.compiled import door, kernel
 from igpe.proof.intervals import enclose
-from igpe.proof.monomials import TINY, UNIT, UP
+from igpe.proof.monomials import UNIT
 from igpe.proof.mueller import (
     MOST_STEPS,
     Course,
@@ -15,7 +15,7 @@ from igpe.proof.mueller import (
     inputs_between,
     mueller,
 )
-from igpe.proof.rows import Rows, note, total
+from igpe.proof.rows import Rows, note, reach, total
 from igpe.proof.tape import STATE, Tape
 
 
@@ -85,10 +85,12 @@ def _within_reach(
         for j in range(len(rows.square)):
             if j != offset + i:
                 others += rows.square[j]
-        room = np.sqrt(max((cut - others / UP) * UP + TINY, 0.0)) * UP / course.weight[i]
+        room = reach(cut, others) / course.weight[i]
         y, state = course.value[i], told.a[k]
         low, high = y - room, y + room
         low, high = low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high)
+        if not (low <= high):
+            continue
         low, high = max(low, front.now[state, 0]), min(high, front.now[state, 1])
         if low <= high and high - low < front.now[state, 1] - front.now[state, 0]:
             front.now[state, 0], front.now[state, 1] = low, high

@@ -13,7 +13,7 @@ from igpe.proof.bounds import (
 )
 from igpe.proof.compiled import door, kernel
 from igpe.proof.monomials import TINY, UNIT, UP, Algebra
-from igpe.proof.rows import Rows, bounds_of, shrink
+from igpe.proof.rows import Rows, apart, bounds_of, shrink
 
 
 @kernel
@@ -48,7 +48,7 @@ def contract(algebra: Algebra, rows: Rows, cut: float, u: FloatArray, at: FloatA
     if norm_v > 1e-150:
         error = combined(rows, v, sum_up)
         low, high = bounds_of(algebra, sum_up)
-        across = max(max(low, -high) - error, 0.0) / norm_v / UP
+        across = apart(low - error, high + error) / norm_v / UP
     for k in range(n):
         s = jacobian @ (inverse[:, k] / sizes)
         norm_s = length(s)
@@ -86,8 +86,7 @@ def _solve_for(
     rest_low, rest_high = bounds_of(algebra, p)
     slack = error + 64.0 * UNIT * (size + abs(rest_low) + abs(rest_high) + reach) + TINY
     a = (-reach - rest_high - high - slack) / g
-    b = (reach - rest_low - low + slack) / g
-    shrink(rows, k, min(a, b), max(a, b))
+    shrink(rows, k, a, (reach - rest_low - low + slack) / g)
 
 
 @door
@@ -96,22 +95,22 @@ def conclude(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
 
     u  (m,) becomes the best multipliers
     """
-    apart, alone = 0.0, 0.0
+    others, alone = 0.0, 0.0  # the others are those without a polynomial
     for i in range(len(rows.error)):
         if np.isfinite(rows.error[i]):
             alone += rows.square[i]
         else:
-            apart += rows.square[i]
-    apart, alone = apart / UP, alone / UP
+            others += rows.square[i]
+    others, alone = others / UP, alone / UP
     at = np.zeros(algebra.parameters)
     u[:] = 0.0
-    best = max(alone, multipliers(algebra, rows, cut - apart, u, at))
-    if best + apart > cut:
-        return best + apart
+    best = max(alone, multipliers(algebra, rows, cut - others, u, at))
+    if best + others > cut:
+        return best + others
     best = max(best, by_convexity(algebra, rows))
-    if best + apart <= cut:
-        contract(algebra, rows, (cut - apart) * UP, u, at)
-    return (best + apart) / UP
+    if best + others <= cut:
+        contract(algebra, rows, (cut - others) * UP, u, at)
+    return (best + others) / UP
 
 
 @door

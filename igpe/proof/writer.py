@@ -13,6 +13,7 @@ from igpe.proof.tape import (
     DIV,
     EXP,
     FRACTION,
+    GENERAL_POWER,
     HORNER,
     INPUT,
     LOG,
@@ -141,7 +142,8 @@ class Writer:
         """a to the power of b, multiplied out where b is a small whole number."""
         exponent = self._value(b)
         if exponent is None:
-            return self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
+            found = self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
+            return found if self._value(a) is not None else self.put(GENERAL_POWER, found)
         if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
             found = self.whole_power(a, int(abs(exponent)))
             return found if exponent > 0 else self.one_over(found)
@@ -179,7 +181,7 @@ def _reach(rows: Sequence[tuple[int, int, int, float]]) -> IntArray:
             found.append(min(found[a] + found[b], ENDLESS))
         elif op == SQUARE:
             found.append(min(2 * found[a], ENDLESS))
-        elif op in (NEG, SHIFT, HORNER, CLOSE):
+        elif op in (NEG, SHIFT, HORNER, CLOSE, GENERAL_POWER):
             found.append(found[a])
         else:
             constant = op == DIV and found[b] == 0

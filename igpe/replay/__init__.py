@@ -1,5 +1,6 @@
 """Checks a certificate of global optimality again, by other means than it was found.
 
-Nothing here is shared with the search: own arithmetic, own integration, own bounds. What must be
-right for an answer to be right is listed in docs/certificate_replay.md.
+It has its own arithmetic, integration and bounds. It shares with the search how a Problem is read:
+the translation of the Pyomo model into CasADi expressions (`igpe.equations`). What must be right
+for an answer to be right is listed in docs/certificate_replay.md.
 """

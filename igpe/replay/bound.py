@@ -45,7 +45,7 @@ def least(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> tuple[
     with np.errstate(all="ignore"):
         s = _minimiser(local)
         found = [_each(local), _multiplied(local, s), _quadratic(local, s)]
-    return np.max([np.where(np.isnan(f), 0.0, f) for f in found], axis=0), local
+    return np.max([np.where(np.isfinite(f), f, 0.0) for f in found], axis=0), local
 
 
 def restricted(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> Local:
@@ -62,7 +62,7 @@ def restricted(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> L
 
 def _shifted(rows: Rows, m: FloatArray, w: FloatArray) -> Local:
     n = len(m)
-    known = np.isfinite(rows.e)
+    known = np.isfinite(rows.e) & np.isfinite(rows.c).all(axis=0)
     c0 = np.where(known, rows.c, 0.0)
     c, g, t = c0[0].copy(), c0[1 : 1 + n].copy(), c0[1 + n :].copy()
     for j in range(n):

@@ -115,7 +115,7 @@ def _once(courses: Sequence[Course], claims: Claims, cut: float, effort: Effort)
     boxes = Boxes.around(distinct[:, :n].T, distinct[:, n:].T)
     rows = everything(courses, boxes, effort, cut)
     better = _better(courses, rows, boxes, cut)
-    open_ = np.flatnonzero(rows.sum[owner] < cut)
+    open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
     if not len(open_) or better is not None:
         return Confirmed(claims[open_], better, len(distinct), 0)
     left = _reduced(rows, boxes, claims[open_], owner[open_], cut)

@@ -64,7 +64,7 @@ def courses(problem: Problem) -> tuple[Course, ...]:
     priors = _priors(problem)
     found = []
     for experiment, system in zip(problem.experiments, systems, strict=True):
-        ivp = initial_value_problem(problem, experiment, system)
+        ivp = initial_value_problem(problem, experiment, system, plain_powers=True)
         if ivp.implicit:
             raise Unsupported(
                 f"The checker knows no implicit algebraic variables; experiment {experiment.name} "

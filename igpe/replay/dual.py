@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from igpe.replay.functions import Coefficients
+from igpe.replay.functions import Coefficients, log
 from igpe.replay.interval import Interval, point
 
 
@@ -36,6 +36,20 @@ class Dual:
         """x * x."""
         twice = self.value + self.value
         return Dual(self.value.square(), {k: s * twice for k, s in self.slope.items()})
+
+    def power(self, exponent: "Dual") -> "Dual":
+        """To an exponent; 0, as its derivatives are, where it is not positive.
+
+        Where it reaches 0 the derivatives hold on either side of it, and the power is continuous if
+        exponents are positive; what is unbounded stays so.
+        """
+        value = self.value.power(exponent.value)
+        by_base = exponent.value * self.value.power(exponent.value - point(1.0))
+        slope = {k: s * by_base for k, s in self.slope.items()}
+        by_exponent = value * self.value.through(log)
+        for k, s in exponent.slope.items():
+            slope[k] = slope[k] + s * by_exponent if k in slope else s * by_exponent
+        return Dual(value, slope)
 
     def through(self, function: Coefficients) -> "Dual":
         """An elementary function of it."""

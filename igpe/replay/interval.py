@@ -33,15 +33,14 @@ class Interval:
         return Interval(-self.high, -self.low)
 
     def __mul__(self, other: "Interval") -> "Interval":
-        with np.errstate(all="ignore"):
-            corners = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        corners = [_corner(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         return _hull(corners)
 
     def __truediv__(self, other: "Interval") -> "Interval":
         with np.errstate(all="ignore"):
             corners = [a / b for a in (self.low, self.high) for b in (other.low, other.high)]
         found = _hull(corners)
-        bad = (other.low <= 0) & (other.high >= 0)
+        bad = ~((other.low > 0) | (other.high < 0))
         return Interval(np.where(bad, -np.inf, found.low), np.where(bad, np.inf, found.high))
 
     def square(self) -> "Interval":
@@ -50,6 +49,21 @@ class Interval:
         least = np.maximum(np.maximum(self.low, -self.high), 0.0)
         found = outward(least * least, size * size)
         return Interval(np.maximum(found.low, 0.0), found.high)
+
+    def power(self, exponent: "Interval") -> "Interval":
+        """Its powers; those of numbers that are not positive are 0.
+
+        log x to n log x to exp: monotone in both. Where x reaches 0 so does x**n for n > 0, and
+        x**n is anything positive for n < 0.
+        """
+        positive = np.maximum(self.low, 0.0)
+        with np.errstate(all="ignore"):
+            known = self.low <= self.high
+            logarithm = library(np.log(positive), np.log(np.maximum(self.high, 0.0)))
+            found = (exponent * logarithm).monotone(np.exp)
+        low = np.where(positive > 0, np.maximum(found.low, 0.0), 0.0)
+        high = np.where(known, found.high, np.inf)
+        return Interval(np.where(known, low, 0.0), np.where(np.isnan(high), np.inf, high))
 
     def through(self, function: Callable[["Interval", int], list["Interval"]]) -> "Interval":
         """An elementary function of it (`igpe.replay.functions`)."""
@@ -80,7 +94,7 @@ class Interval:
 
 def outward(low: FloatArray, high: FloatArray) -> Interval:
     """Bounds that one operation rounded, moved apart; the whole line where one is no number."""
-    low, high = np.asarray(below(low)), np.asarray(above(high))
+    low, high = np.asarray(below(low)), np.asarray(above(high))  # of inf: the largest double
     bad = ~(low <= high)
     if not bad.any():
         return Interval(low, high)
@@ -89,8 +103,11 @@ def outward(low: FloatArray, high: FloatArray) -> Interval:
 
 def library(low: FloatArray, high: FloatArray) -> Interval:
     """Bounds that a function of the C library returned, moved apart by `LIBRARY` units."""
-    ulp = LIBRARY * np.spacing(np.maximum(np.abs(low), np.abs(high)))
-    return outward(low - ulp, high + ulp)
+    return outward(low - _units(low), high + _units(high))
+
+
+def _units(x: FloatArray) -> FloatArray:
+    return np.asarray(LIBRARY * np.where(np.isinf(x), 0.0, np.spacing(np.abs(x))))
 
 
 def point(value: FloatArray | float) -> Interval:
@@ -99,7 +116,17 @@ def point(value: FloatArray | float) -> Interval:
     return Interval(exact, exact)
 
 
+def _corner(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Product of two ends. An infinite end is no value, so that zero times it is zero."""
+    with np.errstate(all="ignore"):
+        product = np.asarray(a * b)
+        if np.isfinite(product).all():
+            return product
+        nothing = ((a == 0) & ~np.isnan(b)) | ((b == 0) & ~np.isnan(a))
+        return np.asarray(np.where(nothing, 0.0, product))
+
+
 def _hull(corners: list[FloatArray]) -> Interval:
     low = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
     high = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
-    return outward(low, high)  # np.minimum hands on nan: 0 times an unbounded one is unbounded
+    return outward(low, high)  # np.minimum hands on nan

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
-from igpe.replay.functions import Coefficients
+from igpe.replay.functions import Coefficients, exp, log
 from igpe.replay.interval import Interval, outward
 from igpe.replay.rounding import SLACK, TINY, UNIT, up
 
@@ -133,6 +133,16 @@ class Polynomial:
         with np.errstate(all="ignore"):
             e = up(found.e + up(last.size * size ** (n + 1) * (1 + 1e-12)))
         return Polynomial(self.space, found.c, np.where(np.isnan(e), np.inf, e))
+
+    def power(self, exponent: "Polynomial") -> "Polynomial":
+        """To an exponent; 0 where it is not positive: there it is only known to lie in a range."""
+        with np.errstate(all="ignore"):
+            found = (exponent * self.through(log)).through(exp)
+            coarse = self.constant(self.range().power(exponent.range()))
+        good = np.isfinite(found.c).all(axis=(0, 1)) & np.isfinite(found.e)
+        c = np.where(good, found.c, 0.0)
+        c[:, :1] = np.where(good, found.c[:, :1], coarse.c)
+        return Polynomial(self.space, c, np.where(good, found.e, coarse.e))
 
     def constant(self, value: Interval) -> "Polynomial":
         """A number for each box that is known to lie in an interval."""

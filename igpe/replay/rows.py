@@ -7,6 +7,8 @@ import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.replay.course import Course
+from igpe.replay.interval import Interval, outward, point
+from igpe.replay.levels import Levels
 from igpe.replay.polynomial import Polynomial, Space
 from igpe.replay.rounding import above, down
 from igpe.replay.step import Step, step
@@ -83,7 +85,38 @@ def residuals(course: Course, boxes: Boxes, effort: Effort, cut: float, known: F
     """
     march = _March(course, boxes, effort, cut, known)
     march.run()
-    return Rows(march.c, march.e, march.sum, march.spread)
+    found = Rows(march.c, march.e, march.sum, march.spread)
+    lost = np.isinf(march.e).any(axis=0) & (march.sum + known <= cut)
+    if lost.any():
+        _coarse(course, boxes, found, np.flatnonzero(lost))
+    return found
+
+
+def _coarse(course: Course, boxes: Boxes, rows: Rows, at: IntArray) -> None:
+    """Rows without a polynomial become numbers with errors, where `Levels` bound them."""
+    centre, half = boxes.center[:, at], boxes.half[:, at]
+    p = [outward(c - h, c + h) for c, h in zip(centre, half, strict=True)]
+    levels, row = Levels(course, p, len(at)), 0
+    for k, begin in enumerate([course.t0, *course.times[:-1]]):
+        levels.advance(k, begin)
+        if not levels.known.any():
+            break
+        with np.errstate(all="ignore"):
+            told = levels.measured(k)
+            for column, y, sigma in zip(*course.rows[k], strict=True):
+                residual = (told[column] - point(float(y))) / point(float(sigma))
+                _note(rows, row, at, residual, known=levels.known)
+                row += 1
+
+
+def _note(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
+    middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
+    fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
+    here = at[fresh]
+    rows.c[:, row, here] = 0.0
+    rows.c[0, row, here], rows.e[row, here] = middle[fresh], radius[fresh]
+    least = np.maximum(np.maximum(residual.low, -residual.high), 0.0) + np.zeros(len(at))
+    rows.sum[here] = down(rows.sum[here] + down(least[fresh] ** 2))
 
 
 class _March:
@@ -203,7 +236,7 @@ class _March:
             self.e[self.first[k] + i, here] = np.where(np.isnan(e), np.inf, e * (1 + 1e-12))
             bounds = r.range()
             least = np.maximum(np.maximum(bounds.low, -bounds.high), 0.0)
-            least = np.where(np.isnan(least), 0.0, least)
+            least = np.where(np.isfinite(least), least, 0.0)
             self.sum[here] = down(self.sum[here] + down(least * least))
 
     def _keep(self, left: BoolArray) -> None:

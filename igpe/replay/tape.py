@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import casadi as ca
 
+from igpe.equations.operations import OPERATION_NAMES, in_words
 from igpe.errors import Unsupported
 from igpe.replay import functions
 
@@ -19,6 +20,9 @@ class Number(Protocol):
     def __neg__(self) -> Self: ...
     def square(self) -> Self:
         """x * x."""
+
+    def power(self, exponent: Self) -> Self:
+        """To an exponent that is not known; 0 where it is not positive."""
 
     def through(self, function: functions.Coefficients) -> Self:
         """An elementary function of it."""
@@ -52,45 +56,56 @@ class Tape:
         self.steps = [_step(function, k) for k in range(function.n_instructions())]
         unknown = {s.operation for s in self.steps} - set(RULES) - LEAVES
         if unknown:
-            names = [n for n in dir(ca) if n.startswith("OP_") and getattr(ca, n) in unknown]
+            names = [OPERATION_NAMES[operation] for operation in unknown]
             raise Unsupported(
-                f"The equations use {', '.join(names)}, of which the checker has no enclosure; it "
-                "knows sums, products, quotients, powers, exp, log, sqrt, sin, cos and tanh."
+                f"The equations use {in_words(names)}. The checker has no bounds for that; it "
+                "knows + - * / ** exp log sqrt sin cos tanh."
             )
 
     def __call__(self, inputs: Sequence[Sequence[N]], constant: Callable[[float], N]) -> list[N]:
         """The expressions' values for the symbols' values."""
         work: dict[int, N] = {}
+        numbers: dict[int, float] = {}  # places are used again: constants that stand there now
         results: dict[int, N] = {}
         for s in self.steps:
-            if s.operation == ca.OP_INPUT:
-                work[s.result] = inputs[s.operands[0]][s.operands[1]]
-            elif s.operation == ca.OP_CONST:
-                work[s.result] = constant(s.value)
-            elif s.operation == ca.OP_OUTPUT:
+            if s.operation == ca.OP_OUTPUT:
                 results[s.result] = work[s.operands[0]]
+                continue
+            if s.operation == ca.OP_INPUT:
+                found = inputs[s.operands[0]][s.operands[1]]
+            elif s.operation == ca.OP_CONST:
+                found = constant(s.value)
             elif s.operation in POWERS:
-                work[s.result] = self._power(s, work)
+                base, exponent = s.operands
+                found = _power(
+                    work[base], work[exponent], numbers.get(exponent), base_known=base in numbers
+                )
             else:
                 rule: Callable[..., Any] = RULES[s.operation]
-                work[s.result] = rule(constant, *(work[i] for i in s.operands))
+                found = rule(constant, *(work[i] for i in s.operands))
+            work[s.result] = found
+            numbers.pop(s.result, None)
+            if s.operation == ca.OP_CONST:
+                numbers[s.result] = s.value
         return [results[i] for i in range(self.length)]
-
-    def _power(self, step: Step, work: dict[int, N]) -> N:
-        base, exponent = step.operands
-        constants = [s for s in self.steps if s.result == exponent and s.operation == ca.OP_CONST]
-        written = [s for s in self.steps if s.result == exponent and s.operation != ca.OP_OUTPUT]
-        if len(written) == 1 and constants:
-            number = constants[0].value
-            if number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
-                found = _whole_power(work[base], int(abs(number)))
-                return found if number > 0 else found.through(functions.reciprocal)
-        return (work[exponent] * work[base].through(functions.log)).through(functions.exp)
 
 
 LARGEST_POWER = 12
 LEAVES = {ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST}
 POWERS = {ca.OP_POW, ca.OP_CONSTPOW}
+
+
+def _power(base: N, exponent: N, number: float | None, *, base_known: bool) -> N:
+    """base ** exponent; `number` is the exponent where it is a constant.
+
+    Of neither known it is 0 where the base is not positive: so it is integrated.
+    """
+    if number is None and not base_known:
+        return base.power(exponent)
+    if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
+        found = _whole_power(base, int(abs(number)))
+        return found if number > 0 else found.through(functions.reciprocal)
+    return (exponent * base.through(functions.log)).through(functions.exp)
 
 
 def _whole_power(x: N, n: int) -> N:

@@ -28,6 +28,9 @@ def verify(
 ) -> Verified:
     """Prove a certificate of global optimality again, by other code than found it.
 
+    The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
+    integration and bounds are others.
+
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
     seconds      after which the rest is told as not confirmed
@@ -91,7 +94,7 @@ class _Check:
         elif high < tree.lower_bound:
             told = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
             where = self._region(p, p, told)
-        elif high > tree.objective:
+        elif not (high <= tree.objective):
             told = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
             return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, told)], 0.0)
         else:
@@ -102,7 +105,8 @@ class _Check:
         """Whether the bound holds on all leaves and all that was cut off."""
         claims = self.tree.claims()
         rest = seconds - (time.monotonic() - self.begin)
-        found = confirm(self.given, claims, self.tree.lower_bound, effort, rest)
+        with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
+            found = confirm(self.given, claims, self.tree.lower_bound, effort, rest)
         if found.better is not None:
             p = tuple(found.better.tolist())
             told = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"

@@ -49,7 +49,11 @@ class Smooth(Protocol):
 
 
 class Smoother(Protocol):
-    """Turns the measurements of one quantity into a curve; knows no model."""
+    """Turns the measurements of one quantity into a curve; knows no model.
+
+    A smoother may have a property `description`, a noun phrase for what it makes of the data, such
+    as "smoothed data"; certificates quote it.
+    """
 
     def smooth(
         self,
@@ -67,3 +71,8 @@ class Smoother(Protocol):
         exact   (n,), True where a value is known without error; None: nowhere
         raises  DataError if no value is left, or a number is not usable
         """
+
+
+def description(smoother: Smoother) -> str:
+    """A noun phrase for what a smoother makes of the data; one that has none is named."""
+    return str(getattr(smoother, "description", f"data smoothed by {type(smoother).__name__}"))

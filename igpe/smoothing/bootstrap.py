@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
-from igpe.smoothing.base import Smooth, Smoother
+from igpe.smoothing.base import Smooth, Smoother, description
 from igpe.smoothing.gcv_spline import GcvSpline
 
 LEAST_FREEDOM = 0.5  # residual degrees of freedom below which residuals tell no noise
@@ -33,6 +33,11 @@ class Bootstrap:
     smoother: Smoother = GcvSpline()
     samples: int = 50
     seed: int = 0
+
+    @property
+    def description(self) -> str:
+        """What the smoother that it repeats makes of the data."""
+        return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(
         self,

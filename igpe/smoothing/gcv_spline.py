@@ -44,6 +44,12 @@ class GcvSpline:
     boundary_correction: bool = True
     penalty_factor: float = 1.0
 
+    @property
+    def description(self) -> str:
+        """What it makes of the data."""
+        factor = self.penalty_factor
+        return "smoothed data" if factor == 1 else f"data smoothed {factor:g} times as much"
+
     def smooth(
         self,
         times: FloatArray,

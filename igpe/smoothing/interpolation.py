@@ -27,6 +27,11 @@ class Interpolation:
     Up to three distinct times give a constant, a line or a parabola.
     """
 
+    @property
+    def description(self) -> str:
+        """What it makes of the data."""
+        return "interpolated data"
+
     def smooth(
         self,
         times: FloatArray,

@@ -1,0 +1,254 @@
+"""What is no number decides nothing: faults planted in every kernel that prunes or accepts.
+
+Each test gives a kernel ends that are nan, infinite or crossed, one after the other, and asks that
+nothing is cut off, no bound rises and no step is accepted.
+"""
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from plain import plain
+
+K = plain()
+NAN, INF = math.nan, math.inf
+BAD = (NAN, INF, -INF)
+T = K["tape"]
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def f(*values: float) -> tuple[Any, ...]:
+    """NumPy's doubles, which divide by zero as compiled code does."""
+    return tuple(np.float64(v) for v in values)
+
+
+def contains(found: tuple[float, float], low: float, high: float) -> bool:
+    return bool(found[0] <= low and high <= found[1])
+
+
+@pytest.mark.parametrize("op", [T.ADD, T.SUB, T.MUL, T.DIV, T.SQUARE])
+@pytest.mark.parametrize("place", range(4))
+def test_an_operation_on_what_is_no_number_is_the_whole_line(op: int, place: int) -> None:
+    for others in product((-2.0, 0.0, 1.0, INF), repeat=4):
+        ends = [min(others[:2]), max(others[:2]), min(others[2:]), max(others[2:])]
+        ends[place] = NAN
+        if op == T.SQUARE and place > 1:
+            continue
+        low, high = K["intervals"]._between(op, *f(*ends))
+        nonnegative = place % 2 or op == T.SUB  # which the other ends tell
+        assert low == -INF or (low == 0.0 and nonnegative), ends
+        assert high == INF, ends
+
+
+def test_a_quotient_by_what_overflowed_is_not_zero() -> None:
+    assert K["intervals"]._between(T.DIV, *f(1.0, 2.0, NAN, INF)) == (-INF, INF)
+
+
+def test_an_end_that_is_infinite_is_no_value() -> None:
+    times = K["intervals"].times
+    assert contains(times(*f(0.0, 1.0, 2.0, INF)), 0.0, 1e300)
+    assert contains(times(*f(0.0, 0.0, -INF, INF)), 0.0, 0.0)
+    assert contains(times(*f(-INF, INF, 0.0, INF)), -1e300, 1e300)
+    low, high = K["intervals"].outward(*f(INF, INF))
+    assert math.isfinite(low)
+    assert high == INF
+
+
+@pytest.mark.parametrize("kind", [T.EXP, T.LOG, T.POWER, T.SIN, T.COS])
+def test_a_function_of_what_is_no_number_has_no_range(kind: int) -> None:
+    for low, high in ((NAN, 1.0), (1.0, NAN), (NAN, NAN), (2.0, 1.0)):
+        found = K["intervals"].of_function(kind, 0.5, *f(low, high))
+        assert K["intervals"].outward(*found) == (-INF, INF)
+
+
+def test_an_exponential_that_overflows_keeps_its_lower_bound() -> None:
+    low, high = K["intervals"].of_function(T.EXP, 0.0, *f(1.0, 900.0))
+    assert low == pytest.approx(math.e)
+    assert high == INF
+    low, high = K["intervals"].of_function(T.EXP, 0.0, *f(800.0, 900.0))
+    assert low < 1.7e308
+    assert high == INF
+
+
+def test_powers_with_unknown_exponents_are_in_their_ranges() -> None:
+    rng = np.random.default_rng(3)
+    ends = (-1.0, 0.0, 1e-300, 1e-3, 0.5, 1.0, 1.5, 1e3, 1e300)
+    exponents = (-700.0, -2.0, -0.5, 0.0, 0.3, 1.0, 2.5, 900.0)
+    for _ in range(3000):
+        b0, b1 = np.sort(rng.choice(ends, 2))
+        n0, n1 = np.sort(rng.choice(exponents, 2))
+        low, high = K["intervals"].of_power(b0, b1, n0, n1)
+        for b, n in product((b0, b1, 0.5 * (b0 + b1)), (n0, n1, 0.5 * (n0 + n1))):
+            if b > 0:
+                logarithm = n * math.log(b)  # of values that are no doubles as well
+                above = -INF if high == 0 else INF if high == INF else math.log(high)
+                below = -INF if low <= 0 else math.log(low)
+                assert below - 1e-9 <= logarithm <= max(above, math.log(1e-300)) + 1e-9
+            else:
+                assert low <= 0.0 <= high
+    for bad in product((NAN, 0.5), repeat=4):
+        if any(map(math.isnan, bad)):
+            found = K["intervals"].of_power(*f(*bad))
+            assert K["intervals"].outward(*found) == (-INF, INF)
+
+
+def rows(m: int = 3, n: int = 2, degree: int = 2) -> tuple[Any, Any]:
+    """Residuals near zero on [-1, 1]^2: nothing can be cut off, no bound be told."""
+    algebra = K["monomials"].algebra(n, 1, degree)
+    made = K["rows"].rows(m, algebra)
+    K["rows"].clear(made)
+    made.c[:, 1 : 1 + n] = [[1.0, 0.3], [0.2, 1.0], [1.0, 1.0]]
+    made.error[:] = 0.01
+    for i in range(m):
+        K["rows"].note(made, i, *f(-2.01, 2.01))
+    return algebra, made
+
+
+CUT = 8.0  # of the sum of squares: at corners of the box it is reached
+
+
+def is_kept(made: Any) -> bool:
+    """Whether nothing of the box was cut off."""
+    return bool((made.delta[:, 0] <= -1.0).all() and (made.delta[:, 1] >= 1.0).all())
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_residual_with_such_an_end_proves_nothing(bad: float) -> None:
+    for low, high in ((bad, 1.0), (-1.0, bad), (bad, bad), (1.0, -1.0)):
+        _, made = rows()
+        K["rows"].note(made, 0, *f(low, high))
+        honest = low <= high  # such as (-inf, 1)
+        assert honest or (made.low[0], made.high[0]) == (-2.01, 2.01)
+        assert K["rows"].total(made) == 0.0 or (honest and math.isinf(bad))
+
+
+def faults() -> list[tuple[str, tuple[int, ...]]]:
+    _, made = rows()
+    return [
+        (name, place)
+        for name in ("c", "error", "square")
+        for place in np.ndindex(getattr(made, name).shape)
+    ]
+
+
+@pytest.mark.parametrize(("name", "place"), faults())
+def test_a_row_that_is_no_number_cuts_nothing_off(name: str, place: tuple[int, ...]) -> None:
+    for bad in BAD[:2]:
+        algebra, made = rows()
+        getattr(made, name)[place] = bad
+        if name == "square" and bad == INF:  # what is infinite is above every cut
+            continue
+        K["rows"].narrow(algebra, made, place[0], CUT)
+        assert (made.delta[:, 0] <= made.delta[:, 1]).all()
+        if name != "square" or np.isnan(bad):
+            assert is_kept(made)
+        assert K["rows"].left(made) > 0
+
+
+@pytest.mark.parametrize(("name", "place"), faults())
+def test_no_bound_comes_from_what_is_no_number(name: str, place: tuple[int, ...]) -> None:
+    for bad in BAD[:2]:
+        algebra, made = rows()
+        if name == "square" and bad == INF:
+            continue
+        getattr(made, name)[place] = bad
+        u = np.ones(3)
+        assert not K["bounds"].by_multipliers(algebra, made, u) > 0
+        assert not K["bounds"].by_convexity(algebra, made) > 0
+        assert not K["whole"].conclude(algebra, made, CUT, np.zeros(3)) > 0
+        assert (made.delta[:, 0] <= made.delta[:, 1]).all()
+
+
+def test_multipliers_that_are_no_numbers_prove_nothing() -> None:
+    for k, bad in product(range(3), BAD):
+        algebra, made = rows()
+        made.c[:, 0] = 5.0
+        u = np.ones(3)
+        u[k] = bad
+        assert not K["bounds"].by_multipliers(algebra, made, u) > 0
+        K["whole"].contract(algebra, made, 1e6, u, np.zeros(2))
+        assert (made.delta[:, 0] <= made.delta[:, 1]).all()
+
+
+@pytest.mark.parametrize("bad", [NAN])
+def test_a_contraction_by_what_is_no_number_is_none(bad: float) -> None:
+    for ends in ((bad, 0.5), (-0.5, bad), (bad, bad), (0.2, bad)):
+        _, made = rows()
+        K["rows"].shrink(made, 0, *f(*ends))
+        assert is_kept(made)
+
+
+def test_a_width_that_is_no_number_is_not_empty() -> None:
+    for place in np.ndindex(2, 2):
+        _, made = rows()
+        made.delta[place] = NAN
+        assert K["rows"].left(made) > 0
+    _, made = rows()
+    made.delta[0] = 1.0, -1.0
+    assert K["rows"].left(made) < 0
+
+
+def decay() -> Any:
+    """x' = -p x as a tape."""
+    numbers = [(T.STATE, 0, 0), (T.PARAMETER, 0, 0), (T.MUL, 0, 1), (T.NEG, 2, 0)]
+    op, a, b = (np.array(c) for c in zip(*numbers, strict=True))
+    return T.Tape(
+        op, a, b, np.zeros(4), np.array([3]), np.zeros(0, int), np.zeros(0), np.zeros(0, int),
+        np.full(4, 1000), np.ones((1, 4), bool), True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["now", "p", "slope"])
+def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
+    tape = decay()
+    for k, bad, falling in product(range(2), (NAN, INF, -INF), (False, True)):
+        given = {
+            "now": np.array([[0.9, 1.0]]),
+            "p": np.array([[0.5, 0.6]]),
+            "slope": np.array([[-0.6, -0.45]]),
+        }
+        given[where][0, k] = bad
+        positive, out = np.empty(1, bool), np.empty((4, 2))
+        good = K["faces"].try_step(
+            tape, given["now"], np.float64(0.01), given["p"], np.zeros((1, 2)), given["slope"],
+            0.05, falling, positive, out,
+        )  # fmt: skip
+        slopes = given["slope"][0]
+        if good:  # then with slopes that hold: x' is in [-0.6, -0.45], if the rates are known
+            assert not np.isnan(slopes).any()
+            top = given["p"][0, 1] if where == "p" else 0.6
+            assert slopes[0] <= -top * 0.9 or positive[0]
+            assert slopes[1] >= -1.0
+
+
+def test_ranges_are_ordered_whatever_their_leaves_are() -> None:
+    tape = decay()
+    for x, p in product(((NAN, 1.0), (1.0, NAN), (2.0, 1.0), (0.0, 1.0)), repeat=2):
+        out = np.empty((4, 2))
+        K["intervals"].enclose(tape, -1, np.array([x]), np.array([p]), np.zeros((1, 2)), out)
+        assert (out[:, 0] <= out[:, 1]).all()
+        if not (x[0] <= x[1] and p[0] <= p[1]):
+            assert (out[3] == [-INF, INF]).all()
+
+
+def test_a_tube_with_what_is_no_number_bounds_nothing() -> None:
+    for place, bad in product(np.ndindex(3, 1, 2), (NAN,)):
+        tube = K["mueller"].tube(1)
+        tube.time[:3], tube.steps[0] = [0.0, 1.0, 2.0], 3
+        tube.bounds[:3] = [[[0.0, 1.0]]] * 3
+        tube.bounds[place] = bad
+        x = np.zeros((1, 2))
+        K["mueller"].hull(tube, 0.0, 2.0, 0, x)
+        assert (x == [-INF, INF]).all()
+
+
+def test_a_remainder_of_what_is_no_number_is_no_bound() -> None:
+    derivative = K["remainder"]._derivative
+    for kind, ends in product(
+        (T.EXP, T.LOG, T.POWER, T.SIN), ((NAN, 1.0), (0.5, NAN), (NAN, NAN), (2.0, 1.0))
+    ):
+        assert not derivative(kind, 0.5, *f(*ends)) < INF
+    assert derivative(T.EXP, 0.0, *f(0.0, 900.0)) == INF
+    assert derivative(T.LOG, 0.0, *f(0.0, 1.0)) == INF

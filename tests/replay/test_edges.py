@@ -1,0 +1,160 @@
+"""The checker's edges: unknown exponents, rates that overflow, and what is no number."""
+
+import math
+from itertools import product
+
+import containment
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.replay import bound, confirm
+from igpe.replay.course import courses
+from igpe.replay.interval import Interval
+from igpe.replay.levels import Levels
+from igpe.replay.rows import Boxes, Effort, Rows
+from igpe.replay.value import value_at
+
+TIMES = np.linspace(0.25, 2.0, 6)
+
+
+def pair(low: float, high: float) -> Interval:
+    return Interval(np.array([low]), np.array([high]))
+
+
+def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
+    rng = np.random.default_rng(5)
+    bases, exponents = (-2.0, 0.0, 1e-9, 0.3, 1.0, 4.0), (-1.5, 0.0, 0.5, 1.0, 3.0)
+    for _ in range(500):
+        b, n = np.sort(rng.choice(bases, 2)), np.sort(rng.choice(exponents, 2))
+        found = pair(*b).power(pair(*n))
+        for x, y in product((*b, b.mean()), (*n, n.mean())):
+            value = x**y if x > 0 else 0.0
+            assert found.low[0] <= value <= found.high[0]
+    for ends in ((math.nan, 1.0), (0.5, math.nan)):
+        assert not np.isfinite(pair(*ends).power(pair(1.0, 2.0)).high[0])
+        assert not np.isfinite(pair(0.5, 1.0).power(pair(*ends)).high[0])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_powers_of_polynomials(seed: int) -> None:
+    assert containment.of_powers(seed) == 0
+
+
+def problem(rule: object, bounds: dict[str, tuple[float, float]], y: np.ndarray) -> igpe.Problem:
+    def build(times: object) -> pyo.ConcreteModel:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        for name, ends in bounds.items():
+            setattr(m, name, pyo.Var(bounds=ends))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == rule(m, m.x[t]))  # type: ignore[operator]
+        return m
+
+    data = pd.DataFrame({"time": TIMES, "x": y})
+    run = igpe.Experiment(data, start={"x": 1.0}, start_time=0.0, sigma=0.02)
+    return igpe.Problem(build, parameters=list(bounds), experiments=[run])
+
+
+def saturated(upper: float) -> igpe.Problem:
+    y = np.exp(-0.5 * TIMES) + 0.02 * np.array([1, -1, 1, 1, -1, 0])
+    return problem(lambda m, x: -pyo.exp(m.a) * x, {"a": (-3.0, upper)}, y)
+
+
+def test_a_rate_that_overflows_is_bounded_by_levels() -> None:
+    (course,) = courses(saturated(900.0))
+    levels = Levels(course, [pair(400.0, 900.0)], 1)
+    levels.advance(0, 0.0)
+    assert levels.known.all()
+    assert levels.x[0].low[0] <= 0.0 <= levels.x[0].high[0] < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_levels_contain_the_solution(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    law = problem(lambda m, x: -m.k * x**m.n, {"k": (0.1, 9.0), "n": (0.3, 3.0)}, 0 * TIMES + 1)
+    (course,) = courses(law)
+    k, n = np.sort(rng.uniform(0.1, 9.0, 2)), np.sort(rng.uniform(0.3, 3.0, 2))
+    levels = Levels(course, [pair(*k), pair(*n)], 1)
+    for i, (begin, t) in enumerate(zip((0.0, *TIMES[:-1]), TIMES, strict=True)):
+        levels.advance(i, begin)
+        assert levels.known.all()
+        for a, b in product((*k, k.mean()), (*n, n.mean())):
+            left = 1 - (1 - b) * a * t
+            x = max(left, 0.0) ** (1 / (1 - b)) if b < 1 else left ** (-1 / (b - 1))
+            assert levels.x[0].low[0] <= x <= levels.x[0].high[0]
+
+
+def root(given: igpe.Problem, point: list[float], gap: float = 1e-3) -> dict[str, object]:
+    """A certificate that leaves all work to the checker."""
+    lower, upper = given.box.lower.tolist(), given.box.upper.tolist()
+    objective = value_at(courses(given), np.array(point))[1]
+    return {
+        "format": "igpe dynamic certificate 1",
+        "unknowns": list(given.box.names),
+        "lower": lower,
+        "upper": upper,
+        "point": point,
+        "objective": objective,
+        "lower_bound": objective * (1 - gap),
+        "tree": [{"lower": lower, "upper": upper, "reason": "open", "children": []}],
+    }
+
+
+def test_boxes_whose_rates_overflow_are_confirmed() -> None:
+    cut = 100.0
+    boxes = Boxes.around(np.array([[300.0]]), np.array([[900.0]]))
+    with np.errstate(all="ignore"):
+        found = confirm.everything(courses(saturated(900.0)), boxes, Effort(), cut)
+    assert found.sum[0] > cut
+
+
+def rows(count: int = 1) -> Rows:
+    """One residual near 3 on the whole box: above a cut of 4 beyond doubt."""
+    c = np.zeros((3, 1, count))
+    c[0] = 3.0
+    return Rows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_no_bound_comes_from_what_is_no_number(bad: float) -> None:
+    boxes = Boxes.around(np.array([[0.0]]), np.array([[1.0]]))
+    ends = np.array([[0.0]]), np.array([[1.0]])
+    assert bound.least(rows(), boxes, *ends)[0] > 8
+    for place in range(3):
+        given = rows()
+        given.c[place, 0, 0] = bad
+        assert bound.least(given, boxes, *ends)[0] == 0
+    for value in (bad, math.nan):
+        given = rows()
+        given.e[0, 0] = value
+        if not value < 0:
+            assert bound.least(given, boxes, *ends)[0] == 0
+
+
+def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = saturated(2.0)
+    tree = root(given, [-0.55])
+
+    def nothing(courses: object, boxes: Boxes, effort: object, cut: float) -> Rows:
+        n = len(boxes)
+        c = np.full((3, 1, n), math.nan)
+        return Rows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
+
+    monkeypatch.setattr(confirm, "everything", nothing)
+    found = igpe.verify(tree, given, seconds=0.3)
+    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["objective", "lower_bound", "lower", "upper", "point"])
+def test_a_certificate_with_what_is_no_number_is_refused(name: str, bad: float) -> None:
+    given = saturated(2.0)
+    tree = root(given, [-0.55])
+    tree[name] = [bad] if isinstance(tree[name], list) else bad
+    with pytest.raises(igpe.DataError, match="finite"):
+        igpe.verify(tree, given)

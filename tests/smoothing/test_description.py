@@ -1,0 +1,30 @@
+"""Each smoother says what it makes of the data."""
+
+from typing import Any
+
+import pytest
+
+import igpe
+from igpe.smoothing.base import description
+
+
+class Mine:
+    """A user's smoother, which has no description."""
+
+    def smooth(self, times: Any, values: Any, **given: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("smoother", "expected"),
+    [
+        (igpe.GcvSpline(), "smoothed data"),
+        (igpe.GcvSpline(penalty_factor=0.1), "data smoothed 0.1 times as much"),
+        (igpe.Interpolation(), "interpolated data"),
+        (igpe.Bootstrap(igpe.GcvSpline()), "smoothed data (errors by bootstrap)"),
+        (igpe.Bootstrap(igpe.Interpolation()), "interpolated data (errors by bootstrap)"),
+        (Mine(), "data smoothed by Mine"),
+    ],
+)
+def test_a_smoother_says_what_it_makes_of_the_data(smoother: Any, expected: str) -> None:
+    assert description(smoother) == expected
