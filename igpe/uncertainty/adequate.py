@@ -1,0 +1,186 @@
+"""From residuals and derivative at the estimate to a verdict on the fit."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import null_space
+
+from igpe.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
+from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.residual_table import ROUNDING, standardised
+from igpe.statistics.covariance import chi_squared_probability
+from igpe.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
+from igpe.statistics.rank import directions
+
+FEWEST = 3  # degrees of freedom that can show lack of fit
+LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
+APART = 3.0  # standard deviations by which an experiment's mean residual is off
+MOST = 3  # series that are named
+NOT_INTEGRATED = "The model could not be integrated at the estimate."
+PLAIN = "The residuals are rounding errors."
+
+
+class Linear(NamedTuple):
+    """The linearised model at the estimate, in the order of the result's points.
+
+    jacobian  (M, n); behind the points' rows those of priors
+    others    (M - m,) residuals of priors
+    held      (n,) unknowns on a bound
+    active    (k, n) derivative of active constraints
+    """
+
+    jacobian: FloatArray
+    others: FloatArray
+    held: BoolArray
+    active: FloatArray
+
+
+def adequacy(points: pd.DataFrame, linear: Linear, degrees: int, seed: int = 0) -> Adequacy:
+    """Judge a fit by its residuals.
+
+    points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
+    degrees  of freedom
+    """
+    if degrees < FEWEST:
+        return _unjudged(f"There are only {max(degrees, 0)} degrees of freedom.")
+    value = np.concatenate([standardised(points), linear.others])
+    image = _image(linear)
+    if not (np.isfinite(value).all() and np.isfinite(image).all()):
+        return _unjudged(NOT_INTEGRATED)
+    noisy = _noisy(points)
+    if not noisy.any():
+        return Adequacy(ADEQUATE, reasons=(PLAIN,))
+    along = image.T @ value
+    if along @ along > LEFT * (value @ value):
+        return _unjudged(
+            "A change of the unknowns would still lower the sum of squares: the search stopped "
+            "early, or a constraint or bound holds it."
+        )
+    value = value - image @ along
+    kept = np.concatenate([noisy, np.ones(len(linear.others), dtype=bool)])
+    tested = _Tested(points[noisy], value[kept], image[kept])
+    evidence = lack_of_fit(tested.residuals, seed)
+    if evidence is None:
+        return _unjudged("Each series has too few measurements, and sigma is not known.")
+    if evidence.p > ALARM:
+        return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
+    reasons = tuple(_reasons(tested, evidence, degrees))
+    return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
+
+
+def _unjudged(reason: str) -> Adequacy:
+    return Adequacy(UNJUDGED, reasons=(reason,))
+
+
+def _image(linear: Linear) -> FloatArray:
+    """(M, r) orthonormal columns along which the unknowns move the predictions."""
+    free = np.flatnonzero(~linear.held)
+    moved = linear.jacobian[:, free]
+    if len(linear.active):
+        moved = moved @ null_space(linear.active[:, free])
+    length = np.linalg.norm(moved, axis=0)
+    moved = moved / np.where(length > 0, length, 1.0)
+    if moved.shape[1] == 0 or not np.isfinite(moved).all():
+        return moved
+    known = directions(moved)
+    return np.asarray(moved @ (known.known.T / known.singular))
+
+
+def _noisy(points: pd.DataFrame) -> BoolArray:
+    """(m,) whether the residuals of a point's series are more than rounding."""
+    size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
+    largest = size.groupby(["experiment", "name"])[["residual", "measured"]].transform("max")
+    return np.asarray(largest["residual"] > ROUNDING * largest["measured"])
+
+
+class _Tested:
+    """The points that are tested, their residuals, and what a series is called."""
+
+    def __init__(self, points: pd.DataFrame, value: FloatArray, image: FloatArray) -> None:
+        series, self.keys = _numbered(points, ["experiment", "name"])
+        quantity, _ = _numbered(points, ["name"])
+        known = bool(points["sigma"].notna().all())
+        weight = 1 / points["sigma"].to_numpy(dtype=float) if known else np.ones(len(points))
+        size = np.abs(points["fitted"].to_numpy(dtype=float)) * weight
+        time = points["time"].to_numpy(dtype=float)
+        self.residuals = Residuals(value, image, series, quantity, time, size, known)
+
+    def name(self, series: int) -> str:
+        """The series in words."""
+        experiment, name = self.keys[series]
+        several = len({e for e, _ in self.keys}) > 1
+        return f"{name} in experiment {experiment}" if several else f"{name}"
+
+    def of(self, series: int) -> FloatArray:
+        """Residuals of a series in the order of time."""
+        return self.residuals.value[: len(self.residuals.series)][self.residuals.series == series]
+
+
+def _numbered(points: pd.DataFrame, columns: list[str]) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """(m,) number of each row's group in the order of appearance, and the groups."""
+    groups = points.groupby(columns, sort=False)
+    first = points.loc[~points.duplicated(columns), columns]
+    keys = [tuple(map(str, row)) for row in first.itertuples(index=False)]
+    return groups.ngroup().to_numpy(dtype=np.intp), keys
+
+
+def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]:
+    """Sentences on what is odd, the most telling first."""
+    yield from _disagreement(tested, evidence.mean)
+    yield from _series(tested, evidence)
+    kinds = evidence.kinds
+    if kinds.get("replicates", 1.0) <= ALARM:
+        yield f"Replicates scatter less than the model misses them ({_p(kinds['replicates'])})."
+    if kinds.get("size", 1.0) <= ALARM:
+        objective = float(tested.residuals.value @ tested.residuals.value)
+        larger = chi_squared_probability(objective, degrees)
+        if larger <= ALARM:
+            yield (
+                f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees "
+                f"of freedom (p = {larger:.2g}): the model is wrong, or the standard deviations "
+                "are too small."
+            )
+
+
+def _disagreement(tested: _Tested, mean: FloatArray) -> Iterator[str]:
+    """Quantities whose residuals have one sign in one experiment, the other in another."""
+    for name in dict.fromkeys(name for _, name in tested.keys):
+        mine = [j for j, key in enumerate(tested.keys) if key[1] == name]
+        above = [tested.keys[j][0] for j in mine if mean[j] > APART]
+        below = [tested.keys[j][0] for j in mine if mean[j] < -APART]
+        if above and below:
+            yield (
+                f"The experiments disagree: {name} is measured above the model in experiment "
+                f"{', '.join(above)} and below it in experiment {', '.join(below)}; a condition "
+                "that differs between them (temperature?) may be missing in the model."
+            )
+
+
+def _series(tested: _Tested, evidence: Evidence) -> Iterator[str]:
+    """The oddest series; if none is by itself, all together."""
+    odd = [int(j) for j in np.argsort(evidence.series, kind="stable")]
+    clear = [j for j in odd if evidence.series[j] <= ALARM]
+    for j in clear[:MOST]:
+        yield f"Residuals of {tested.name(j)} {_pattern(tested.of(j))} ({_p(evidence.series[j])})."
+    if len(clear) > MOST:
+        yield f"So do those of {len(clear) - MOST} other series."
+    if not clear and evidence.kinds.get("trend", 1.0) <= ALARM:
+        yield (
+            f"Residuals of all series together are not random over time "
+            f"({_p(evidence.kinds['trend'])})."
+        )
+
+
+def _pattern(residual: FloatArray) -> str:
+    signs = residual[residual != 0] > 0
+    changes = int(np.sum(signs[1:] != signs[:-1]))
+    if changes >= (len(signs) - 1) / 2:
+        return "are not random over time"
+    times = {0: "never", 1: "only once", 2: "only twice"}.get(changes, f"only {changes} times")
+    return f"change sign {times} in {len(residual)} measurements: the model misses a trend"
+
+
+def _p(value: float) -> str:
+    return probability(float(value))
