@@ -125,7 +125,7 @@ class _Series:
 
     def functions(self, count: int) -> int:
         """How many of so many polynomials the series has."""
-        return min(count, self.basis.shape[1])
+        return min(count, int(self.basis.shape[1]))
 
 
 class _Statistic(NamedTuple):

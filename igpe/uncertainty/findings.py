@@ -41,7 +41,7 @@ def with_findings(
 
 
 def _order(problem: Problem) -> IntArray:
-    """(m,) place among the residuals of each of the result's points: by experiment, column, time."""
+    """(m,) place of each of the result's points (by experiment, column, time) among residuals."""
     pieces, begin = [], 0
     for m in (e.measurements for e in problem.experiments):
         pieces.append(begin + np.lexsort((m.times[m.row], m.column)))
