@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
-ALARM = 0.05  # probability below which the verdict is lack of fit
-SHOWN = 0.01  # probabilities below it are simulated too coarsely to be shown
+ALARM = 0.01  # probability below which the verdict is lack of fit
+DOUBTFUL = 0.05  # probability below which a fit is not called adequate without reserve
+SHOWN = 0.01  # smaller probabilities are simulated too coarsely to be shown
 
 
 @dataclass(frozen=True)
 class Adequacy:
     """Whether the model fits its measurements, by all tests of the residuals together.
 
-    verdict  "adequate": no lack of fit was detected; "lack of fit": p < 0.05; "cannot be judged"
+    verdict  "adequate": no lack of fit was detected; "lack of fit": p < 0.01; "cannot be judged"
     p        probability of residuals at least as odd if the model is right and errors are normal
              and independent, of all tests combined; NaN if nothing was tested. Simulated: below
              0.01 it is an upper bound
@@ -37,8 +38,9 @@ class Adequacy:
     @property
     def sentence(self) -> str:
         """The verdict, its probability and its reasons."""
+        clear = "no clear lack" if self.p < DOUBTFUL else "no lack"
         said = {
-            ADEQUATE: "Fit adequate: no lack of fit was detected",
+            ADEQUATE: f"Fit adequate: {clear} of fit was detected",
             LACK: "LACK OF FIT: the residuals are not measurement errors alone",
             UNJUDGED: "Whether the model fits cannot be judged",
         }[self.verdict]

@@ -13,7 +13,7 @@ from igpe.residual_table import ROUNDING, standardised
 from igpe.statistics.covariance import chi_squared_probability
 from igpe.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
 from igpe.statistics.rank import directions
-from igpe.statistics.residual_tests import exact_probability, runs_test
+from igpe.statistics.residual_tests import ODD, exact_probability, runs_test
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
@@ -64,7 +64,7 @@ def adequacy(points: pd.DataFrame, linear: Linear, degrees: int, seed: int = 0) 
     evidence = lack_of_fit(tested.residuals, seed)
     if evidence is None:
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
-    if evidence.p > ALARM:
+    if evidence.p >= ALARM:
         return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
     reasons = tuple(_reasons(tested, evidence, degrees))
     return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
@@ -137,15 +137,15 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
     yield from _disagreement(tested, evidence.mean)
     yield from _series(tested, evidence)
     kinds = evidence.kinds
-    if kinds.get("replicates", 1.0) <= ALARM:
+    if kinds.get("replicates", 1.0) <= ODD:
         yield (
             "Means of replicates are further from the model than their scatter explains "
             f"({probability(kinds['replicates'])})."
         )
-    if kinds.get("size", 1.0) <= ALARM:
+    if kinds.get("size", 1.0) <= ODD:
         objective = float(tested.residuals.value @ tested.residuals.value)
         larger = chi_squared_probability(objective, degrees)
-        if larger <= ALARM:
+        if larger <= ODD:
             yield (
                 f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees "
                 f"of freedom ({exact_probability(larger)}): the model is wrong, or the standard "
@@ -175,20 +175,20 @@ def _disagreement(tested: _Tested, mean: FloatArray) -> Iterator[str]:
 def _series(tested: _Tested, evidence: Evidence) -> Iterator[str]:
     """The oddest series; if none is by itself, all together."""
     odd = np.argsort(evidence.series, kind="stable")
-    clear = [int(j) for j in odd if evidence.series[j] <= ALARM]
+    clear = [int(j) for j in odd if evidence.series[j] <= ODD]
     for j in clear[:MOST]:
         p = probability(float(evidence.series[j]))
         yield f"Residuals of {tested.name(j)} {_pattern(tested.of(j))} ({p})."
     if len(clear) > MOST:
         yield f"The same holds for {len(clear) - MOST} more series."
     trend = evidence.kinds.get("trend", 1.0)
-    if not clear and trend <= ALARM:
+    if not clear and trend <= ODD:
         yield f"Residuals of all series together are not random over time ({probability(trend)})."
 
 
 def _pattern(residual: FloatArray) -> str:
     """Too few changes of sign, if that is it (runs test)."""
-    if runs_test(residual).p > ALARM:
+    if runs_test(residual).p > ODD:
         return "are not random over time"
     signs = residual[residual != 0] > 0
     changes = int(np.sum(signs[1:] != signs[:-1]))
