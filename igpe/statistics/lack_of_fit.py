@@ -22,7 +22,7 @@ Where sigma is unknown, errors are simulated with one error model a quantity, fr
 proportional, each as often as it is likely by the residuals' rough part.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +30,9 @@ import numpy as np
 from igpe.arrays import FloatArray, IntArray
 
 DRAWS = 1999
-MOST_NUMBERS = 20_000_000  # simulated residuals at a time; fewer draws beyond
-FEWEST_DRAWS = 499
+MOST_NUMBERS = 10_000_000  # simulated residuals beyond which there are fewer draws
+FEWEST_DRAWS = 999  # 499 could hardly show a probability of 0.01
+BLOCK = 2_000_000  # simulated residuals at a time
 COUNTS = (1, 2, 4, 7)  # polynomials of a series: mean, trend, slow waves
 FLOORS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 100.0)  # constant part of an error model, see _spreads
 RELATIVE = 0.05  # constant part of the weights of relative residuals
@@ -81,17 +82,15 @@ class Evidence(NamedTuple):
 
 def lack_of_fit(residuals: Residuals, seed: int = 0) -> Evidence | None:
     """Test the residuals of a fit; None if they are too few for any test."""
-    parts = [_Series(residuals, s) for s in range(int(residuals.series[-1]) + 1)]
-    total = len(residuals.value)
-    draws = int(np.clip(MOST_NUMBERS // total, FEWEST_DRAWS, DRAWS))
-    random = np.random.default_rng(seed)
-    errors = random.standard_normal((draws, total))
-    errors[:, : len(residuals.series)] *= _spreads(residuals, parts, draws, random)
-    errors -= (errors @ residuals.image) @ residuals.image.T
-    rows = np.vstack([residuals.value, errors])
+    parts = [_Series(residuals, s) for s in range(int(residuals.series.max()) + 1)]
+    blocks = [
+        [_means(parts, rows), *_statistics(residuals, parts, rows)]
+        for rows in _simulated(residuals, parts, seed)
+    ]
+    mean, *statistics = (_joined(pieces) for pieces in zip(*blocks, strict=True))
     largest: dict[str, FloatArray] = {}
     of_series: dict[int, FloatArray] = {}
-    for kind, values, series in _statistics(residuals, parts, rows):
+    for kind, values, series in statistics:
         odd = _standardised(values)
         largest[kind] = np.maximum(largest.get(kind, odd), odd)
         of_series[series] = np.maximum(of_series.get(series, odd), odd)
@@ -99,14 +98,28 @@ def lack_of_fit(residuals: Residuals, seed: int = 0) -> Evidence | None:
         return None
     p = {kind: _probabilities(values) for kind, values in largest.items()}
     combined = _probabilities(-np.min(list(p.values()), axis=0))
+    nothing = np.zeros(1)  # probability 1
     return Evidence(
         float(combined[0]),
         {kind: float(values[0]) for kind, values in p.items()},
-        np.array([
-            _probabilities(of_series[j])[0] if j in of_series else 1.0 for j in range(len(parts))
-        ]),
-        np.array([_mean(rows[:, part.at]) for part in parts]),
+        np.array([_probabilities(of_series.get(j, nothing))[0] for j in range(len(parts))]),
+        mean.values[0] / np.maximum(mean.values[1:].std(axis=0), TINY),
     )
+
+
+def _simulated(residuals: Residuals, parts: "list[_Series]", seed: int) -> Iterator[FloatArray]:
+    """Blocks (b, M) of residuals: first those of the fit, then those of simulated errors."""
+    total, image = len(residuals.value), residuals.image
+    left = int(np.clip(MOST_NUMBERS // total, FEWEST_DRAWS, DRAWS))
+    random = np.random.default_rng(seed)
+    head = residuals.value[None]
+    while left:
+        draws = min(left, max(BLOCK // total, 1))
+        errors = random.standard_normal((draws, total))
+        errors[:, : len(residuals.series)] *= _spreads(residuals, parts, draws, random)
+        errors -= (errors @ image) @ image.T
+        yield np.vstack([head, errors])
+        head, left = head[:0], left - draws
 
 
 class _Series:
@@ -129,7 +142,7 @@ class _Series:
 
 
 class _Statistic(NamedTuple):
-    """Values (b,) of one kind of statistic, large where odd; of which series, -1: of all."""
+    """Values (b, ...) of one kind of statistic, large where odd; of which series, -1: of all."""
 
     kind: str
     values: FloatArray
@@ -250,10 +263,14 @@ def _probabilities(values: FloatArray) -> FloatArray:
     return np.asarray((len(values) - np.searchsorted(ordered, values, "left")) / len(values))
 
 
-def _mean(rows: FloatArray) -> float:
-    """Mean of a series' residuals in its simulated standard deviations."""
-    means = rows.mean(axis=1)
-    return float(means[0] / max(float(means[1:].std()), TINY))
+def _means(parts: list[_Series], rows: FloatArray) -> _Statistic:
+    """Means (b, S) of the residuals of each series."""
+    return _Statistic("mean", np.column_stack([rows[:, p.at].mean(axis=1) for p in parts]))
+
+
+def _joined(pieces: Sequence[_Statistic]) -> _Statistic:
+    """One statistic of all blocks."""
+    return pieces[0]._replace(values=np.concatenate([piece.values for piece in pieces]))
 
 
 def _spreads(

@@ -86,7 +86,7 @@ def _image(linear: Linear) -> FloatArray:
     length = np.linalg.norm(moved, axis=0)
     moved = moved / np.where(length > 0, length, 1.0)
     if moved.shape[1] == 0 or not np.isfinite(moved).all():
-        return moved
+        return np.asarray(moved)
     known = directions(moved)
     return np.asarray(moved @ (known.known.T / known.singular))
 
@@ -121,7 +121,7 @@ class _Tested:
 
     def of(self, series: int) -> FloatArray:
         """Residuals of a series in the order of time."""
-        return self.residuals.value[: len(self.residuals.series)][self.residuals.series == series]
+        return np.asarray(self.residuals.value[np.flatnonzero(self.residuals.series == series)])
 
 
 def _numbered(points: pd.DataFrame, columns: list[str]) -> tuple[IntArray, list[tuple[str, ...]]]:

@@ -108,12 +108,12 @@ def test_two_measurements_of_unknown_sigma_show_nothing():
     assert lack_of_fit(one) is None
 
 
-def test_thousands_of_measurements_are_tested_with_fewer_draws():
-    random = np.random.default_rng(16)
-    many = 30_000
-    at = np.zeros(many, dtype=np.intp)
-    value = random.standard_normal(many)
-    value -= value.mean()
-    image = np.full((many, 1), many**-0.5)
-    one = Residuals(value, image, at, at, np.arange(many) * 1.0, np.ones(many), True)
-    assert lack_of_fit(one).p > 0.01
+def test_many_residuals_are_simulated_in_blocks(monkeypatch):
+    one = residuals(np.random.default_rng(16))
+    whole = lack_of_fit(one)
+    monkeypatch.setattr("igpe.statistics.lack_of_fit.BLOCK", 48 * 100)
+    parts = lack_of_fit(one)
+    assert parts.p == pytest.approx(whole.p, abs=0.05)  # other random numbers
+    assert parts.mean == pytest.approx(whole.mean, rel=0.1)
+    monkeypatch.setattr("igpe.statistics.lack_of_fit.MOST_NUMBERS", 1)
+    assert lack_of_fit(one).p == pytest.approx(whole.p, abs=0.08)
