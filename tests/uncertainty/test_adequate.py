@@ -54,6 +54,8 @@ def test_pooled_temperatures_are_shouted_and_named(pooled):
     assert re.search("below it in experiment (T320, )?T340; a condition that differs", said)
     assert "between them (temperature?)" in said
     assert "Residuals of A in experiment T300 never change sign in 10 measurements" in said
+    largest = pooled.points["residual"].abs().max() / pooled.points["measured"].abs().max()
+    assert f"The largest residual is {100 * largest:.2g} % of the largest measured A." in said
     for html in (pooled.report(), pooled._repr_html_()):
         assert "The experiments disagree" in html
 
