@@ -12,6 +12,7 @@ from igpe.statistics.residual_tests import (
     ODD,
     Tested,
     all_tests,
+    exact_probability,
     outlier_p,
     studentised,
 )
@@ -67,13 +68,16 @@ def outliers(points: pd.DataFrame, degrees: int) -> pd.DataFrame:
 
 
 def clear_failures(table: pd.DataFrame) -> list[str]:
-    """Sentences on tests that fail beyond the chance of so many tests."""
+    """Sentences on outliers and distributions, where they fail beyond the chance of so many tests.
+
+    Patterns over time and chi squared are left to the verdict on the whole fit.
+    """
     level = CLEAR / max(len(table), 1)
     several = table["experiment"].nunique() > 1 + ("chi squared" in set(table["test"]))
     return [
         f"{_where(row, several)}{row['verdict']}"
         for _, row in table.iterrows()
-        if row["p"] < level and row["test"] != "chi squared"
+        if row["p"] < level and row["test"] in {"outlier", "normality"}
     ]
 
 
@@ -143,8 +147,8 @@ def _outliers(rows: pd.DataFrame, odd: FloatArray, degrees: int | None) -> Teste
 def _verdict(one: Tested, count: int) -> str:
     if one.p >= ODD:
         return "Nothing odd."
-    weight = "" if one.p < CLEAR / count else " (one such in so many tests may be chance)"
-    return f"{one.says[0].upper()}{one.says[1:]} (p = {one.p:.2g}){weight}."
+    weight = "" if one.p < CLEAR / count else f" (one of {count} tests; `adequacy` combines them)"
+    return f"{one.says[0].upper()}{one.says[1:]} ({exact_probability(one.p)}){weight}."
 
 
 def _where(row: Any, several: bool) -> str:

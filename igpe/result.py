@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from igpe.adequacy import Adequacy
 from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
 from igpe.dynamic_certificate import DynamicCertificate
@@ -29,6 +30,7 @@ LATER: dict[str, Any] = {
     "settings": "",
     "maps": [],
     "proof": None,
+    "adequacy": None,
 }  # what older results did not keep
 
 
@@ -92,6 +94,8 @@ class Result:
     notes         sentences worth reading;  settings: how the steps were carried out, as text
     maps          which equations give what, and which parameters: as `Structure.maps`
     proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
+    adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
+                  that older versions stored
     """
 
     estimates: tuple[Parameter, ...]
@@ -115,6 +119,7 @@ class Result:
     settings: str = ""
     maps: tuple[StructureMap, ...] = field(default=(), repr=False)
     proof: DynamicCertificate | None = None
+    adequacy: Adequacy | None = None
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -257,6 +262,7 @@ class Result:
                 "notes": tuple(kept["notes"]),
                 "maps": tuple(map(StructureMap.restored, kept["maps"])),
                 "proof": DynamicCertificate.restored(stored["proof"]),
+                "adequacy": Adequacy.restored(stored["adequacy"] and kept["adequacy"]),
             }
         )
 

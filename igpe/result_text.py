@@ -55,6 +55,7 @@ def _cells(p: "Parameter") -> tuple[str, ...]:
 
 def _sentences(result: "Result") -> Sequence[str]:
     return [
+        *fitness(result),
         verdict(result),
         *quality(result),
         *(f"Step 3: {c.sentence}" for c in result.certificates),
@@ -62,6 +63,11 @@ def _sentences(result: "Result") -> Sequence[str]:
         *result.notes,
         _time(result),
     ]
+
+
+def fitness(result: "Result") -> list[str]:
+    """Whether the model fits the measurements."""
+    return [result.adequacy.sentence] if result.adequacy else []
 
 
 def quality(result: "Result") -> list[str]:

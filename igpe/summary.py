@@ -102,7 +102,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         settings=pformat(settings, width=80),
         notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
     )
-    return with_findings(result, problem, at)
+    return with_findings(result, problem, at, free.rows)
 
 
 def _errors(

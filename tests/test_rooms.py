@@ -57,6 +57,7 @@ FLOORS: dict[str, int] = {
     "replay": 60,
     "algebraic": 60,
     "dynamic": 60,
+    "adequacy": 67,
     "certificate": 67,
     "dynamic_certificate": 68,
     "proof_picture": 67,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from igpe.markup import bullets, table
 from igpe.report.section import Section, wide
-from igpe.result_text import estimates, quality, verdict
+from igpe.result_text import estimates, fitness, quality, verdict
 
 if TYPE_CHECKING:
     from igpe.result import Result
@@ -18,6 +18,7 @@ def answer(result: "Result") -> Section:
     heads, *rows = estimates(result)
     caption = f"Estimated unknowns, with {100 * result.confidence:g} % intervals"
     parts = (
+        *(f'<p class="verdict">{escape(sentence)}</p>' for sentence in fitness(result)),
         f'<p class="verdict">{escape(verdict(result))}</p>',
         wide(table(heads, rows, caption), caption),
         bullets(quality(result)),

@@ -1,8 +1,9 @@
-"""Whether residuals look like independent normal errors, or like something the model misses.
+"""Single tests whether residuals look like independent normal errors.
 
 Every test is made on standardised residuals in the order of time; `p` is the probability of
 residuals at least as odd if the model and its errors are right. Those of a fit are a little too
-small and too little alike, which leverages correct for in outliers, and nothing does in the others.
+small and too little alike, which leverages correct for in outliers, and nothing does in the others;
+`igpe.statistics.lack_of_fit` combines all series at the right level.
 """
 
 from typing import NamedTuple
@@ -16,6 +17,8 @@ FEWEST = 8  # residuals, for a test of their order or distribution to mean somet
 LAGS = 5  # of the autocorrelation, at most a fifth of the residuals
 ODD = 0.05  # a test below it is odd
 CLEAR = 0.01  # below it, divided by the number of tests, it fails clearly
+FOLLOWED = 0.999  # leverage of a measurement that the fit goes through, whatever it is
+ROUNDING = 1e-15  # probabilities below it are not computed exactly
 EXACT = 300  # residuals up to which runs are counted exactly
 
 
@@ -81,9 +84,10 @@ def studentised(residual: FloatArray, leverage: FloatArray, degrees: int | None)
     """(m,) residuals in units of their own standard deviation, sigma (1 - h)^0.5.
 
     degrees  None if sigma is known; else each is judged by the sigma that all others tell
+    returns  0 where the fit goes through the measurement: its residual is rounding
     """
     left = np.maximum(1 - leverage, 1e-12)
-    inner = residual / np.sqrt(left)
+    inner = np.where(leverage < FOLLOWED, residual / np.sqrt(left), 0.0)
     if degrees is None:
         return np.asarray(inner)
     if degrees < 2:  # noqa: PLR2004 - nothing is left to tell sigma
@@ -99,6 +103,11 @@ def outlier_p(student: FloatArray, degrees: int | None) -> FloatArray:
     else:
         single = 2 * special.stdtr(max(degrees - 1, 1), -np.abs(student))
     return np.asarray(np.minimum(len(student) * single, 1.0))
+
+
+def exact_probability(p: float) -> str:
+    """A computed probability in words."""
+    return f"p < {ROUNDING:g}" if p < ROUNDING else f"p = {p:.2g}"
 
 
 def all_tests(residual: FloatArray) -> list[Tested]:

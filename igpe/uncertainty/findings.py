@@ -4,24 +4,34 @@ from dataclasses import replace
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.adequacy import UNJUDGED, Adequacy
+from igpe.arrays import FloatArray, IntArray
 from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.residual_table import clear_failures
 from igpe.result import Result
 from igpe.statistics.leverage import leverage
 from igpe.statistics.weakness import weak_sentences
+from igpe.uncertainty.adequate import NOT_INTEGRATED, Linear, adequacy
 
 
-def with_findings(result: Result, problem: Problem, at: Linearised | None) -> Result:
-    """The result with leverages in its points, and notes on poor directions and odd residuals.
+def with_findings(
+    result: Result, problem: Problem, at: Linearised | None, active: FloatArray
+) -> Result:
+    """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
 
-    at  residuals and derivative at the estimate, as `igpe.dynamic.residuals` has them; or None
+    at      residuals and derivative at the estimate, as `igpe.dynamic.residuals` has them; or None
+    active  (k, n) derivative of active constraints
     """
     if at is None or not np.isfinite(at.jacobian).all():
-        return result
-    points = result.points.assign(leverage=_leverages(result, problem, at))
-    told = replace(result, points=points)
+        return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
+    held, order = np.isnan(np.diag(result.covariance)), _order(problem)
+    points = result.points.assign(leverage=leverage(at.jacobian, held)[order])
+    others = np.arange(len(order), len(at.residual))
+    jacobian = at.jacobian[np.concatenate([order, others])]
+    linear = Linear(jacobian, -at.residual[others], held, active)
+    verdict = adequacy(points, linear, result.degrees, result.seed)
+    told = replace(result, points=points, adequacy=verdict)
     free = result.estimates[: len(result.covariance)]
     notes = weak_sentences(
         [p.name for p in free], np.array([p.value for p in free]), result.covariance
@@ -30,13 +40,10 @@ def with_findings(result: Result, problem: Problem, at: Linearised | None) -> Re
     return replace(told, notes=(*result.notes, *notes, *odd))
 
 
-def _leverages(result: Result, problem: Problem, at: Linearised) -> FloatArray:
-    """(m,) in the order of the result's points: by experiment, column and time."""
-    held = np.isnan(np.diag(result.covariance))
-    all_of = leverage(at.jacobian, held)
+def _order(problem: Problem) -> IntArray:
+    """(m,) place of each of the result's points (by experiment, column, time) among residuals."""
     pieces, begin = [], 0
     for m in (e.measurements for e in problem.experiments):
-        mine = all_of[begin : begin + len(m.value)]
-        pieces.append(mine[np.lexsort((m.times[m.row], m.column))])
+        pieces.append(begin + np.lexsort((m.times[m.row], m.column)))
         begin += len(m.value)
     return np.concatenate(pieces)

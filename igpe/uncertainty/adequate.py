@@ -1,0 +1,205 @@
+"""From residuals and derivative at the estimate to a verdict on the fit."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import null_space
+
+from igpe.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
+from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.residual_table import ROUNDING, standardised
+from igpe.statistics.covariance import chi_squared_probability
+from igpe.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
+from igpe.statistics.rank import directions
+from igpe.statistics.residual_tests import ODD, exact_probability, runs_test
+
+FEWEST = 3  # degrees of freedom that can show lack of fit
+LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
+APART = 3.0  # standard deviations by which an experiment's mean residual is off
+MOST = 3  # series that are named
+NOT_INTEGRATED = "The model could not be integrated at the estimate."
+ROUNDED = "The residuals are rounding errors."
+NO_OPTIMUM = (
+    "A change of the unknowns would still lower the sum of squares: the search stopped early, or a "
+    "constraint holds it."
+)
+TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
+
+
+class Linear(NamedTuple):
+    """The linearised model at the estimate, in the order of the result's points.
+
+    jacobian  (M, n); behind the points' rows those of priors
+    others    (M - m,) residuals of priors
+    held      (n,) unknowns on a bound
+    active    (k, n) derivative of active constraints
+    """
+
+    jacobian: FloatArray
+    others: FloatArray
+    held: BoolArray
+    active: FloatArray
+
+
+def adequacy(points: pd.DataFrame, linear: Linear, degrees: int, seed: int = 0) -> Adequacy:
+    """Judge a fit by its residuals.
+
+    points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
+    degrees  of freedom
+    """
+    value = np.concatenate([standardised(points), linear.others])
+    image, noisy = _image(linear), _noisy(points)
+    if not (np.isfinite(value).all() and np.isfinite(image).all()):
+        return Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,))
+    if not noisy.any():
+        return Adequacy(ADEQUATE, reasons=(ROUNDED,))
+    along = image.T @ value
+    unable = _obstacle(degrees, float(along @ along) / float(value @ value))
+    if unable:
+        return Adequacy(UNJUDGED, reasons=(unable,))
+    kept = np.concatenate([noisy, np.ones(len(linear.others), dtype=bool)])
+    tested = _Tested(points[noisy], (value - image @ along)[kept], image[kept])
+    evidence = lack_of_fit(tested.residuals, seed)
+    if evidence is None:
+        return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
+    if evidence.p >= ALARM:
+        return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
+    reasons = (*_reasons(tested, evidence, degrees), _largest(points))
+    return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
+
+
+def _obstacle(degrees: int, along: float) -> str:
+    """Why nothing can be judged, if so; along: share of squares along the derivative."""
+    if degrees < FEWEST:
+        return f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."
+    return NO_OPTIMUM if along > LEFT else ""
+
+
+def _image(linear: Linear) -> FloatArray:
+    """(M, r) orthonormal columns along which the unknowns move the predictions."""
+    free = np.flatnonzero(~linear.held)
+    moved: FloatArray = linear.jacobian[:, free]
+    if len(linear.active):
+        moved = moved @ null_space(linear.active[:, free])
+    length = np.linalg.norm(moved, axis=0)
+    moved = moved / np.where(length > 0, length, 1.0)
+    if moved.shape[1] == 0 or not np.isfinite(moved).all():
+        return np.asarray(moved)
+    known = directions(moved)
+    return np.asarray(moved @ (known.known.T / known.singular))
+
+
+def _noisy(points: pd.DataFrame) -> BoolArray:
+    """(m,) whether the residuals of a point's series are more than rounding."""
+    size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
+    largest = size.groupby(["experiment", "name"])[["residual", "measured"]].transform("max")
+    return np.asarray(largest["residual"] > ROUNDING * largest["measured"], dtype=bool)
+
+
+def _largest(points: pd.DataFrame) -> str:
+    """How large the misfit is: a clear one may still be too small to matter."""
+    size = points.set_index("name")[["residual", "measured"]].abs().groupby(level=0).max()
+    share = size["residual"] / size["measured"]
+    name = share.idxmax()
+    return f"The largest residual is {100 * share[name]:.2g} % of the largest measured {name}."
+
+
+class _Tested:
+    """The points that are tested, their residuals, and what a series is called."""
+
+    def __init__(self, points: pd.DataFrame, value: FloatArray, image: FloatArray) -> None:
+        series, self.keys = _numbered(points, ["experiment", "name"])
+        quantity, _ = _numbered(points, ["name"])
+        known = bool(points["sigma"].notna().all())
+        size = np.abs(points["fitted"]) / points["sigma"].fillna(1.0)
+        time = points["time"].to_numpy(dtype=float)
+        self.residuals = Residuals(value, image, series, quantity, time, size.to_numpy(), known)
+
+    def name(self, series: int) -> str:
+        """The series in words."""
+        experiment, name = self.keys[series]
+        several = len({e for e, _ in self.keys}) > 1
+        return f"{name} in experiment {experiment}" if several else f"{name}"
+
+    def experiments(self, series: list[int]) -> str:
+        """The experiments of some series in words."""
+        return ", ".join(self.keys[j][0] for j in series)
+
+    def of(self, series: int) -> FloatArray:
+        """Residuals of a series in the order of time."""
+        return np.asarray(self.residuals.value[np.flatnonzero(self.residuals.series == series)])
+
+
+def _numbered(points: pd.DataFrame, columns: list[str]) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """(m,) number of each row's group in the order of appearance, and the groups."""
+    groups = points.groupby(columns, sort=False)
+    first = points.loc[~points.duplicated(columns), columns]
+    keys = [tuple(map(str, row)) for row in first.itertuples(index=False)]
+    return np.asarray(groups.ngroup(), dtype=np.intp), keys
+
+
+def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]:
+    """Sentences on what is odd, the most telling first."""
+    yield from _disagreement(tested, evidence.mean)
+    yield from _series(tested, evidence)
+    kinds = evidence.kinds
+    if kinds.get("replicates", 1.0) <= ODD:
+        yield (
+            "Means of replicates are further from the model than their scatter explains "
+            f"({probability(kinds['replicates'])})."
+        )
+    if kinds.get("size", 1.0) <= ODD:
+        objective = float(tested.residuals.value @ tested.residuals.value)
+        larger = chi_squared_probability(objective, degrees)
+        if larger <= ODD:
+            yield (
+                f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees "
+                f"of freedom ({exact_probability(larger)}): the model is wrong, or the standard "
+                "deviations are too small."
+            )
+
+
+def _disagreement(tested: _Tested, mean: FloatArray) -> Iterator[str]:
+    """The quantity whose residuals differ most in sign between experiments, if clearly."""
+    clearest, words = 0.0, ""
+    for name in dict.fromkeys(name for _, name in tested.keys):
+        mine = [j for j, key in enumerate(tested.keys) if key[1] == name]
+        above = [j for j in mine if mean[j] > APART]
+        below = [j for j in mine if mean[j] < -APART]
+        apart = min(np.max(mean[above], initial=0.0), np.max(-mean[below], initial=0.0))
+        if apart > clearest:
+            clearest, words = apart, (
+                f"The experiments disagree: {name} is measured above the model in experiment "
+                f"{tested.experiments(above)} and below it in experiment "
+                f"{tested.experiments(below)}; a condition that differs between them "
+                "(temperature?) may be missing in the model."
+            )  # fmt: skip
+    if words:
+        yield words
+
+
+def _series(tested: _Tested, evidence: Evidence) -> Iterator[str]:
+    """The oddest series; if none is by itself, all together."""
+    odd = np.argsort(evidence.series, kind="stable")
+    clear = [int(j) for j in odd if evidence.series[j] <= ODD]
+    for j in clear[:MOST]:
+        p = probability(float(evidence.series[j]))
+        yield f"Residuals of {tested.name(j)} {_pattern(tested.of(j))} ({p})."
+    if len(clear) > MOST:
+        yield f"The same holds for {len(clear) - MOST} more series."
+    trend = evidence.kinds.get("trend", 1.0)
+    if not clear and trend <= ODD:
+        yield f"Residuals of all series together are not random over time ({probability(trend)})."
+
+
+def _pattern(residual: FloatArray) -> str:
+    """Too few changes of sign, if that is it (runs test)."""
+    if runs_test(residual).p > ODD:
+        return "are not random over time"
+    signs = residual[residual != 0] > 0
+    changes = int(np.sum(signs[1:] != signs[:-1]))
+    words = {0: "never change sign", 1: "change sign once", 2: "change sign twice"}
+    said = words.get(changes, f"change sign {changes} times")
+    return f"{said} in {len(residual)} measurements: the model misses a trend"

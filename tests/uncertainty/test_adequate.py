@@ -1,0 +1,150 @@
+"""One verdict on a fit: what it says, of what, and when it says nothing."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from small_problems import TIMES, line, line_model
+
+import igpe
+from igpe.adequacy import Adequacy
+from igpe.uncertainty.adequate import Linear, adequacy
+
+RATES = {"T300": 0.35, "T320": 0.5, "T340": 0.7}
+
+
+def decay_model(times):
+    m = line_model(times)
+    m.del_component(m.slope)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    return m
+
+
+def decays(rates, *, sigma=None, noise=0.02, seed=3):
+    """First-order decays in experiments of which each has its own rate, fitted with one."""
+    random = np.random.default_rng(seed)
+    experiments = []
+    for name, rate in rates.items():
+        values = 5 * np.exp(-rate * TIMES) + noise * random.standard_normal(len(TIMES))
+        table = pd.DataFrame({"time": TIMES, "A": values})
+        experiments.append(
+            igpe.Experiment(table, start={"A": 5.0}, start_time=0.0, sigma=sigma, name=name)
+        )
+
+    return igpe.Problem(decay_model, parameters=["k"], experiments=experiments)
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    """Three temperatures, one rate constant; how exact the data are is not given."""
+    return igpe.estimate(decays(RATES))
+
+
+def test_pooled_temperatures_are_shouted_and_named(pooled):
+    verdict = pooled.adequacy
+    assert verdict.verdict == "lack of fit"
+    assert verdict.p < 0.01
+    said = str(pooled)
+    assert said.split("\n\n")[1].startswith("LACK OF FIT: ")
+    assert "The experiments disagree: A is measured above the model in experiment T300" in said
+    assert re.search("below it in experiment (T320, )?T340; a condition that differs", said)
+    assert "between them (temperature?)" in said
+    assert "Residuals of A in experiment T300 never change sign in 10 measurements" in said
+    largest = pooled.points["residual"].abs().max() / pooled.points["measured"].abs().max()
+    assert f"The largest residual is {100 * largest:.2g} % of the largest measured A." in said
+    for html in (pooled.report(), pooled._repr_html_()):
+        assert "The experiments disagree" in html
+
+
+def test_the_right_model_of_the_same_data_is_adequate():
+    found = igpe.estimate(decays(dict.fromkeys(RATES, 0.5)))
+    assert found.adequacy.verdict == "adequate"
+    assert found.adequacy.p > 0.05
+    assert "Fit adequate: no lack of fit was detected (p = " in str(found)
+    assert not found.adequacy.reasons
+
+
+def test_the_verdict_survives_json_and_older_results_have_none(pooled):
+    again = igpe.Result.from_json(pooled.to_json())
+    assert again.adequacy == pooled.adequacy
+    assert str(again) == str(pooled)
+    stored = json.loads(pooled.to_json())
+    del stored["adequacy"]
+    older = igpe.Result.from_dict(stored)
+    assert older.adequacy is None
+    assert "LACK OF FIT" not in str(older)
+    unjudged = replace(pooled, adequacy=Adequacy("cannot be judged", reasons=("Why.",)))
+    again = igpe.Result.from_json(unjudged.to_json()).adequacy
+    assert again.sentence == "Whether the model fits cannot be judged. Why."
+
+
+def test_standard_deviations_that_are_too_small_are_named():
+    verdict = igpe.estimate(line(0.04, seed=7)).adequacy
+    assert verdict.verdict == "lack of fit"
+    (reason,) = [r for r in verdict.reasons if "sum of squares" in r]
+    assert reason.endswith("the model is wrong, or the standard deviations are too small.")
+    assert igpe.estimate(line(2.0, seed=7)).adequacy.verdict == "adequate"
+
+
+def test_residuals_that_are_rounding_are_no_lack_of_fit():
+    verdict = igpe.estimate(decays(dict.fromkeys(RATES, 0.5), noise=0.0)).adequacy
+    assert verdict == Adequacy("adequate", verdict.p, ("The residuals are rounding errors.",))
+
+
+def test_too_few_measurements_are_not_judged():
+    problem = line(None, seed=2)
+    table = problem.experiments[0].table().reset_index().iloc[:4]
+    verdict = igpe.estimate(problem.with_data(table)).adequacy
+    assert verdict.verdict == "cannot be judged"
+    assert "2 degrees of freedom" in verdict.sentence
+
+
+def points(**columns):
+    values = 1.0 + 0.1 * np.random.default_rng(4).standard_normal(len(TIMES))
+    table = {"experiment": "1", "name": "A", "time": TIMES, "measured": values, "fitted": 1.0}
+    return pd.DataFrame({**table, "residual": values - 1.0, "sigma": 0.1, **columns})
+
+
+def linear(**changes):
+    """Of a mean; beside it an unknown on a bound."""
+    jacobian = np.column_stack([np.ones(len(TIMES)), TIMES])
+    plain = Linear(jacobian, np.zeros(0), np.array([False, True]), np.zeros((0, 2)))
+    return plain._replace(**changes)
+
+
+def test_values_that_are_no_optimum_are_not_judged():
+    shift = 0.3 - points()["residual"].mean()
+    stopped = points(residual=points()["residual"] + shift)
+    verdict = adequacy(stopped, linear(), 9)
+    assert verdict.verdict == "cannot be judged"
+    assert "would still lower the sum of squares" in verdict.sentence
+    kept = adequacy(stopped, linear(active=np.array([[1.0, 0.0]])), 10)
+    assert kept.verdict == "lack of fit"  # the constraint holds the mean
+    residual = stopped["residual"] - 0.3
+    assert adequacy(points(residual=residual), linear(), 9).verdict == "adequate"
+
+
+def test_an_unknown_on_its_bound_takes_no_degree_of_freedom():
+    trend = points()["residual"] - points()["residual"].mean() + 0.2 * (TIMES - TIMES.mean())
+    assert adequacy(points(residual=trend), linear(), 9).verdict == "lack of fit"
+    free = linear(held=np.zeros(2, dtype=bool))
+    assert adequacy(points(residual=trend), free, 8).verdict == "cannot be judged"
+
+
+def test_a_model_that_cannot_be_integrated_is_not_judged():
+    lost = points(fitted=np.nan, residual=np.nan)
+    assert "could not be integrated" in adequacy(lost, linear(), 9).sentence
+
+
+def test_a_measurement_that_the_fit_goes_through_is_no_outlier():
+    """One late measurement determines the second unknown alone."""
+    found = igpe.estimate(line(0.2, seed=7))
+    spoilt = found.points.assign(leverage=1 - 1e-13)
+    told = replace(found, points=spoilt)
+    assert told.outliers().empty
+    tests = told.residual_tests().set_index("test")
+    assert tests.loc["outlier", "verdict"] == "Nothing odd."
