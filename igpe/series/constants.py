@@ -34,9 +34,13 @@ class Constants:
         self._others: list[dict[tuple[str, float, int], int]] = [{} for _ in points]
 
     def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
-        """The function's value at each point. Raises Singular for log(0) and a power of 0."""
+        """The function's value at all nodes of each point.
+
+        raises Singular for log(0) and a power of 0
+        """
+        nodes = len(argument) // len(self.field.primes)
         return [
-            self.at(k, name, int(argument[k, 0]), exponent) for k in range(len(self.field.primes))
+            self.at(k // nodes, name, int(argument[k, 0]), exponent) for k in range(len(argument))
         ]
 
     def at(self, k: int, name: str, g: int, exponent: float) -> int:

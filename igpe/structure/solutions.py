@@ -70,11 +70,13 @@ def solutions(
         counted = [_values(fibre) for fibre in found]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
         # What else is measured may choose among several values; that there is one it cannot change.
-        whole = not series.few and not any(fibre.branches for fibre in found)
+        used = not series.few and not series.broken
+        whole = used and not any(fibre.branches for fibre in found)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         several = [i for i, v in values.items() if v > 1]
-        is_open = series.few or set(series.determined) != values.keys()
-        return Solutions(values, alternatives(found, several, names), _why(series, found) * is_open)
+        is_open = not used or set(series.determined) != values.keys()
+        others = alternatives(found, several, names) if several else ()
+        return Solutions(values, others, _why(series, found) * is_open)
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):
@@ -84,6 +86,8 @@ def solutions(
 def _why(series: "_Series", found: Sequence[Fibre]) -> str:
     if series.few:
         return "what is measured once or twice is not used"
+    if series.broken:
+        return "what is measured after the first break of an input is not used"
     if any(fibre.branches for fibre in found):
         return "exp, roots or implicit equations leave other values open"
     return "there are very many values"
@@ -119,6 +123,7 @@ class _Series:
         self.n = n = len(one_sign)
         self.one_sign = one_sign
         self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
+        self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
         random = np.random.default_rng(seed)
         self.start = Start([_measured(e) for e in experiments], n, random, generic=generic)
         self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
@@ -205,7 +210,7 @@ class _Series:
 
 
 def _measured(experiment: Expansion) -> Dynamics:
-    """The experiment with the outputs alone that are measured over time."""
+    """The experiment up to the first break, with the outputs that are measured over time."""
     d = experiment.dynamics
     told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
-    return replace(d, outputs=stack(told))
+    return replace(d, outputs=stack(told), pieces=d.pieces[:1])
