@@ -46,6 +46,7 @@ class Rows:
     beyond   names of the functions that are no quotients of polynomials
     pieces   the most pieces that the inputs of an experiment have
     lengths  whether the length of an experiment enters the combinations that are determined
+    known    so many orders are known of what is determined
     limit    the rows of generic start values, times and inputs, whose rank is an upper bound; None
              where it was not computed
     """
@@ -60,13 +61,14 @@ class Rows:
     beyond: tuple[str, ...]
     pieces: int = 1
     lengths: bool = False
+    known: int = MARGIN
     limit: "Rows | None" = None
 
     @property
     def is_complete(self) -> bool:
         """Whether further orders cannot raise the rank: it is full, or that of a generic start."""
         most = self.n if self.limit is None else self.limit.rank
-        return self.rank >= most
+        return self.rank >= most and (self.rank == self.n or self.known >= MARGIN)
 
     @property
     def rank(self) -> int:
@@ -94,6 +96,10 @@ class Rows:
     def n(self) -> int:
         """Number of unknowns."""
         return int(self.values.shape[1])
+
+
+class TooMany(Exception):
+    """Inputs have so many pieces that their series are too long."""
 
 
 def work(experiments: Sequence[Expansion], n: int, depth: float = 1.0) -> float:
@@ -170,7 +176,7 @@ def _deepened(
             if rows.is_complete and limit is not None:
                 return rows
     if rows is None:
-        raise NoPoint
+        raise TooMany
     return rows
 
 
@@ -259,7 +265,8 @@ class _Expander:
         found = [self._by_times(k) for k in range(len(self.primes))]
         steady = all(local.steady for local in found)
         extra = [self._extra_by_times(k, found[k]) if steady else {} for k in range(len(found))]
-        return self._rows(self.orders, [f.form for f in found], extra, lengths=not steady)
+        rows = self._rows(self.orders, [f.form for f in found], extra, lengths=not steady)
+        return replace(rows, known=min(local.orders for local in found))
 
     def _rows(
         self, order: int, told: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool

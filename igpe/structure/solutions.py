@@ -50,7 +50,6 @@ def solutions(
     *,
     one_sign: Sequence[bool],
     proved: Collection[int] = (),
-    generic: bool,
     seed: int,
     most_work: float,
 ) -> Solutions:
@@ -59,22 +58,20 @@ def solutions(
     names      of all unknowns
     one_sign   whether an unknown's bounds exclude one sign: then x**2 = 4 has one solution
     proved     places of unknowns that are known to have one value
-    generic    whether start values that are given are drawn at random
     most_work  see `Ideal`, for each of the points
     """
     if not any(output.continuous for e in experiments for output in e.outputs):
         return Solutions(why="nothing is measured over time")
     try:
-        series = _Series(experiments, one_sign, proved, seed, generic=generic)
+        series = _Series(experiments, one_sign, proved, seed)
         found = series.fibres(most_work)
         counted = [_values(fibre) for fibre in found]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
         # What else is measured may choose among several values; that there is one it cannot change.
-        used = not series.few and not series.broken
-        whole = used and not any(fibre.branches for fibre in found)
+        whole = not series.few and not any(fibre.branches for fibre in found)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         several = [i for i, v in values.items() if v > 1]
-        is_open = not used or set(series.determined) != values.keys()
+        is_open = series.few or series.broken or set(series.determined) != values.keys()
         others = alternatives(found, several, names) if several else ()
         return Solutions(values, others, _why(series, found) * is_open)
     except TooLong:
@@ -117,15 +114,13 @@ class _Series:
         one_sign: Sequence[bool],
         proved: Collection[int],
         seed: int,
-        *,
-        generic: bool,
     ) -> None:
         self.n = n = len(one_sign)
         self.one_sign = one_sign
         self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
         self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
         random = np.random.default_rng(seed)
-        self.start = Start([_measured(e) for e in experiments], n, random, generic=generic)
+        self.start = Start([_measured(e) for e in experiments], n, random, generic=False)
         self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
         if sum(self._sizes) * (n + 1) > MOST_COEFFICIENTS:
             raise TooLong
