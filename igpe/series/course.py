@@ -43,7 +43,7 @@ class Course:
     q        (points, n_q) values of the unknowns
     y        (points, n_instants * n_y) values of the implicit variables as each of `instants` of
              the dynamics begins, where g vanishes
-    x        (points, n_x) what is added to the start values; None: nothing
+    x        (points, n_x, size) what is added to the start values; None: nothing
     orders   how many coefficients are computed, where the inputs have breaks
     raises   Singular if the equations are not defined there, UnknownOperation
     """
@@ -179,12 +179,9 @@ class Course:
         return np.hstack([y[:, i * n : (i + 1) * n] for i in places])
 
     def _start_values(self, moved: Residues | None) -> list[Residues]:
-        """The states at the start, with their derivatives; `moved` is added to their values."""
+        """The states at the start, with their derivatives; `moved` is added."""
         tape = tape_of(self.dynamics.start, [self.dynamics.q], (True,))
         found = Evaluation(self.field, tape, self.constants).compute(0, lambda _, i, k: self._q[i])
         if moved is not None:
-            found = [
-                self.field.plus(a, self.field.constant([int(v) for v in moved[:, i]]))
-                for i, a in enumerate(found)
-            ]
+            found = [self.field.plus(a, moved[:, i]) for i, a in enumerate(found)]
         return found

@@ -2,28 +2,107 @@
 
 From known start values the states stay in the start plus the span of all values their slopes take
 there. Drawn at random in this set, a start is generic for the experiment without leaving what holds
-along its trajectory: a state that stays where it is, a sum that is conserved.
+along its trajectory: a state that stays where it is, a sum that is conserved. At given values of
+the unknowns the same is true of the states together with their derivatives by the unknowns, of
+which more holds: where a state is proportional to an unknown, it is its derivative times that.
 """
+
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from igpe.series.constants import Constants
 from igpe.series.dynamics import Dynamics
 from igpe.series.evaluation import Evaluation
-from igpe.series.field import Field, Residues, Singular
+from igpe.series.field import Field, Residues, Singular, residue
 from igpe.series.linear_algebra import echelon, product
 from igpe.series.tape import tape_of
 
 
+MOST_NUMBERS = 400  # states and derivatives of which the span is computed
+
+
 def random_moves(dynamics: Dynamics, field: Field) -> Residues:
-    """(points, n_x) random moves of the start in that set."""
+    """(points, n_x, size) random moves of the start in that set, without derivatives.
+
+    field  its size is 1 + the number of unknowns
+    """
     directions = {p: _directions(dynamics, p, field.random) for p in dict.fromkeys(field.primes)}
+    n = dynamics.x.numel()
+    found = np.zeros((len(field.primes), n, field.size), dtype=np.uint64)
+    for k, p in enumerate(field.primes):
+        found[k, :, 0] = _combined(directions[p], p, field.random)
+    return found
+
+
+def random_tangents(
+    dynamics: Dynamics, q: Residues, levels: Sequence[Sequence[Fraction | None]], field: Field
+) -> Residues:
+    """(points, n_x, size) the same with derivatives, at the unknowns q.
+
+    levels  of the inputs, all that occur together; None: any
+    raises  Singular where the equations are not defined
+    """
+    n = dynamics.x.numel()
+    if n * field.size > MOST_NUMBERS or dynamics.y.numel():
+        return random_moves(dynamics, field)
     found = []
-    for p in field.primes:
-        own = directions[p]
-        weights = field.random.integers(1, p, (1, len(own)), dtype=np.uint64)
-        found.append(product(weights, own, p)[0])
-    return np.array(found, dtype=np.uint64).reshape(len(found), dynamics.x.numel())
+    for k, p in enumerate(field.primes):
+        spanned = _tangents(dynamics, q[k], levels, Field([p], field.size, field.random))
+        found.append(_combined(spanned, p, field.random).reshape(n, field.size))
+    return np.array(found, dtype=np.uint64).reshape(len(found), n, field.size)
+
+
+def _combined(directions: Residues, prime: int, random: np.random.Generator) -> Residues:
+    weights = random.integers(1, prime, (1, len(directions)), dtype=np.uint64)
+    return product(weights, directions, prime)[0]
+
+
+def _tangents(
+    d: Dynamics, q: Residues, levels: Sequence[Sequence[Fraction | None]], field: Field
+) -> Residues:
+    """(k, n_x * size) what spans states and derivatives at one point."""
+    prime, width = field.primes[0], d.x.numel() * field.size
+    many = Field([prime] * (len(levels) * (1 + width // 4)), field.size, field.random)
+    seeds = [many.constant([int(v)] * len(many.primes)) for v in q]
+    for i, seed in enumerate(seeds):
+        seed[:, 1 + i] = 1
+    constants = Constants(many)
+    starts = Evaluation(many, tape_of(d.start, [d.q], (True,)), constants).compute(
+        0, lambda _, i, k: seeds[i]
+    )
+    base = np.stack(starts, axis=1).reshape(len(many.primes), width)
+    tape = tape_of(d.f, d.symbols, (True,) * len(d.symbols))
+    found = np.zeros((0, width), dtype=np.uint64)
+    while len(found) < width:
+        weights = many.random.integers(
+            1, prime, (len(many.primes), len(found)), dtype=np.uint64
+        )
+        x = (base + product(weights, found, prime)) % np.uint64(prime)
+        given = [
+            [*x.reshape(-1, d.x.numel(), field.size).transpose(1, 0, 2)],
+            [],
+            seeds,
+            [many.constant(_levels(levels, i, many)) for i in range(d.u.numel())],
+            [many.constant(many.draw())],
+        ]
+        slopes = Evaluation(many, tape, constants).compute(0, lambda a, i, k, g=given: g[a][i])
+        rows = np.stack(slopes, axis=1).reshape(len(many.primes), width)
+        more = echelon(np.vstack([found, rows]), prime).rows
+        if len(more) == len(found):
+            break
+        found = more
+    return found
+
+
+def _levels(levels: Sequence[Sequence[Fraction | None]], i: int, field: Field) -> list[int]:
+    drawn = field.draw()
+    own = [one[i] for one in levels]
+    for k, prime in enumerate(field.primes):
+        level = own[k % len(own)]
+        drawn[k] = drawn[k] if level is None else residue(level, prime)
+    return drawn
 
 
 def _directions(d: Dynamics, prime: int, random: np.random.Generator) -> Residues:

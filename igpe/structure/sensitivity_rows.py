@@ -6,7 +6,7 @@ many, each a random mixture of all, as a value at a later time is. Where inputs 
 an output at one time, a power series in the length of the experiment (`igpe.series.grid`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -16,18 +16,21 @@ import numpy as np
 from igpe.series.constants import Constants
 from igpe.series.course import Course, Signals
 from igpe.series.degree import degree_of_minor
-from igpe.series.dynamics import Dynamics
+from igpe.series.dynamics import Dynamics, Piece
 from igpe.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.series.linear_algebra import Echelon, echelon, null_space, product
 from igpe.series.local_algebra import Local, local_echelon
 from igpe.series.point import NoPoint, Point, random_point
-from igpe.series.reach import random_moves
+from igpe.series.reach import random_moves, random_tangents
 from igpe.structure.expansion import Expansion, Output
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
 FEW_ORDERS = 8  # with which the test of inputs with breaks begins
 DEEPER = 4  # so many times the orders of a generic start, where the start is special
+Levels = tuple[tuple[Fraction | None, ...], ...]
+"""Of an experiment's inputs, all that occur together; None: any."""
+
 MOST_NUMBERS = 5e7  # coefficients that are kept at once
 
 
@@ -181,17 +184,58 @@ def _deepened(
 
 
 def _limit(experiments: Sequence[Expansion], n: int, random: np.random.Generator) -> Rows | None:
-    """The rows at a generic start and time, with inputs of which nothing is known."""
-    relaxed = []
-    for e in experiments:
-        time = float(random.integers(1, 2**31))
-        relaxed.append(replace(e, dynamics=replace(e.dynamics, pieces=(), t0=time)))
+    """Rows whose rank is an upper bound: of every piece, at states and times drawn at random.
+
+    States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
+    what holds along the trajectories holds here as well; a piece knows nothing of the one before.
+    """
+    apart = [(one, levels) for e in experiments for one, levels in _apart(e, random)]
     for _ in range(ATTEMPTS):
         try:
-            return _Expander(relaxed, n, random, generic=True).rows()
+            parts, levels = [one for one, _ in apart], [held for _, held in apart]
+            return _Expander(parts, n, random, levels=levels).rows()
         except (Singular, NoPoint):
             continue
     return None
+
+
+def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansion, Levels]]:
+    """Each piece as an experiment of its own, at a random time; and the levels of all."""
+    pieces = e.dynamics.pieces
+    levels = [
+        tuple(None if s or r else v for v, r, s in zip(p.levels, p.rises, p.slopes, strict=True))
+        for p in pieces
+    ]
+    alike: dict[Hashable, list[int]] = {}
+    for i, piece in enumerate(pieces):
+        alike.setdefault((levels[i], piece.slopes), []).append(i)
+    for own in alike.values() or [[]]:
+        changed = {"t0": float(random.integers(1, 2**31))}
+        outputs = e.outputs
+        if own:
+            held = [Fraction(int(random.integers(1, 2**31))) if v is None else v
+                    for v in levels[own[0]]]  # fmt: skip
+            piece = pieces[own[0]]._replace(
+                start=Fraction(0), end=None, levels=tuple(held), rises=(Fraction(0),) * len(held)
+            )
+            changed["pieces"] = (piece,)
+            outputs = tuple(_within(output, [pieces[i] for i in own]) for output in outputs)
+        yield replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs), (
+            tuple(dict.fromkeys(levels)) or ((),)
+        )
+
+
+def _within(output: Output, pieces: Sequence[Piece]) -> Output:
+    """The output as it is measured during these pieces."""
+    if output.continuous:
+        seen = any(piece.start < max(output.since) for piece in pieces)
+        return output if seen else replace(output, since=())
+    own = [
+        t
+        for t in output.since
+        if any(p.start <= t and (p.end is None or t <= p.end) for p in pieces)
+    ]
+    return replace(output, since=tuple(own))
 
 
 class Start:
@@ -201,6 +245,8 @@ class Start:
     point    values of all unknowns
     courses  of each experiment; what they draw they share
     orders   how many coefficients are computed, where inputs have breaks
+    levels   of the inputs of each experiment; if given, states and their derivatives are drawn at
+             random among those that these inputs may lead to
     raises   UnknownOperation, NoPoint, Singular
     """
 
@@ -212,24 +258,25 @@ class Start:
         *,
         generic: bool,
         orders: int = 0,
+        levels: Sequence[Levels] = (),
     ) -> None:
         self.primes = random_primes(random)
         plain = Field(self.primes, 1, random)
         shared = Constants(plain), Signals(plain)
-        moved = [random_moves(d, plain) for d in dynamics] if generic else []
-        self.point: Point = random_point(dynamics, n, plain, shared, moved=moved)
-        self.courses = [
-            Course(
-                d,
-                Field(self.primes, 1 + len(d.columns), random),
-                shared,
-                self.point.q[:, list(d.columns)],
-                y,
-                x=x,
-                orders=orders,
-            )
-            for d, y, x in zip(dynamics, self.point.y, self.point.x, strict=True)
+        fields = [Field(self.primes, 1 + len(d.columns), random) for d in dynamics]
+        moves: list[Residues | None] = [
+            random_moves(d, own) if generic or (levels and d.y.numel()) else None
+            for d, own in zip(dynamics, fields, strict=True)
         ]
+        values = [None if m is None else m[:, :, 0] for m in moves]
+        self.point: Point = random_point(dynamics, n, plain, shared, moved=values)
+        self.courses = []
+        for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
+            q = self.point.q[:, list(d.columns)]
+            x = moves[i]
+            if levels and x is None:
+                x = random_tangents(d, q, levels[i], fields[i])
+            self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))
 
 
 class _Expander:
@@ -241,14 +288,20 @@ class _Expander:
         n: int,
         random: np.random.Generator,
         *,
-        generic: bool,
+        generic: bool = False,
         orders: int = 0,
+        levels: Sequence[Levels] = (),
     ) -> None:
         self.experiments, self.n, self.generic, self.random = experiments, n, generic, random
         self.size = max((e.dynamics.x.numel() for e in experiments), default=0)
         self.orders = orders or n + self.size + MARGIN
         start = Start(
-            [e.dynamics for e in experiments], n, random, generic=generic, orders=self.orders
+            [e.dynamics for e in experiments],
+            n,
+            random,
+            generic=generic,
+            orders=self.orders,
+            levels=levels,
         )
         self.primes, self.point, self.courses = start.primes, start.point, start.courses
 
