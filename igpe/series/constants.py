@@ -43,6 +43,10 @@ class Constants:
             self.at(k // nodes, name, int(argument[k, 0]), exponent) for k in range(len(argument))
         ]
 
+    def alone(self, k: int) -> "PointConstants":
+        """Those of point k, for any number of places at it."""
+        return PointConstants(self, k)
+
     def at(self, k: int, name: str, g: int, exponent: float) -> int:
         """The same at point k alone; g is the argument's value there."""
         if name == "exp":
@@ -91,3 +95,14 @@ class Constants:
 
     def _draw(self, k: int) -> int:
         return int(self.field.random.integers(2, self.field.primes[k]))
+
+
+class PointConstants:
+    """The values at one point, where many places at it are computed side by side."""
+
+    def __init__(self, shared: Constants, k: int) -> None:
+        self._shared, self._k = shared, k
+
+    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
+        """The function's value at each place."""
+        return [self._shared.at(self._k, name, int(g), exponent) for g in argument[:, 0]]

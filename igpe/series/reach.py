@@ -7,18 +7,20 @@ the unknowns the same is true of the states together with their derivatives by t
 which more holds: where a state is proportional to an unknown, it is its derivative times that.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from igpe.series.constants import Constants
+from igpe.series.constants import Constants, PointConstants
 from igpe.series.dynamics import Dynamics
 from igpe.series.evaluation import Evaluation
 from igpe.series.field import Field, Residues, Singular, residue
 from igpe.series.linear_algebra import echelon, product
 from igpe.series.tape import tape_of
 
+
+Levels = tuple[tuple[Fraction | None, ...], ...]
+"""Of an experiment's inputs, all that occur together; None: any."""
 
 MOST_NUMBERS = 400  # states and derivatives of which the span is computed
 
@@ -37,11 +39,12 @@ def random_moves(dynamics: Dynamics, field: Field) -> Residues:
 
 
 def random_tangents(
-    dynamics: Dynamics, q: Residues, levels: Sequence[Sequence[Fraction | None]], field: Field
+    dynamics: Dynamics, q: Residues, levels: Levels, field: Field, constants: Constants
 ) -> Residues:
     """(points, n_x, size) the same with derivatives, at the unknowns q.
 
-    levels  of the inputs, all that occur together; None: any
+    levels     of the inputs
+    constants  of the same points
     raises  Singular where the equations are not defined
     """
     n = dynamics.x.numel()
@@ -49,7 +52,8 @@ def random_tangents(
         return random_moves(dynamics, field)
     found = []
     for k, p in enumerate(field.primes):
-        spanned = _tangents(dynamics, q[k], levels, Field([p], field.size, field.random))
+        one = Field([p], field.size, field.random)
+        spanned = _tangents(dynamics, (q[k], levels), one, constants.alone(k))
         found.append(_combined(spanned, p, field.random).reshape(n, field.size))
     return np.array(found, dtype=np.uint64).reshape(len(found), n, field.size)
 
@@ -60,15 +64,15 @@ def _combined(directions: Residues, prime: int, random: np.random.Generator) -> 
 
 
 def _tangents(
-    d: Dynamics, q: Residues, levels: Sequence[Sequence[Fraction | None]], field: Field
+    d: Dynamics, given: tuple[Residues, Levels], field: Field, constants: PointConstants
 ) -> Residues:
-    """(k, n_x * size) what spans states and derivatives at one point."""
+    """(k, n_x * size) what spans states and derivatives at one point; given: q and levels."""
+    q, levels = given
     prime, width = field.primes[0], d.x.numel() * field.size
     many = Field([prime] * (len(levels) * (1 + width // 4)), field.size, field.random)
     seeds = [many.constant([int(v)] * len(many.primes)) for v in q]
     for i, seed in enumerate(seeds):
         seed[:, 1 + i] = 1
-    constants = Constants(many)
     starts = Evaluation(many, tape_of(d.start, [d.q], (True,)), constants).compute(
         0, lambda _, i, k: seeds[i]
     )
@@ -80,14 +84,14 @@ def _tangents(
             1, prime, (len(many.primes), len(found)), dtype=np.uint64
         )
         x = (base + product(weights, found, prime)) % np.uint64(prime)
-        given = [
+        values = [
             [*x.reshape(-1, d.x.numel(), field.size).transpose(1, 0, 2)],
             [],
             seeds,
             [many.constant(_levels(levels, i, many)) for i in range(d.u.numel())],
             [many.constant(many.draw())],
         ]
-        slopes = Evaluation(many, tape, constants).compute(0, lambda a, i, k, g=given: g[a][i])
+        slopes = Evaluation(many, tape, constants).compute(0, lambda a, i, k, g=values: g[a][i])
         rows = np.stack(slopes, axis=1).reshape(len(many.primes), width)
         more = echelon(np.vstack([found, rows]), prime).rows
         if len(more) == len(found):
@@ -96,7 +100,7 @@ def _tangents(
     return found
 
 
-def _levels(levels: Sequence[Sequence[Fraction | None]], i: int, field: Field) -> list[int]:
+def _levels(levels: Levels, i: int, field: Field) -> list[int]:
     drawn = field.draw()
     own = [one[i] for one in levels]
     for k, prime in enumerate(field.primes):

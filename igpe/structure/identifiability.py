@@ -59,6 +59,7 @@ class Identifiability:
     breaks        whether inputs have breaks: then what is exact holds for nearly all lengths of the
                   experiments
     lengths       whether what is determined depends on these lengths
+    orders        how many coefficients of the series were computed
     left_out      constraints without time that may tie unknowns, which the test does not know
     why           why nothing was decided; empty if it was
     """
@@ -78,12 +79,18 @@ class Identifiability:
     doubtful: bool = False
     breaks: bool = False
     lengths: bool = False
+    orders: int = 0
     left_out: tuple[str, ...] = ()
     why: str = ""
 
     def names(self, verdict: Verdict) -> tuple[str, ...]:
         """Unknowns with that verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Unknowns left undecided though others are decided."""
+        return () if self.why else self.names(Verdict.UNDECIDED)
 
     def shared(self, unknown: str) -> Combination | None:
         """The combination that an unknown belongs to, if it is not identifiable."""
@@ -108,6 +115,7 @@ def identifiability(
     *,
     seed: int = 0,
     most_work: float = MOST_WORK,
+    count: bool = True,
 ) -> Identifiability:
     """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
 
@@ -117,8 +125,9 @@ def identifiability(
     algebra    what is known of their equations
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not begun
+    count      whether the values of each unknown are counted
     """
-    found = _exact(problem, algebra, seed, most_work)
+    found = _exact(problem, algebra, seed, most_work, count=count)
     if found.why and np.isinf(most_work) and not problem.time_varying:
         found = _numerical(problem, systems, seed, found.why)
     if found.doubtful:
@@ -127,7 +136,9 @@ def identifiability(
     return replace(found, left_out=tuple(left_out))
 
 
-def _exact(problem: Problem, algebra: Algebra, seed: int, most_work: float) -> Identifiability:
+def _exact(
+    problem: Problem, algebra: Algebra, seed: int, most_work: float, *, count: bool
+) -> Identifiability:
     names = problem.box.names
     if problem.time_varying:
         return undecided(names, "unknowns that vary with time are not tested")
@@ -138,6 +149,8 @@ def _exact(problem: Problem, algebra: Algebra, seed: int, most_work: float) -> I
                 names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
             )
         found = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
+        if not count:
+            return found
         alone = unique(experiments, algebra.slopes, len(names), seed=seed)
         found = replace(found, unique=frozenset(names[i] for i in alone))
         return _counted(problem, experiments, found, seed, most_work)
@@ -239,6 +252,7 @@ def _judged(rows: Rows, names: Sequence[str]) -> Identifiability:
         generic=rows.generic,
         beyond=rows.beyond,
         breaks=rows.pieces > 1,
+        orders=rows.orders,
         doubtful=rows.generic or not rows.is_complete,
     )
     if not moved.any():

@@ -21,16 +21,13 @@ from igpe.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.series.linear_algebra import Echelon, echelon, null_space, product
 from igpe.series.local_algebra import Local, local_echelon
 from igpe.series.point import NoPoint, Point, random_point
-from igpe.series.reach import random_moves, random_tangents
+from igpe.series.reach import Levels, random_moves, random_tangents
 from igpe.structure.expansion import Expansion, Output
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
 FEW_ORDERS = 8  # with which the test of inputs with breaks begins
 DEEPER = 4  # so many times the orders of a generic start, where the start is special
-Levels = tuple[tuple[Fraction | None, ...], ...]
-"""Of an experiment's inputs, all that occur together; None: any."""
-
 MOST_NUMBERS = 5e7  # coefficients that are kept at once
 
 
@@ -275,7 +272,7 @@ class Start:
             q = self.point.q[:, list(d.columns)]
             x = moves[i]
             if levels and x is None:
-                x = random_tangents(d, q, levels[i], fields[i])
+                x = random_tangents(d, q, levels[i], fields[i], shared[0])
             self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))
 
 
