@@ -25,7 +25,8 @@ sys.path.append(str(HERE.parent / "tests" / "structure"))  # known_models
 
 SECTIONS = (
     "simulation",  # random models: igpe.simulate beside SciPy on Pyomo's own expressions
-    "verdicts",  # igpe.check: known models, and random ones beside the rank of sensitivities
+    "known",  # igpe.check: models with known answers
+    "verdicts",  # igpe.check: random models beside the rank of sensitivities
     "agreement",  # check and estimate beside the rank of the Jacobian at the optimum
     "optima",  # problems with several equally good optima: all of them are reported
     "lack_of_fit",  # good fits and wrong models: how often the alarm is raised
