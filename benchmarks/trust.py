@@ -34,6 +34,7 @@ SECTIONS = (
     "drafts",  # coverage of intervals from problem files that `igpe new` writes
     "petab",  # objectives of public problems with switches
     "edges",  # proofs where arithmetic overflows or divides by zero, beside grids of points
+    "known",  # igpe.check: models with known answers
 )
 
 

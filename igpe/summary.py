@@ -11,7 +11,7 @@ import pandas as pd
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
-from igpe.arrays import FloatArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.certificate import Certificate
 from igpe.dynamic.base import constraints
@@ -25,6 +25,7 @@ from igpe.integrators.base import Trajectory
 from igpe.least_squares.base import Linearised
 from igpe.notes import alike, passed, uneven
 from igpe.problem import Problem
+from igpe.rank_notes import rank_notes
 from igpe.result import Candidate, Parameter, Result
 from igpe.settings import Settings
 from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
@@ -80,6 +81,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     points, curves = _tables(steps, values, settings)
     parameters = _parameters(steps, x, errors)
     candidates = tuple(_candidate(way) for way in steps.ways)
+    rank = [] if at is None else _rank(steps, at, problem.box.at_bound(x))
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
@@ -100,9 +102,13 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
+        notes=(*alike(parameters, candidates, errors.variance), *rank, *_notes(steps, free.known)),
     )
     return with_findings(result, problem, at, free.rows)
+
+
+def _rank(steps: Steps, at: Linearised, held: BoolArray) -> list[str]:
+    return rank_notes(steps.problem, steps.systems, steps.structure, at.jacobian, held)
 
 
 def _errors(

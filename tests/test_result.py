@@ -248,7 +248,7 @@ def test_an_unreachable_parameter_is_held_and_named(unreachable):
     q = unreachable.to_frame().loc["q"]
     assert (q["estimate"], q["found_by"]) == (2.0, "held")
     assert q["remark"] == "nothing measured depends on it"
-    assert any(n.startswith("q cannot be estimated") for n in unreachable.notes)
+    assert any(n.startswith("q not identifiable") for n in unreachable.notes)
     assert "Measuring D would free it." in str(unreachable)
 
 

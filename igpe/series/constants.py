@@ -34,10 +34,18 @@ class Constants:
         self._others: list[dict[tuple[str, float, int], int]] = [{} for _ in points]
 
     def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
-        """The function's value at each point. Raises Singular for log(0) and a power of 0."""
+        """The function's value at all nodes of each point.
+
+        raises Singular for log(0) and a power of 0
+        """
+        nodes = len(argument) // len(self.field.primes)
         return [
-            self.at(k, name, int(argument[k, 0]), exponent) for k in range(len(self.field.primes))
+            self.at(k // nodes, name, int(argument[k, 0]), exponent) for k in range(len(argument))
         ]
+
+    def alone(self, k: int) -> "PointConstants":
+        """Those of point k, for any number of places at it."""
+        return PointConstants(self, k)
 
     def at(self, k: int, name: str, g: int, exponent: float) -> int:
         """The same at point k alone; g is the argument's value there."""
@@ -87,3 +95,14 @@ class Constants:
 
     def _draw(self, k: int) -> int:
         return int(self.field.random.integers(2, self.field.primes[k]))
+
+
+class PointConstants:
+    """The values at one point, where many places at it are computed side by side."""
+
+    def __init__(self, shared: Constants, k: int) -> None:
+        self._shared, self._k = shared, k
+
+    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
+        """The function's value at each place."""
+        return [self._shared.at(self._k, name, int(g), exponent) for g in argument[:, 0]]

@@ -15,6 +15,7 @@ from igpe.series.degree import degree
 from igpe.series.dynamics import Dynamics
 from igpe.series.evaluation import Evaluation
 from igpe.series.field import Field, Residues, Singular
+from igpe.series.grid import Grid
 from igpe.series.linear_algebra import product, solved
 from igpe.series.tape import Kind, tape_of
 
@@ -40,8 +41,10 @@ class Course:
 
     field    its size is 1 + the number of this experiment's unknowns
     q        (points, n_q) values of the unknowns
-    y        (points, n_y) values of the implicit variables at the start, where g vanishes
-    x        (points, n_x) start values instead of those that depend on no unknown; None: as given
+    y        (points, n_instants * n_y) values of the implicit variables as each of `instants` of
+             the dynamics begins, where g vanishes
+    x        (points, n_x, size) what is added to the start values; None: nothing
+    orders   how many coefficients are computed, where the inputs have breaks
     raises   Singular if the equations are not defined there, UnknownOperation
     """
 
@@ -54,8 +57,11 @@ class Course:
         y: Residues,
         *,
         x: Residues | None = None,
+        orders: int = 0,
     ) -> None:
-        self.dynamics, self.field = dynamics, field
+        self.grid = Grid(dynamics, field.primes, orders)
+        self.dynamics = dynamics
+        self.field = field = Field(self.grid.primes, field.size, field.random)
         self.constants, self.signals = shared
         self.order = 0
         self.outputs: list[list[Residues]] = []
@@ -63,8 +69,9 @@ class Course:
         column = ca.vertcat(dynamics.f, dynamics.g, dynamics.outputs)
         self._tape = tape_of(column, dynamics.symbols, STEADY)
         self._evaluation = Evaluation(field, self._tape, self.constants)
-        self._q = self._seeds(q)
-        self._x = [start_values(dynamics, field, self.constants, self._q, x)]
+        self._q = self._seeds(self.grid.spread(q))
+        self._x = [self._start_values(None if x is None else self.grid.spread(x))]
+        y = self.grid.spread_pieces(self._by_piece(y))
         self._y = [[field.constant([int(v) for v in y[:, i]]) for i in range(y.shape[1])]]
         self._inverses = self._inverted() if self._n[1] else []
 
@@ -86,11 +93,11 @@ class Course:
 
     def start(self, state: int, k: int) -> int:
         """A state's value at the start, at point k."""
-        return int(self._x[0][state][k, 0])
+        return int(self._x[0][state][k * self.grid.size, 0])
 
     def implicit(self, order: int, k: int) -> list[int]:
         """That coefficient of each implicit variable at point k; it must have been computed."""
-        return [int(y[k, 0]) for y in self._y[order]] if self._n[1] else []
+        return [int(y[k * self.grid.size, 0]) for y in self._y[order]] if self._n[1] else []
 
     def advance(self) -> list[Residues]:
         """The next coefficient of every output."""
@@ -101,7 +108,7 @@ class Course:
         if self._n[1]:
             found = self._consistent(k, found)
         slopes, outputs = found[: self._n[0]], found[self._n[0] + self._n[1] :]
-        self._x.append([self.field.divided(slope, k + 1) for slope in slopes])
+        self._x.append([self.grid.integrated(slope, k) for slope in slopes])
         self.outputs.append(outputs)
         self.order += 1
         return outputs
@@ -151,30 +158,30 @@ class Course:
             return (self._x, self._y)[argument][k][element]
         if argument == 2:  # noqa: PLR2004 - q, which is steady
             return self._q[element]
-        return exogenous(self.dynamics, self.field, self.signals, (argument, element, k))
+        return self.exogenous(argument, element, k)
 
+    def exogenous(self, argument: int, element: int, k: int) -> Residues:
+        """A coefficient of an input or of the time."""
+        if argument == 3:  # noqa: PLR2004 - u
+            if self.grid.pieces:
+                return self.field.constant(self.grid.input(element, k))
+            return self.field.constant(self.signals.at(self.dynamics.inputs[element], k))
+        if k == 1:
+            return self.field.constant(self.grid.times())
+        return self.field.number(self.dynamics.t0 if k == 0 else 0.0)
 
-def exogenous(
-    dynamics: Dynamics, field: Field, signals: Signals, place: tuple[int, int, int]
-) -> Residues:
-    """A coefficient of an input or of the time; place: (argument, element, order)."""
-    argument, element, k = place
-    if argument == 3:  # noqa: PLR2004 - u
-        return field.constant(signals.at(dynamics.inputs[element], k))
-    return field.number({0: dynamics.t0, 1: 1.0}.get(k, 0.0))
+    def _by_piece(self, y: Residues) -> Residues:
+        """(points, n_pieces * n_y) from the values of all different instants."""
+        levels = [piece.levels for piece in self.grid.pieces]
+        instants = list(dict.fromkeys(levels)) or [()]
+        n = y.shape[1] // len(instants)
+        places = [instants.index(one) for one in levels or [()]]
+        return np.hstack([y[:, i * n : (i + 1) * n] for i in places])
 
-
-def start_values(
-    dynamics: Dynamics,
-    field: Field,
-    constants: Constants,
-    q: list[Residues],
-    drawn: Residues | None,
-) -> list[Residues]:
-    """The states at the start, with their derivatives; see `Course` for `drawn`."""
-    tape = tape_of(dynamics.start, [dynamics.q], (True,))
-    found = Evaluation(field, tape, constants).compute(0, lambda _, i, k: q[i])
-    if drawn is not None:
-        for i, depends in enumerate(ca.which_depends(dynamics.start, dynamics.q, 1, True)):
-            found[i] = found[i] if depends else field.constant([int(v) for v in drawn[:, i]])
-    return found
+    def _start_values(self, moved: Residues | None) -> list[Residues]:
+        """The states at the start, with their derivatives; `moved` is added."""
+        tape = tape_of(self.dynamics.start, [self.dynamics.q], (True,))
+        found = Evaluation(self.field, tape, self.constants).compute(0, lambda _, i, k: self._q[i])
+        if moved is not None:
+            found = [self.field.plus(a, moved[:, i]) for i, a in enumerate(found)]
+        return found

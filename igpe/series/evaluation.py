@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from igpe.series.constants import Constants
+from igpe.series.constants import Constants, PointConstants
 from igpe.series.field import Field, Residues
 from igpe.series.tape import Kind, Node, Tape
 
@@ -21,7 +21,7 @@ class Evaluation:
     again with other inputs of that order.
     """
 
-    def __init__(self, field: Field, tape: Tape, constants: Constants) -> None:
+    def __init__(self, field: Field, tape: Tape, constants: Constants | PointConstants) -> None:
         self.field, self.tape, self.constants = field, tape, constants
         self._zero = field.number(0.0)
         shape = (len(field.primes), field.size)

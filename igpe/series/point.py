@@ -7,6 +7,7 @@ the equations are linear in the implicit variables themselves, these follow from
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -27,9 +28,8 @@ class Point(NamedTuple):
     """Values of all unknowns, and of each experiment's variables at its start, at each point.
 
     q  (points, n_q)
-    y  of each experiment, (points, n_y) implicit variables
-    x  of each experiment, (points, n_x) what stands for start values that depend on no unknown;
-       None where those given are taken
+    y  of each experiment, (points, n_instants * n_y) implicit variables
+    x  of each experiment, (points, n_x) what is added to the start values; None: nothing
     """
 
     q: Residues
@@ -47,47 +47,62 @@ def random_point(
     field: Field,
     shared: tuple[Constants, Signals],
     *,
-    generic: bool = False,
+    moved: Sequence[Residues | None] = (),
 ) -> Point:
     """A point for all experiments together; the field's numbers have no derivatives.
 
-    generic  whether start values that depend on no unknown are drawn as well
-    raises   NoPoint, Singular, UnknownOperation
+    moved   what is added to the start values of each experiment
+    raises  NoPoint, Singular, UnknownOperation
     """
-    sizes = [n_q, *(d.x.numel() * generic for d in courses)]
-    symbols = ca.SX.sym("free", sum(sizes))
-    q, *starts = ca.vertsplit(symbols, np.cumsum([0, *sizes]).tolist())
-    free = _drawn(field, sum(sizes))
-    y = [_drawn(field, d.y.numel()) for d in courses]
-    at_start = [_at_start(d, q, start) for d, start in zip(courses, starts, strict=True)]
-    bent = [d.y.numel() > 0 and any(ca.which_depends(d.g, d.y, 2)) for d in courses]
+    moves = list(moved) or [None] * len(courses)
+    x = [_zero(field, d) if m is None else m for d, m in zip(courses, moves, strict=True)]
+    q = ca.SX.sym("q", n_q)
+    free = _drawn(field, n_q)
+    parts = [(i, d) for i, course in enumerate(courses) for d in _instants(course)]
+    y = [_drawn(field, d.y.numel()) for _, d in parts]
+    shifts = [ca.SX.sym("shift", d.x.numel()) for d in courses]
+    at_start = [_at_start(d, q, shifts[i]) for i, d in parts]
+    bent = [d.y.numel() > 0 and any(ca.which_depends(d.g, d.y, 2)) for _, d in parts]
     hard = [i for i, is_bent in enumerate(bent) if is_bent]
+    known = np.hstack([np.zeros((len(field.primes), 0), dtype=np.uint64), *x])
     if hard:
         equations = stack(at_start[i] for i in hard)
-        ys, us = stack(courses[i].y for i in hard), stack(courses[i].u for i in hard)
+        ys, us = stack(parts[i][1].y for i in hard), stack(parts[i][1].u for i in hard)
+        # Instants of one experiment share the symbols of y: each gets its own.
+        own = [ca.SX.sym("y", parts[i][1].y.numel()) for i in hard]
+        equations = stack(
+            ca.substitute(at_start[i], parts[i][1].y, mine) for i, mine in zip(hard, own, strict=True)
+        )
+        ys = stack(own)
         given = np.hstack([y[i] for i in hard])
-        keys = [key for i in hard for key in courses[i].inputs]
-        solver = _Linear(equations, [symbols, ys, us], field, shared[0])
-        candidates = linear_parameters(equations, symbols).jointly
-        solver.solve(0, candidates, [free, given, _u(keys, shared[1])])
-    for i, d in enumerate(courses):
+        keys = [key for i in hard for key in parts[i][1].inputs]
+        solver = _Linear(equations, [q, ys, us, stack(shifts)], field, shared[0])
+        candidates = linear_parameters(equations, q).jointly
+        solver.solve(0, candidates, [free, given, _u(keys, shared[1]), known])
+    for i, (_, d) in enumerate(parts):
         if d.y.numel() and not bent[i]:
-            solver = _Linear(at_start[i], [symbols, d.y, d.u], field, shared[0])
-            solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1])])
-    values, *x = np.split(free, np.cumsum(sizes)[:-1], axis=1)
-    return Point(values, y, [one if generic else None for one in x])
+            solver = _Linear(at_start[i], [q, d.y, d.u, stack(shifts)], field, shared[0])
+            solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1]), known])
+    whole = [
+        np.hstack([own for own, (k, _) in zip(y, parts, strict=True) if k == i])
+        for i in range(len(courses))
+    ]
+    return Point(free, whole, moves)
 
 
-def _at_start(d: Dynamics, q: Any, drawn: Any) -> Any:
-    """g at the start, in the symbols of all unknowns, of y and of u.
+def _instants(d: Dynamics) -> list[Dynamics]:
+    """Without implicit variables there is nothing to solve at any instant, and one stands for all."""
+    return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1), inputs=())]
 
-    drawn  (n_x,) what stands for start values that depend on no unknown; empty: those given
-    """
+
+def _zero(field: Field, d: Dynamics) -> Residues:
+    return np.zeros((len(field.primes), d.x.numel()), dtype=np.uint64)
+
+
+def _at_start(d: Dynamics, q: Any, moved: Any) -> Any:
+    """g at the start, in the symbols of all unknowns, of y, of u and of what moves the start."""
     own = stack(q[c] for c in d.columns)
-    start = ca.substitute(d.start, d.q, own)
-    if drawn.numel():
-        depends = ca.which_depends(d.start, d.q, 1, True)
-        start = stack(start[i] if known else drawn[i] for i, known in enumerate(depends))
+    start = ca.substitute(d.start, d.q, own) + moved
     return ca.substitute([d.g], [d.q, d.x, d.t], [own, start, ca.SX(d.t0)])[0]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import casadi as ca
 
 from igpe.series import polynomials as poly
-from igpe.series.course import STEADY, Course, exogenous
+from igpe.series.course import STEADY, Course
 from igpe.series.field import Singular, rational, residue
 from igpe.series.polynomials import Polynomial
 from igpe.series.tape import Kind, Node, Tape, tape_of
@@ -168,8 +168,7 @@ class Unrolled:
             return (self._x if argument == 0 else self._y)[j][element]
         if argument == 2:  # noqa: PLR2004 - q, which is steady
             return self.q[element]
-        place = (argument, element, j)
-        told = exogenous(self.course.dynamics, self.course.field, self.course.signals, place)
+        told = self.course.exogenous(argument, element, j)
         return poly.number(int(told[self.k, 0]), self.prime)
 
     def _made(self, i: int, j: int, series: list[list[Polynomial]], node: Node) -> Polynomial:

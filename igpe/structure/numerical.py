@@ -3,11 +3,12 @@
 At random unknowns within their bounds every experiment is integrated with its sensitivities. Scaled
 to outputs and unknowns of order one, the sensitivities have singular values that a wide gap divides
 into those of what is determined and those of nothing but errors of integration; without such a gap
-nothing is decided. This is evidence, not a proof: it speaks of the points tried and of the inputs
-as they were given.
+nothing is decided. This is evidence, not a proof: it speaks of the points tried, and of the inputs,
+start values and measured times as they were given.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,14 @@ from igpe.equations.system import System
 from igpe.integrators.base import Integrator, Simulation
 from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
+from igpe.structure.posed import FEWEST_TIMES
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13, seconds=1.0)
 POINTS = 3
 ATTEMPTS = 12  # points tried for these
 TIMES = 60  # at which the outputs are compared
 SMALLEST = 1e-6  # of the largest singular value: what is below may be error
+NOTHING = 1e-8  # of the largest: what is below is error
 GAP = 1e3  # by which determined directions must stand out of it
 TOUCHED = 1e-4  # share of an unknown in a direction that is more than error
 WIDEST = 10.0  # unknowns without bounds are drawn between this and its reciprocal
@@ -52,16 +55,28 @@ def moved_unknowns(
     return None
 
 
-_Run = tuple[Simulation, list[int], int]
-"""A simulation, places of its unknowns among all, number of all."""
+class _Run(NamedTuple):
+    """One experiment.
+
+    places  of its unknowns among all n
+    seen    (n_times, n_measured) when each quantity is measured, or known over time
+    """
+
+    simulation: Simulation
+    places: list[int]
+    n: int
+    seen: BoolArray
 
 
 def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> _Run:
     experiment, names = problem.experiments[k], problem.box.names
     ivp = initial_value_problem(problem, experiment, system)
-    times = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
+    own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
+    dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
+    times = np.unique(np.concatenate([dense, *own]))
     simulation = integrator.prepare(ivp, times, sensitivities=True)
-    return simulation, [names.index(n) for n in ivp.unknowns], len(names)
+    seen = [times <= t[-1] if len(t) >= FEWEST_TIMES else np.isin(times, t) for t in own]
+    return _Run(simulation, [names.index(n) for n in ivp.unknowns], len(names), np.stack(seen, 1))
 
 
 def _drawn(box: Box, random: np.random.Generator) -> FloatArray:
@@ -79,13 +94,13 @@ def _drawn(box: Box, random: np.random.Generator) -> FloatArray:
 def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
     """(rows, n) all outputs of all experiments, each relative to its largest; None if one broke."""
     found = []
-    for simulation, places, n in runs:
+    for simulation, places, n, seen in runs:
         came = simulation.run(q[places])
-        by_unknown = came.measured_by_unknown
-        if not came.status.usable or not np.isfinite(by_unknown).all():
+        if not came.status.usable or not np.isfinite(came.measured_by_unknown).all():
             return None
-        size = np.max(np.abs(came.measured), axis=0)
-        rows = (by_unknown / np.where(size > 0, size, 1.0)[:, None]).reshape(-1, len(places))
+        m = seen.shape[1]
+        size = np.max(np.abs(came.measured[:, :m]), axis=0)
+        rows = (came.measured_by_unknown[:, :m] / np.where(size > 0, size, 1.0)[:, None])[seen]
         whole = np.zeros((len(rows), n))
         whole[:, places] = rows
         found.append(whole)
@@ -103,6 +118,8 @@ def _moved(matrix: FloatArray) -> BoolArray | None:
         return None
     _, singular, rows = np.linalg.svd(matrix / np.where(size > 0, size, 1.0), full_matrices=False)
     rank = int(np.sum(singular > SMALLEST * singular[0]))
-    if rank < len(singular) and singular[rank - 1] < GAP * singular[rank]:
+    if rank < len(singular) and (
+        singular[rank - 1] < GAP * singular[rank] or singular[rank] > NOTHING * singular[0]
+    ):
         return None
     return np.asarray(np.abs(rows[rank:]).max(axis=0, initial=0.0) > TOUCHED)

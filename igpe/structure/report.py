@@ -77,7 +77,7 @@ def _sets(options: Sequence[tuple[str, ...]]) -> str:
 def _identifiable(finding: Finding) -> str:
     """What follows the sentence on how an unknown is reached."""
     if finding.verdict is Verdict.UNDECIDED or finding.reach is Reach.UNREACHABLE:
-        return ""
+        return ""  # what nothing measured depends on is called so
     if finding.values > 1:
         return f"; locally identifiable: up to {finding.values} values"
     return f"; {'globally ' * finding.unique}{finding.verdict.value}"
@@ -132,16 +132,41 @@ def _freeing(own: Sequence[Finding]) -> str:
 def _certificate(exact: Identifiability) -> list[str]:
     if exact.why:
         return [f"Identifiability is undecided: {exact.why}."]
-    if not exact.names(Verdict.YES) and not exact.names(Verdict.NO):
+    if not exact.verdicts:
         return []
-    sure = "proved"
+    lines = [f"Identifiability is structural and local ({_how(exact)})."]
+    if exact.integrated and not exact.numerical:
+        lines.append(
+            f"Verdicts on {_cut(exact.integrated)}: numerical rank of integrated sensitivities, "
+            "not proved."
+        )
+    if exact.open:
+        lines.append(
+            f"Undecided at these start values and inputs: {_cut(exact.open)}. Series of "
+            f"{exact.orders} orders do not show it, and integrations give no clear answer."
+        )
+    return lines
+
+
+def _how(exact: Identifiability) -> str:
+    """By which means, and under which premises."""
+    if exact.numerical:
+        return "numerical rank, not proved"
+    sure = ["exact rank"]
     if exact.chance:
-        sure = f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}"
-    known = f"; {', '.join(exact.beyond)} by differential equation" * bool(exact.beyond)
-    start = "; start values that were given are taken as any" * exact.generic
-    known += f"; {_cut(exact.left_out)} left out" * bool(exact.left_out)
-    how = "numerical rank, not proved" if exact.numerical else f"exact rank, {sure}{known}{start}"
-    return [f"Identifiable: structurally and locally ({how})."]
+        sure.append(f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}")
+    elif not exact.doubtful:
+        sure.append("proved")
+    parts = [", ".join(sure)]
+    if exact.beyond:
+        parts.append(f"{', '.join(exact.beyond)} by differential equation")
+    if exact.breaks:
+        parts.append("for nearly all durations of the experiments")
+    if exact.left_out:
+        parts.append(f"{_cut(exact.left_out)} left out")
+    if exact.generic:
+        parts.append("start values that were given are taken as any")
+    return "; ".join(parts)
 
 
 def _undecided(exact: Identifiability) -> list[str]:
@@ -184,9 +209,9 @@ def _dynamic(finding: Finding) -> str:
 
 def _unreachable(finding: Finding) -> str:
     if not finding.measure:
-        return "cannot be estimated: no equation contains it."
+        return "not identifiable: no equation contains it."
     return (
-        "cannot be estimated: nothing measured depends on it. "
+        "not identifiable: no measured quantity depends on it. "
         f"Measuring {_either(finding.measure)} would free it."
     )
 

@@ -50,7 +50,6 @@ def solutions(
     *,
     one_sign: Sequence[bool],
     proved: Collection[int] = (),
-    generic: bool,
     seed: int,
     most_work: float,
 ) -> Solutions:
@@ -59,13 +58,12 @@ def solutions(
     names      of all unknowns
     one_sign   whether an unknown's bounds exclude one sign: then x**2 = 4 has one solution
     proved     places of unknowns that are known to have one value
-    generic    whether start values that are given are drawn at random
     most_work  see `Ideal`, for each of the points
     """
     if not any(output.continuous for e in experiments for output in e.outputs):
         return Solutions(why="nothing is measured over time")
     try:
-        series = _Series(experiments, one_sign, proved, seed, generic=generic)
+        series = _Series(experiments, one_sign, proved, seed)
         found = series.fibres(most_work)
         counted = [_values(fibre) for fibre in found]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
@@ -73,8 +71,9 @@ def solutions(
         whole = not series.few and not any(fibre.branches for fibre in found)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         several = [i for i, v in values.items() if v > 1]
-        is_open = series.few or set(series.determined) != values.keys()
-        return Solutions(values, alternatives(found, several, names), _why(series, found) * is_open)
+        is_open = series.few or series.broken or set(series.determined) != values.keys()
+        others = alternatives(found, several, names) if several else ()
+        return Solutions(values, others, _why(series, found) * is_open)
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):
@@ -84,6 +83,8 @@ def solutions(
 def _why(series: "_Series", found: Sequence[Fibre]) -> str:
     if series.few:
         return "what is measured once or twice is not used"
+    if series.broken:
+        return "what is measured after the first break of an input is not used"
     if any(fibre.branches for fibre in found):
         return "exp, roots or implicit equations leave other values open"
     return "there are very many values"
@@ -113,14 +114,13 @@ class _Series:
         one_sign: Sequence[bool],
         proved: Collection[int],
         seed: int,
-        *,
-        generic: bool,
     ) -> None:
         self.n = n = len(one_sign)
         self.one_sign = one_sign
         self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
+        self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
         random = np.random.default_rng(seed)
-        self.start = Start([_measured(e) for e in experiments], n, random, generic=generic)
+        self.start = Start([_measured(e) for e in experiments], n, random, generic=False)
         self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
         if sum(self._sizes) * (n + 1) > MOST_COEFFICIENTS:
             raise TooLong
@@ -205,7 +205,7 @@ class _Series:
 
 
 def _measured(experiment: Expansion) -> Dynamics:
-    """The experiment with the outputs alone that are measured over time."""
+    """The experiment up to the first break, with the outputs that are measured over time."""
     d = experiment.dynamics
     told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
-    return replace(d, outputs=stack(told))
+    return replace(d, outputs=stack(told), pieces=d.pieces[:1])

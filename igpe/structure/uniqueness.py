@@ -19,6 +19,8 @@ for local identifiability. What is no quotient of polynomials is not looked at.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +28,10 @@ import numpy as np
 from igpe.equations.stack import stack
 from igpe.series.constants import Constants
 from igpe.series.course import Course, Signals
+from igpe.series.dynamics import Dynamics
 from igpe.series.field import Field, Residues, Singular, random_primes
-from igpe.series.linear_algebra import echelon, null_space
+from igpe.series.linear_algebra import Echelon, null_space
+from igpe.series.local_algebra import local_echelon
 from igpe.series.point import NoPoint, random_point
 from igpe.series.tape import UnknownOperation
 from igpe.structure.expansion import Expansion
@@ -36,6 +40,7 @@ from igpe.structure.monomials import Exponents, NoQuotient, quotient
 from igpe.structure.posed import single_starts
 
 MARGIN = 2  # orders beyond the number of monomials and states
+MOST_NUMBERS = 1e5  # of nodes and orders; more takes long
 
 
 class Relation(NamedTuple):
@@ -103,13 +108,13 @@ def _quotients(
     if not monomials:
         return [[]]
     told = _taylor(experiments, relations, monomials, n, seed)
-    return [_determined(matrix, prime, monomials) for matrix, prime in told]
+    return [_determined(form, prime, monomials) for form, prime in told]
 
 
-def _determined(matrix: Residues, prime: int, monomials: Sequence[Exponents]) -> list[list[int]]:
+def _determined(form: Echelon, prime: int, monomials: Sequence[Exponents]) -> list[list[int]]:
     """Quotients of monomials that are the same in all solutions: columns of one direction."""
     alike: dict[tuple[int, ...], list[Exponents]] = {}
-    basis = null_space(echelon(matrix, prime), prime)
+    basis = null_space(form, prime)
     for monomial, column in zip(monomials, basis.T.tolist(), strict=True):
         lead = next((v for v in column if v), None)
         if lead is not None:
@@ -128,28 +133,64 @@ def _taylor(
     monomials: Sequence[Exponents],
     n: int,
     seed: int,
-) -> list[tuple[Residues, int]]:
-    """Of each point: (rows, n_monomials) Taylor coefficients of all relations, and its prime."""
+) -> list[tuple[Echelon, int]]:
+    """Of each point: what the Taylor coefficients of all relations say, and its prime.
+
+    raises Singular where solutions depend on the length of the experiment, and too many numbers
+    """
     random = np.random.default_rng(seed)
     field = Field(random_primes(random), 1, random)
     shared = Constants(field), Signals(field)
     own = [[r for r in relations if r.experiment == k] for k in range(len(experiments))]
     dynamics = [
-        e.following(stack(f for r in some for f in r.functions.values()))
+        _while_measured(e, e.following(stack(f for r in some for f in r.functions.values())))
         for e, some in zip(experiments, own, strict=True)
     ]
     point = random_point(dynamics, n, field, shared)
     place = {m: i for i, m in enumerate(monomials)}
     rows = []
+    orders = len(monomials) + max(d.x.numel() for d in dynamics) + MARGIN
     for d, some, y in zip(dynamics, own, point.y, strict=True):
-        columns = [place[m] for r in some for m in r.functions]
-        which = np.repeat(np.arange(len(some)), [len(r.functions) for r in some])
+        if len(d.pieces) > 1 and len(d.pieces) * orders**2 * d.f.numel() > MOST_NUMBERS:
+            raise Singular
         sized = Field(field.primes, 1 + len(d.columns), random)
-        course = Course(d, sized, shared, point.q[:, list(d.columns)], y)
-        for _ in range(len(monomials) + d.x.numel() + MARGIN):
-            row = np.zeros((len(field.primes), len(some), len(monomials)), dtype=np.uint64)
-            values = course.advance()
-            for k in range(len(row)):
-                row[k, which, columns] = [v[k, 0] for v in values]
-            rows.append(row)
-    return list(zip(np.concatenate(rows, axis=1), field.primes, strict=True))
+        course = Course(d, sized, shared, point.q[:, list(d.columns)], y, orders=orders)
+        rows.append(_rows(course, some, place, orders))
+    every = np.concatenate(rows, axis=1)
+    every = every if every[..., 1:].any() else every[..., :1]
+    found = []
+    for matrix, prime in zip(every, field.primes, strict=True):
+        local = local_echelon(matrix, prime, 1)
+        if not local.steady:
+            raise Singular
+        found.append((local.form, prime))
+    return found
+
+
+def _while_measured(experiment: Expansion, dynamics: Dynamics) -> Dynamics:
+    """The dynamics on the pieces in which all data are measured."""
+    data = experiment.posed.data_names
+    last = min((max(o.since) for o in experiment.outputs if o.name in data), default=Fraction(0))
+    pieces = tuple(p for p in dynamics.pieces if p.start < max(last, Fraction(0)))
+    return replace(dynamics, pieces=pieces or dynamics.pieces[:1])
+
+
+def _rows(
+    course: Course, relations: Sequence[Relation], place: Mapping[Exponents, int], orders: int
+) -> Residues:
+    """(points, rows, n_monomials, orders) the functions of all relations."""
+    grid = course.grid
+    columns = [place[m] for r in relations for m in r.functions]
+    which = np.repeat(np.arange(len(relations)), [len(r.functions) for r in relations])
+    shape = (grid.points, grid.size, len(relations), len(place), orders)
+    series = np.zeros(shape, dtype=np.uint64)
+    for order in range(orders):
+        values = course.advance()
+        if columns:
+            table = np.stack([v[:, 0] for v in values], axis=1)
+            series[:, :, which, columns, order] = table.reshape(grid.points, grid.size, -1)
+    if not grid.is_single:
+        return series.reshape(grid.points, -1, len(place), orders)
+    alone = np.zeros((grid.points, orders, *shape[2:]), dtype=np.uint64)
+    alone[..., 0] = series[:, 0].transpose(0, 3, 1, 2)
+    return alone.reshape(grid.points, -1, len(place), orders)

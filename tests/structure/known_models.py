@@ -4,7 +4,7 @@
 outputs do not feel, or from the differential equation that the measured quantity obeys alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -28,13 +28,14 @@ class Known:
     slopes     state -> right-hand side
     algebraic  variable -> what vanishes
     outputs    expression over time -> what it is
-    inputs     of each experiment, name -> number or Series
+    inputs     of each experiment, name -> number, Series, table or function of time
     start      state -> number, "?" if it is unknown; all 0 if left out
     lost       unknowns that are not identifiable
     functions  what can be determined of them; None if that is no product or sum, or not tested
     several    unknowns with several values, and how many: "a:2 nu:2"
     undecided  unknowns of which the number of values is not found in the time that is allowed
     bounds     of all parameters
+    times      at which everything is measured
     source     of the answer
     """
 
@@ -53,6 +54,7 @@ class Known:
     several: str = ""
     undecided: str = ""
     bounds: tuple[float, float] = (0.0, 10.0)
+    times: Sequence[float] = tuple(TIMES)
 
     def model(self, times: Iterable[float]) -> Any:
         """The builder."""
@@ -80,7 +82,8 @@ class Known:
         start = {s: 0.0 for s in self.slopes} | {
             s: igpe.Unknown(0.0, 10.0) if v == "?" else v for s, v in self.start.items()
         }
-        table = pd.DataFrame({"time": TIMES, **{n: TIMES for n in self.measured.split()}})
+        columns = {n: np.ones(len(self.times)) for n in self.measured.split()}
+        table = pd.DataFrame({"time": self.times, **columns})
         runs = [
             igpe.Experiment(table, name=f"run{i}", start=start, inputs=u, start_time=0.0)
             for i, u in enumerate(self.inputs)
@@ -95,7 +98,7 @@ class Known:
     def _at(self, m: Any, t: Any) -> SimpleNamespace:
         series = (*self.slopes, *self.algebraic, *self.inputs[0])
         found = {n: getattr(m, n)[t] for n in series}
-        return SimpleNamespace(**found, **{n: getattr(m, n) for n in self.parameters.split()})
+        return SimpleNamespace(t=t, **found, **{n: getattr(m, n) for n in self.parameters.split()})
 
 
 def _first_order(v: Any) -> Any:

@@ -211,7 +211,7 @@ def test_a_parameter_that_is_a_start_value_comes_from_smoothing():
 
 def test_a_parameter_in_no_equation_is_said_to_be_so():
     found = analyse(chain(run("A", "B", start=ABC), parameters=["k1", "k2", "scale"]))
-    assert "scale  cannot be estimated: no equation contains it." in str(found)
+    assert "scale  not identifiable: no equation contains it." in str(found)
 
 
 def test_a_state_measured_once_has_no_slope_but_is_seen():
