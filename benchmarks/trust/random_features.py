@@ -111,6 +111,7 @@ class Draw:
             "skip": skip,
             "tuples": self.chance(0.05),
             "list": False,
+            "alias": self.chance(0.7),
             "parameters": one("plain", "plain", "plain", "params", "indexed"),
             "inputs": one("params", "params", "vars"),
             "bounded": self.chance(0.5),
@@ -189,9 +190,9 @@ class Draw:
     def _network(self) -> None:
         count = int(self.r.integers(1, 4))
         self.names = [f"x{i + 1}" if self.chance(0.8) else "ABCD"[i] for i in range(count)]
-        self.names = [f"x{i + 1}" for i in range(count)] if len(set(self.names)) < count else self.names
         for name in self.names:
-            self.m.size[name] = rounded(self.X * (self.decades(-4, 4) if self.spread else 1.0))
+            size = self.X * (self.decades(-4, 4) if self.spread else 1.0)
+            self.m.size[name] = rounded(min(max(size, 1e-12), 1e12))
         self.begin = {n: self._begin(n) for n in self.names}
         self.terms: dict[str, list[str]] = {n: [] for n in self.names}
         self.m.states = dict.fromkeys(self.names, "")
@@ -363,7 +364,7 @@ class Draw:
         return self.one(
             f"({level} if {begin} <= tc <= {end} else 0.2)",
             f"Expr_if(tc >= {begin}, 1, 0)*Expr_if(tc < {end}, {level}, 0.5)",
-            f"Expr_if(inequality({begin}, tc, {end}), {level}, 0.5)",
+            f"Expr_if(tc >= {begin}, Expr_if(tc < {end}, {level}, 0.5), 0.5)",
             f"({level} if tc >= {begin} and tc < {end} else 0.0)",
         )
 
@@ -452,10 +453,11 @@ class Draw:
         w = repr(rounded(2 * np.pi * self.between(0.5, 3) / self.H))
         self.terms[name].append(
             self.one(
-                f"-{k}*abs({name} - {level})",
+                f"-{k}*{name}*abs({name} - {level})/{size!r}",
                 f"-{k}*0.5*({name} + {level} - abs({name} - {level}))",
                 f"{k}*{size!r}*abs(sin({w}*{self.time}))",
-                f"-{k}*Max({name}, {level})",
+                f"-{k}*Max({name} - {level}, 0)",
+                f"-{k}*Max(0, {name} - {level})",
                 f"-{k}*Min({name}, {level})",
                 f"-{k}*{name}*abs({name})/{size!r}",
             )
@@ -590,6 +592,8 @@ class Draw:
             for d, text in m.definitions.items()
             for n in (text.names if isinstance(text, Algebraic) else [d])
         ]
+        if "stiff" in self.features:  # the difference of two fast rates is badly conditioned
+            others = [n for n in others if n[0] in "zv"]
         m.measured = states + [n for n in others if self.chance(0.4)]
         if "expression" in self.features:
             a = self.one(*m.states)
@@ -611,10 +615,12 @@ class Draw:
         if self.kind != "unusual":
             return
         which = self.one("list", "rule", "default", "time block", "rule")
+        if any(isinstance(d, Algebraic) for d in self.m.definitions.values()):
+            which = self.one("list", "rule")
         if which == "list":
             self.m.style["list"], self.m.style["skip"] = True, ""
         elif which == "time block":
-            self.m.definitions["r_first"[:1]] = f"{next(iter(self.m.states))}*2"
+            self.m.definitions["twice"] = f"{next(iter(self.m.states))}*2"
             self.m.style["rates"] = "time block"
         else:
             name, (a, b) = "habit", (next(iter(self.m.states)), self.rate())

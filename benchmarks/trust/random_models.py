@@ -112,7 +112,6 @@ class Model:
 
 PYOMO: dict[str, Any] = {n: getattr(pyo, n) for n in FUNCTIONS} | {
     "Expr_if": pyo.Expr_if,
-    "inequality": pyo.inequality,
     "value": pyo.value,
     "abs": abs,
     "power": lambda base, exponent: base**exponent,
@@ -145,8 +144,8 @@ class Builder:
         """The Pyomo model on these times."""
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=list(times))
-        m.S = pyo.Set(initialize=list(self.model.states))
-        m.b = pyo.Block()
+        m.species = pyo.Set(initialize=list(self.model.states))
+        m.unit = pyo.Block()
         self._add_states(m)
         self._add_scalars(m)
         self._add_inputs(m)
@@ -159,20 +158,22 @@ class Builder:
 
     def home(self, m: Any) -> Any:
         """Where states and their equations live."""
-        return m.b if self.model.style["layout"] == "block" else m
+        return m.unit if self.model.style["layout"] == "block" else m
 
     def known_as(self, name: str) -> str:
         """igpe's name of a quantity."""
         if name in self.model.states:
             layout = self.model.style["layout"]
-            plain = {"plain": name, "block": f"b.{name}"}
-            return plain.get(layout, f"x[{name}]")
+            plain = {"plain": name, "block": f"unit.{name}"}
+            if layout == "reference" and self.model.style["alias"]:
+                return f"ref_{name}"
+            return plain.get(layout, f"conc[{name}]")
         if name in self.model.definitions and self.model.style["rates"] == "time block":
             return f"rates.{name}"
         if name in self.model.unknowns and self.model.style["parameters"] == "indexed":
-            return f"p[{name}]"
+            return f"par[{name}]"
         if name in self.model.unknowns and self.model.style["parameters"] == "block":
-            return f"b.{name}"
+            return f"unit.{name}"
         return name
 
     def names(self, m: Any, t: Any) -> Names:
@@ -188,9 +189,9 @@ class Builder:
         if name.endswith("_first"):
             return self.find(m, m.t.first(), name.removesuffix("_first"))
         if name in self.model.states:
-            return self.state(m, name, "x", "", t)
+            return self.state(m, name, "conc", "", t)
         if name.startswith("d_"):
-            return self.state(m, name[2:], "dx", "d_", t)
+            return self.state(m, name[2:], "dconc", "d_", t)
         if name in self.model.constants:
             number, kind = self.model.constants[name]
             return number if kind == "float" else m.component(name)
@@ -227,12 +228,12 @@ class Builder:
                     f"d_{name}", dae.DerivativeVar(home.component(name), **with_time)
                 )
             return
-        sets = (m.S, m.t) if layout == "species first" else (m.t, m.S)
-        m.x = pyo.Var(*sets, initialize=1.0)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        sets = (m.species, m.t) if layout == "species first" else (m.t, m.species)
+        m.conc = pyo.Var(*sets, initialize=1.0)
+        m.dconc = dae.DerivativeVar(m.conc, wrt=m.t)
         if layout == "reference":
             for name in self.model.states:
-                m.add_component(f"ref_{name}", pyo.Reference(m.x[:, name]))
+                m.add_component(f"ref_{name}", pyo.Reference(m.conc[:, name]))
 
     def _add_scalars(self, m: Any) -> None:
         for name, (number, kind) in self.model.constants.items():
@@ -244,12 +245,12 @@ class Builder:
         how = self.model.style["parameters"]
         middle = {n: _rounded(1.3 * v) for n, v in self.model.unknowns.items()}
         if how == "indexed":
-            m.p = pyo.Var(list(middle), initialize=middle)
+            m.par = pyo.Var(list(middle), initialize=middle)
         for name, guess in middle.items():
             if how == "params":
                 m.add_component(name, pyo.Param(initialize=guess, mutable=True))
             elif how in {"plain", "block"}:
-                home = m.b if how == "block" else m
+                home = m.unit if how == "block" else m
                 home.add_component(name, pyo.Var(initialize=guess))
 
     def _add_inputs(self, m: Any) -> None:
@@ -323,16 +324,16 @@ class Builder:
 
     def _add_equations(self, m: Any) -> None:
         layout, home, count = self.model.style["layout"], self.home(m), len(self.model.equations)
-        m.E = pyo.RangeSet(0, count - 1)
+        m.numbers = pyo.RangeSet(0, count - 1)
         if self.model.style["list"]:
             m.equations = pyo.ConstraintList()
             for t in m.t:
                 for i in range(count):
                     m.equations.add(self._equation(m, t, i))
         elif layout == "species first":
-            m.balance = pyo.Constraint(m.E, m.t, rule=lambda m, i, t: self._equation(m, t, i))
+            m.balance = pyo.Constraint(m.numbers, m.t, rule=lambda m, i, t: self._equation(m, t, i))
         elif layout == "time first":
-            m.balance = pyo.Constraint(m.t, m.E, rule=self._equation)
+            m.balance = pyo.Constraint(m.t, m.numbers, rule=self._equation)
         else:
             for i in range(count):
                 self._add_rule(m, home, i)
@@ -461,16 +462,11 @@ def _chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     return then if condition else otherwise
 
 
-def _inside(lower: float, body: float, upper: float) -> bool:
-    return lower <= body <= upper
-
-
 PLAIN: dict[str, Any] = {n: getattr(math, n) for n in FUNCTIONS} | {
     "exp": _exp,
     "sqrt": _root,
     "power": _power,
     "Expr_if": _chosen,
-    "inequality": _inside,
     "value": float,
     "abs": abs,
     "Max": max,
@@ -482,22 +478,22 @@ class Unsolved(ArithmeticError):
     """The judge's Newton method for algebraic equations did not converge."""
 
 
-def newton(residuals: Callable[..., tuple[float, ...]], guess: list[float]) -> list[float]:
-    """Solve a few equations, by differences."""
-    z = np.array(guess, dtype=float)
+def newton(
+    residuals: Callable[..., tuple[float, ...]], start: list[float], guess: list[float]
+) -> list[float]:
+    """Solve a few equations, by differences; the guess says how large the solution is."""
+    z, size = np.array(start, dtype=float), np.abs(guess)
     for _ in range(60):
         r = np.array(residuals(*z), dtype=float)
-        steps = 1e-7 * np.maximum(np.abs(z), 1e-14 * (1 + np.abs(z)))
+        steps = 1e-6 * np.maximum(np.abs(z), 1e-3 * size)
         jacobian = np.column_stack([
             (np.array(residuals(*(z + h * e))) - residuals(*(z - h * e))) / (2 * h)
             for h, e in zip(steps, np.eye(len(z)), strict=True)
         ])
         change = np.linalg.solve(jacobian, -r)
         z = z + change
-        if (np.abs(change) <= IMPLICIT * np.abs(z) + 1e-300).all():
+        if (np.abs(change) <= IMPLICIT * (np.abs(z) + size)).all():
             return list(z)
-    if (np.abs(change) <= 1e-10 * np.abs(z)).all():
-        return list(z)
     raise Unsolved
 
 
@@ -525,7 +521,7 @@ class Judge:
         self.slopes, self.outputs = space["slopes"], space["outputs"]
 
     def _newton(self, key: str, residuals: Any, guess: list[float]) -> list[float]:
-        solution = newton(residuals, self.last_solution.get(key, guess))
+        solution = newton(residuals, self.last_solution.get(key, guess), guess)
         self.last_solution[key] = solution
         return solution
 
@@ -566,13 +562,12 @@ class Judge:
         for begin, end in zip(ends[:-1], ends[1:], strict=True):
             middle = (begin + end) / 2
             is_last = end == model.last
-            inside = times[(begin < times) & ((times < end) | is_last) & (times <= end)]
+            inside = times[(begin < times) & ((times < end) | (is_last & (times == end)))]
             if begin == model.first and len(times) and times[0] == begin:
                 rows.append(self.outputs(begin, middle, list(x)))
             fun = lambda t, x, middle=middle: self.slopes(t, middle, x.tolist())  # noqa: E731
-            run = solve_ivp(
-                fun, (begin, end), x, method, [*inside, end], rtol=rtol, atol=small
-            )
+            at = np.unique([*inside, end])
+            run = solve_ivp(fun, (begin, end), x, method, at, rtol=rtol, atol=small)
             if not run.success or not np.isfinite(run.y).all():
                 raise Unsolved(run.message)
             rows += [

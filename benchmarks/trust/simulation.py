@@ -32,7 +32,8 @@ CASES = tuple(f"{kind}-{i}" for kind in dict.fromkeys(CLASSES) for i in range(EA
 )
 TOLERANCE, SLOW, SHARE_REFUSED = 1e-4, 20.0, 0.05
 UNSURE = 1e-5  # largest difference of two of SciPy's methods, of the quantity's scale
-READ_ALIKE = 1e-9  # largest difference of Pyomo's value and the judge's, relative to the terms
+NEGATIVE = 1e-6  # share of a state's size below zero that is no rounding
+READ_ALIKE = 1e-6  # largest difference of Pyomo's value and the judge's, relative to the terms
 
 
 def figures(given: argparse.Namespace) -> Iterator[Row]:
@@ -109,6 +110,9 @@ def _reference(model: Model, k: int, times: Any, method: str, rtol: float) -> An
     sizes = np.array(list(model.size.values()))
     if not np.isfinite(found).all() or (np.abs(found[:, : len(sizes)]) > 1e6 * sizes).any():
         raise ArithmeticError("the states blow up")
+    has_powers = "power(" in model.text() or "sqrt(" in model.text()
+    if has_powers and (found[:, : len(sizes)] < -NEGATIVE * sizes).any():
+        raise ArithmeticError("a power or a root of a negative number")
     return found
 
 
