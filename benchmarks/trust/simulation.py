@@ -110,8 +110,7 @@ def _reference(model: Model, k: int, times: Any, method: str, rtol: float) -> An
     sizes = np.array(list(model.size.values()))
     if not np.isfinite(found).all() or (np.abs(found[:, : len(sizes)]) > 1e6 * sizes).any():
         raise ArithmeticError("the states blow up")
-    has_powers = "power(" in model.text() or "sqrt(" in model.text()
-    if has_powers and (found[:, : len(sizes)] < -NEGATIVE * sizes).any():
+    if _has_powers(model) and (found[:, : len(sizes)] < -NEGATIVE * sizes).any():
         raise ArithmeticError("a power or a root of a negative number")
     return found
 
@@ -131,7 +130,12 @@ def _sure(model: Model, times: Any, references: list[Any]) -> bool:
 
 def _read_alike(model: Model, times: Any, reference: Any) -> float:
     chosen = np.linspace(0, len(times) - 2, 3).astype(int)
-    return disagreement(model, times[chosen], reference[chosen, : len(model.states)])
+    states = reference[chosen, : len(model.states)]
+    return disagreement(model, times[chosen], np.abs(states) if _has_powers(model) else states)
+
+
+def _has_powers(model: Model) -> bool:
+    return "power(" in model.text() or "sqrt(" in model.text()
 
 
 def _simulated(model: Model, times: Any, references: list[Any]) -> pd.DataFrame:
