@@ -8,6 +8,7 @@ zero and steady starts, temperatures at few levels, unmeasured states, scaled ou
 right-hand sides come from the complex step: exact to rounding.
 """
 
+import re
 import zlib
 from typing import Any
 
@@ -25,8 +26,9 @@ COUNT = 24  # times that are measured
 class Draw:
     """A design under construction."""
 
-    def __init__(self, name: str) -> None:
-        self.r = np.random.default_rng(zlib.crc32(f"design {name}".encode()))
+    def __init__(self, name: str, most: int) -> None:
+        self.r = np.random.default_rng(zlib.crc32(f"design {name} {most}".encode()))
+        self.most = most
         self.kind = name.rsplit("-", 1)[0]
         self.m = Model(name, horizon=rounded(self.between(1, 8)))
         self.m.style = {
@@ -138,9 +140,6 @@ class Draw:
             f"{a}*power({u} + 0.1, {b})",
             f"{a}*{u}**2/({b}**2 + {u}**2)*exp(-{c}*{u})",
         )
-        for name in (a, b, c):
-            if name not in used and self.chance(0.8):
-                del self.m.unknowns[name]  # a few stay, without effect
         return used
 
     def _arrhenius(self) -> str:
@@ -195,13 +194,11 @@ class Draw:
             x = self.one(*names)
             form = self.one("{s}*{x}", "{s}*{x} + {o}", "{x} + {s}", "{s}*{o}*{x}", "{all}")
             text = form.format(s=self.p("scale"), o=self.p("o"), x=x, all=" + ".join(names))
-            for name in list(self.m.unknowns)[-2:]:
-                if name not in text and self.chance(0.8):
-                    del self.m.unknowns[name]
             self.m.definitions["signal"] = text
             seen = [*seen[:1], "signal"] if self.chance(0.5) else ["signal"]
         self.m.measured = seen
-        while len(self.m.unknowns) > 9:
+        self._drop_idle()
+        while len(self.m.unknowns) > self.most:
             name, value = self.m.unknowns.popitem()
             if name.endswith("_begin"):
                 self.m.starts[name.removesuffix("_begin")] = "number"
@@ -209,6 +206,14 @@ class Draw:
                 self.m.constants[name] = (value, "mutable")
         if not self.m.unknowns:
             self.m.unknowns["idle"] = 1.0
+
+    def _drop_idle(self) -> None:
+        """Unknowns that no text contains leave the model, but for a few without any effect."""
+        m = self.m
+        words = set(re.findall(r"\w+", " ".join((*m.states.values(), *m.definitions.values()))))
+        for name in list(m.unknowns):
+            if name not in words and not name.endswith("_begin") and self.chance(0.85):
+                del m.unknowns[name]
 
     def _run(self, k: int, inputs: dict[str, Input]) -> Run:
         start = dict(self.start)
@@ -221,9 +226,9 @@ class Draw:
 KINDS = ("input", "arrhenius", "time", "saturation", "zero", "steady", "redundant")
 
 
-def draw(name: str) -> Model:
-    """The design of a case."""
-    return Draw(name).model()
+def draw(name: str, most: int = 9) -> Model:
+    """The design of a case, with at most so many unknown parameters."""
+    return Draw(name, most).model()
 
 
 # --- sensitivities --------------------------------------------------------------------------------
