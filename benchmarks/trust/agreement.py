@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from figures import Row, at_least, at_most
 
 import igpe
-from figures import Row, at_least, at_most
 from trust.random_designs import KINDS, draw, lost, measured_times, sensitivities, tables
 from trust.random_models import Unsolved, problem, truth
 from trust.run import Answer, run
@@ -36,7 +36,9 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
     answers = run("agreement", CASES, judged, given, limit=120.0)
     rows = [(c, n, r) for c, a in answers.items() for n, r in a.get("unknowns", {}).items()]
     clear = sum("unknowns" in a for a in answers.values())
-    yield at_least("all", "problems with a clear rank", clear, "-", LEAST * len(answers) / len(CASES))
+    yield at_least(
+        "all", "problems with a clear rank", clear, "-", LEAST * len(answers) / len(CASES)
+    )
     wrong = [(c, n, r) for c, n, r in rows if r["contradiction"]]
     yield at_most("all", "contradictions", len(wrong), "-", 0)
     good = [r for _, _, r in rows if r["rank"] == "seen" and r["right"]]

@@ -85,7 +85,9 @@ class Draw:
             return self.p("k")
         a, b = self.p("k"), self.p("c")
         third = [self.p("a")] if self.chance(0.2) else []
-        return self.one(f"{a}*{b}", f"({a} + {b})", f"{a}/{b}", *(f"({a} + {b}*{c})" for c in third))
+        return self.one(
+            f"{a}*{b}", f"({a} + {b})", f"{a}/{b}", *(f"({a} + {b}*{c})" for c in third)
+        )
 
     def _loss(self, x: str) -> str:
         k = self._constant()
@@ -166,7 +168,9 @@ class Draw:
         if kind == "number":
             return Input("number", values=(levels[0],))
         if kind == "function":
-            return Input("function", code=f"{levels[0]!r} + {rounded((levels[1] - levels[0]) / h)!r}*t")
+            return Input(
+                "function", code=f"{levels[0]!r} + {rounded((levels[1] - levels[0]) / h)!r}*t"
+            )
         count = int(self.r.integers(2, 4))
         times = [0.0, *sorted(self.r.uniform(0.1, 0.9, count - 1) * h)]
         if self.chance(0.25):

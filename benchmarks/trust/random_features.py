@@ -112,6 +112,9 @@ class Draw:
             "tuples": self.chance(0.05),
             "list": False,
             "alias": self.chance(0.7),
+            "domain": self.chance(0.2),
+            "units": self.chance(0.1),
+            "objective": self.chance(0.1),
             "parameters": one("plain", "plain", "plain", "params", "indexed"),
             "inputs": one("params", "params", "vars"),
             "bounded": self.chance(0.5),
@@ -163,6 +166,12 @@ class Draw:
         self.m.runs = [self._run(k, given) for k, given in enumerate(self.inputs)]
         if len(self.m.runs) > 1 and self.chance(0.3):
             self._local()
+        floats = [n for n, (v, kind) in self.m.constants.items() if kind == "float" and v > 0]
+        if len(self.m.runs) > 1 and self.chance(0.4) and not self.m.cuts:
+            for name in floats:  # the builder looks at its experiment
+                for run in self.m.runs[1:]:
+                    value = self.m.constants[name][0] * self.between(0.8, 1.2)
+                    run.constants[name] = rounded(value)
         return self.m
 
     def _template(self) -> None:
@@ -253,7 +262,9 @@ class Draw:
             n = self.one("2", "4", "1.7", "h")
             n = self.quantity("h", self.between(1.2, 4)) if n == "h" else n
             hill = f"{v}*power({name}, {n})/(power({half}, {n}) + power({name}, {n}))"
-            return self.one(f"{v}*{name}/({half} + {name})", f"{v}*({name}/({half} + {name}))", hill)
+            return self.one(
+                f"{v}*{name}/({half} + {name})", f"{v}*({name}/({half} + {name}))", hill
+            )
         return f"{self.quantity('k', self.rate())}*{name}"
 
     def _forced_source(self) -> None:
@@ -272,7 +283,11 @@ class Draw:
         return f"{term}*{getattr(self, f'_{kind}')()}"
 
     def _time(self) -> str:
-        b, t, a = self.quantity("b", self.rate(0.3, 8)), self.time, repr(rounded(self.between(0.1, 0.9)))
+        b, t, a = (
+            self.quantity("b", self.rate(0.3, 8)),
+            self.time,
+            repr(rounded(self.between(0.1, 0.9))),
+        )
         w = self.quantity("w", 2 * np.pi * self.between(0.3, 6) / self.H)
         h = repr(self.H)
         return self.one(
@@ -302,6 +317,12 @@ class Draw:
         height = repr(rounded(min(self.H / width, 300) * self.between(0.3, 1.5)))
         w = self.quantity("w", width) if self.chance(0.3) else repr(width)
         c = self.quantity("c", float(centre)) if self.chance(0.3) else centre
+        if self.chance(0.15):  # a train of them
+            others = [self.ahead(self.between(0.1, 0.9) * self.H) for _ in range(2)]
+            for k in (-6, -3, -1.5, 0, 1.5, 3, 6):
+                self.m.cuts |= {float(o) + k * width for o in others}
+            train = " + ".join(f"exp(-((t - {o})/{width!r})**2)" for o in [centre, *others])
+            return f"{height}*({train})".replace("- -", "+ ")
         return self.one(
             f"{height}*exp(-((t - {c})/{w})**2)",
             f"{height}*exp(-(t - {c})**2/(2*{w}**2))",
@@ -340,6 +361,9 @@ class Draw:
             lambda: self._nested("Expr_if(tc < {0}, {1}, {2})", self._held(texts), levels),
             lambda: self._nested("({1} if tc < value({0}) else {2})", self._held(texts), levels),
             lambda: self._window(texts, levels),
+            lambda: self._ramp(texts[0]),
+            lambda: self._ramp(texts[0]),
+            lambda: self._periodic(levels),
         )
 
     def _held(self, times: list[str]) -> list[str]:
@@ -367,6 +391,31 @@ class Draw:
             f"Expr_if(tc >= {begin}, Expr_if(tc < {end}, {level}, 0.5), 0.5)",
             f"({level} if tc >= {begin} and tc < {end} else 0.0)",
         )
+
+    def _ramp(self, corner: str) -> str:
+        """A ramp that begins or ends at a known time."""
+        h, first = repr(self.H), repr(self.m.first)
+        return self.one(
+            f"max(t - {corner}, 0)/{h}",
+            f"(0.2 + max(0, t - {corner})/{h})",
+            f"min(t - {first}, {corner} - {first})/{h}",
+            f"Expr_if(tc > {corner}, (t - {corner})/{h}, 0)",
+            f"Expr_if(tc <= {corner}, 1, exp(-(t - {corner})*3/{h}))",
+            f"((t - {corner})/{h} if tc >= {corner} else 0.0)",
+            f"abs(t - {corner})/{h}",
+        ).replace("- -", "+ ")
+
+    def _periodic(self, levels: list[str]) -> str:
+        """Day and night, or a staircase."""
+        period = rounded(self.H * self.between(0.15, 0.5), 3)
+        day = rounded(period * self.between(0.3, 0.7), 3)
+        begin = int(np.floor(self.m.first / period)) - 1
+        for k in range(begin, begin + 12 + 1):
+            self.m.cuts |= {k * period, k * period + day}
+        form = self.one("switch", "switch", "stairs")
+        if form == "stairs":
+            return f"(1 + 0.1*floor(tc/{period!r}))"
+        return f"({levels[0]} if tc % {period!r} < {day!r} else {levels[1]})"
 
     def _arrhenius(self) -> str:
         middle = self.between(300, 700)
@@ -407,7 +456,7 @@ class Draw:
         kind = self.one("steps", "linear") if "table" in self.features else kind
         for run in self.inputs:
             run[name] = self._given(kind, middle, swing)
-        if kind == "rule" or kind == "default":
+        if kind in {"rule", "default"}:
             for run in self.inputs:
                 run[name] = self.inputs[0][name]
         return name
@@ -415,7 +464,7 @@ class Draw:
     def _given(self, kind: str, middle: float, swing: float) -> Input:
         if kind in {"number", "default"}:
             return Input(kind, values=(rounded(middle + swing * self.between(-1, 1)),))
-        if kind in {"function", "rule"}:
+        if kind in {"function", "rule", "fixed"}:
             b, w = rounded(self.rate(0.3, 5)), rounded(self.rate(2, 30))
             m, s, t0 = rounded(middle), rounded(swing), self.m.first
             code = self.one(
@@ -442,14 +491,19 @@ class Draw:
         self.begin[partner] = rounded(size * self.between(0, 1))
         self.names.append(partner)
         kf, kb = self.quantity("kf", fast), self.quantity("kb", fast * self.between(0.3, 3))
-        law = self.one(f"({kf}*{name} - {kb}*{partner})", f"({kf}*{name}**2/{size!r} - {kb}*{partner})")
+        law = self.one(
+            f"({kf}*{name} - {kb}*{partner})", f"({kf}*{name}**2/{size!r} - {kb}*{partner})"
+        )
         self.terms[name].append(f"-{law}")
         self.terms[partner] = [law]
 
     def _kink(self) -> None:
         name = self.names[0]
         size = self.m.size[name]
-        level, k = self.quantity("l", size * self.between(0.4, 1.2)), self.quantity("k", self.rate())
+        level, k = (
+            self.quantity("l", size * self.between(0.4, 1.2)),
+            self.quantity("k", self.rate()),
+        )
         w = repr(rounded(2 * np.pi * self.between(0.5, 3) / self.H))
         self.terms[name].append(
             self.one(
@@ -527,8 +581,8 @@ class Draw:
         if self.chance(0.6):
             self.m.as_variable |= set(done)
         simple = all(isinstance(d, str) for d in self.m.definitions.values())
-        if simple and self.chance(0.1):
-            self.m.style["rates"] = "time block"
+        if simple and self.chance(0.3):
+            self.m.style["rates"] = self.one("time block", "indexed", "indexed")
 
     def _named_expressions(self) -> None:
         name = self.names[int(self.r.integers(len(self.names)))]
@@ -614,25 +668,38 @@ class Draw:
         """Habits that are seldom, but seen."""
         if self.kind != "unusual":
             return
-        which = self.one("list", "rule", "default", "time block", "rule")
+        which = self.one("list", "rule", "fixed", "default", "time block", "numpy", "numpy")
         if any(isinstance(d, Algebraic) for d in self.m.definitions.values()):
-            which = self.one("list", "rule")
+            which = self.one("list", "rule", "fixed", "numpy")
         if which == "list":
             self.m.style["list"], self.m.style["skip"] = True, ""
         elif which == "time block":
             self.m.definitions["twice"] = f"{next(iter(self.m.states))}*2"
             self.m.style["rates"] = "time block"
         else:
-            name, (a, b) = "habit", (next(iter(self.m.states)), self.rate())
-            given = self._given(which, 1.0, 0.5)
+            self._habit(which)
+
+    def _habit(self, which: str) -> None:
+        """A known function of time that no `Experiment` is told, in the last equation."""
+        last, k = list(self.m.states)[-1], rounded(self.rate())
+        left, right = self.m.equations[-1]
+        if left != f"d_{last}":
+            return
+        if which == "numpy":
+            knots = [rounded(self.m.first + self.H * s) for s in (0, 0.3, 1)]
+            self.m.cuts |= set(knots)
+            habit = self.one(
+                f"math_exp(-{k!r}*(t - {self.m.first!r}))",
+                f"np_exp(-{k!r}*(t - {self.m.first!r}))",
+                f"np_interp(t, {knots}, [1.0, 0.3, 0.6])",
+            )
+        else:
+            habit, given = "habit", self._given(which, 1.0, 0.5)
             for run in self.inputs:
-                run[name] = given
-            left, right = self.m.equations[-1]
-            last = list(self.m.states)[-1]
-            extra = f"{rounded(b)!r}*{last}*habit"
-            if left == f"d_{last}":
-                self.m.states[last] += f" - {extra}"
-                self.m.equations[-1] = (left, f"{right} - {extra}")
+                run["habit"] = given
+        extra = f" - {k!r}*{last}*{habit}"
+        self.m.states[last] += extra
+        self.m.equations[-1] = (left, right + extra)
 
     def _run(self, k: int, inputs: dict[str, Input]) -> Run:
         start = dict(self.begin)
@@ -660,7 +727,11 @@ def draw(name: str) -> Model:
 
 def generic_times(model: Model, count: int, share: float = 0.4142) -> np.ndarray:
     """(count,) times inside the pieces, none at a cut, and the last one."""
-    ends = sorted({model.first, *(c for c in model.cuts if model.first < c < model.last), model.last})
+    ends = sorted({
+        model.first,
+        *(c for c in model.cuts if model.first < c < model.last),
+        model.last,
+    })
     inside = [a + share * (b - a) for a, b in pairwise(ends)]
     even = model.first + model.horizon * (np.arange(count) + share) / count
     keep = inside if len(inside) <= count else inside[:: len(inside) // count + 1]

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 
-FUNCTIONS = ("exp", "log", "log10", "sqrt", "sin", "cos", "tanh")
+FUNCTIONS = ("exp", "log", "log10", "sqrt", "sin", "cos", "tanh", "floor")
 IMPLICIT = 1e-13  # relative accuracy of algebraic equations that the judge solves by Newton
 
 
@@ -34,7 +35,8 @@ class Input:
     """A known function of time: a number, a table, a Series, a function, or a rule in the model.
 
     kind   "number", "steps", "linear", "series", "function", "rule" (a Param over time that the
-           model itself initialises), "default" (a number that the model holds)
+           model itself initialises), "fixed" (a Var over time that the model fixes), "default" (a
+           number that the model holds)
     """
 
     kind: str
@@ -54,12 +56,13 @@ class Algebraic:
 
 @dataclass
 class Run:
-    """An experiment: start values, inputs, and values of unknowns of its own."""
+    """An experiment: start values, inputs, values of unknowns and constants of its own."""
 
     name: str
     start: dict[str, float]
     inputs: dict[str, Input]
     local: dict[str, float] = field(default_factory=dict)
+    constants: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,6 +120,11 @@ PYOMO: dict[str, Any] = {n: getattr(pyo, n) for n in FUNCTIONS} | {
     "power": lambda base, exponent: base**exponent,
     "Max": lambda *a: MaxExpression(a),
     "Min": lambda *a: MinExpression(a),
+    "max": max,
+    "min": min,
+    "math_exp": math.exp,
+    "np_exp": np.exp,
+    "np_interp": np.interp,
     "__builtins__": {},
 }
 
@@ -140,10 +148,12 @@ class Builder:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def __call__(self, times: Iterable[float]) -> Any:
-        """The Pyomo model on these times."""
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=list(times))
+    def __call__(self, times: Iterable[float], experiment: Any = None) -> Any:
+        """The Pyomo model on these times, and of this experiment if its numbers depend on it."""
+        m, times = pyo.ConcreteModel(), list(times)
+        bounds = {"bounds": (min(times), max(times))} if self.model.style["bounded"] else {}
+        m.t = dae.ContinuousSet(initialize=times, **bounds)
+        m.run_name = None if experiment is None else experiment.name
         m.species = pyo.Set(initialize=list(self.model.states))
         m.unit = pyo.Block()
         self._add_states(m)
@@ -152,6 +162,8 @@ class Builder:
         self._add_definitions(m)
         self._add_equations(m)
         self._add_starts(m)
+        if self.model.style["objective"]:
+            m.objective = pyo.Objective(expr=0.0)
         return m
 
     # names
@@ -168,8 +180,9 @@ class Builder:
             if layout == "reference" and self.model.style["alias"]:
                 return f"ref_{name}"
             return plain.get(layout, f"conc[{name}]")
-        if name in self.model.definitions and self.model.style["rates"] == "time block":
-            return f"rates.{name}"
+        where = self.model.style["rates"]
+        if where and name in self.model.definitions:
+            return f"rates.{name}" if where == "time block" else f"rates[{name}]"
         if name in self.model.unknowns and self.model.style["parameters"] == "indexed":
             return f"par[{name}]"
         if name in self.model.unknowns and self.model.style["parameters"] == "block":
@@ -182,23 +195,30 @@ class Builder:
 
     def find(self, m: Any, t: Any, name: str) -> Any:
         """A component's member at time t."""
-        if name in {"t", "tc"}:
-            return t
-        if name == "t_first":
-            return m.t.first()
+        if name in {"t", "tc", "t_first"}:
+            return m.t.first() if name == "t_first" else t
         if name.endswith("_first"):
             return self.find(m, m.t.first(), name.removesuffix("_first"))
         if name in self.model.states:
             return self.state(m, name, "conc", "", t)
         if name.startswith("d_"):
             return self.state(m, name[2:], "dconc", "d_", t)
-        if name in self.model.constants:
-            number, kind = self.model.constants[name]
-            return number if kind == "float" else m.component(name)
         if name in self.model.unknowns:
             return m.find_component(self.known_as(name))
-        if self.known_as(name) != name:
-            return m.rates[t].component(name)
+        is_constant = name in self.model.constants
+        return self._constant(m, name) if is_constant else self._other(m, t, name)
+
+    def _constant(self, m: Any, name: str) -> Any:
+        """A constant, which may be chosen by the experiment's name."""
+        number, kind = self.model.constants[name]
+        own = {r.name: r.constants.get(name, number) for r in self.model.runs}
+        return own.get(m.run_name, number) if kind == "float" else m.component(name)
+
+    def _other(self, m: Any, t: Any, name: str) -> Any:
+        """An input, an algebraic variable or an Expression."""
+        where = self.model.style["rates"]
+        if where and name in self.model.definitions:
+            return m.rates[t].component(name) if where == "time block" else m.rates[t, name]
         component = m.component(name)
         return component[t] if component.is_indexed() else component
 
@@ -214,7 +234,7 @@ class Builder:
 
     def evaluate(self, m: Any, t: Any, code: str) -> Any:
         """A line of text as a Pyomo expression."""
-        return eval(code, PYOMO, self.names(m, t))  # noqa: S307 - our own text
+        return eval(code, PYOMO, self.names(m, t))
 
     # parts
 
@@ -222,7 +242,9 @@ class Builder:
         layout, home = self.model.style["layout"], self.home(m)
         if layout in {"plain", "block"}:
             for name in self.model.states:
-                home.add_component(name, pyo.Var(m.t, initialize=self.model.size[name]))
+                kind = {"domain": pyo.NonNegativeReals} if self.model.style["domain"] else {}
+                kind |= {"units": pyo.units.mol / pyo.units.L} if self.model.style["units"] else {}
+                home.add_component(name, pyo.Var(m.t, initialize=self.model.size[name], **kind))
                 with_time = {} if len(name) % 2 else {"wrt": m.t}
                 home.add_component(
                     f"d_{name}", dae.DerivativeVar(home.component(name), **with_time)
@@ -259,6 +281,10 @@ class Builder:
             if given.kind == "rule":
                 rule = partial(self._rule_of_text, given.code)
                 m.add_component(name, pyo.Param(m.t, mutable=True, initialize=rule))
+            elif given.kind == "fixed":
+                m.add_component(name, pyo.Var(m.t))
+                for t in m.t:
+                    m.component(name)[t].fix(self._rule_of_text(given.code, m, t))
             elif given.kind == "default":
                 number = given.values[0]
                 m.add_component(name, pyo.Param(m.t, mutable=True, default=number))
@@ -276,6 +302,9 @@ class Builder:
         if self.model.style["rates"] == "time block":
             m.rates = pyo.Block(m.t, rule=self._time_block)
             return
+        if self.model.style["rates"] == "indexed":
+            self._add_indexed_rates(m)
+            return
         for name, text in self.model.definitions.items():
             if isinstance(text, Algebraic):
                 self._add_algebraic(m, text)
@@ -285,6 +314,15 @@ class Builder:
             else:
                 rule = lambda m, t, text=text: self.evaluate(m, t, text)  # noqa: E731
                 m.add_component(name, pyo.Expression(m.t, rule=rule))
+
+    def _add_indexed_rates(self, m: Any) -> None:
+        m.R = pyo.Set(initialize=list(self.model.definitions))
+        rule = lambda m, t, r: self.evaluate(m, t, self.model.definitions[r])  # noqa: E731
+        if self.model.as_variable:
+            m.rates = pyo.Var(m.t, m.R, initialize=1.0)
+            m.laws = pyo.Constraint(m.t, m.R, rule=lambda m, t, r: m.rates[t, r] == rule(m, t, r))
+        else:
+            m.rates = pyo.Expression(m.t, m.R, rule=rule)
 
     def _time_block(self, b: Any, t: float) -> None:
         m = b.model()
@@ -300,7 +338,7 @@ class Builder:
         def lookup(name: str) -> Any:
             return b.component(name) or self.find(m, t, name)
 
-        return eval(text, PYOMO, Names(lookup))  # noqa: S307 - our own text
+        return eval(text, PYOMO, Names(lookup))
 
     def _add_algebraic(self, m: Any, one: Algebraic) -> None:
         for name, guess in zip(one.names, one.guesses, strict=True):
@@ -373,7 +411,7 @@ def _rounded(number: float) -> float:
 def given_input(given: Input) -> Any:
     """An input as igpe is given it."""
     if given.kind == "function":
-        return lambda t: eval(given.code, PYOMO, {"t": t})  # noqa: S307 - our own text
+        return lambda t: eval(given.code, PYOMO, {"t": t})
     if given.kind == "series":
         return pd.Series(list(given.values), index=list(given.times))
     makers = {"steps": igpe.steps, "linear": igpe.linear}
@@ -394,7 +432,7 @@ def problem(model: Model, tables: Iterable[pd.DataFrame], **settings: Any) -> ig
                 inputs={
                     n: given_input(u)
                     for n, u in run.inputs.items()
-                    if u.kind not in {"rule", "default"}
+                    if u.kind not in {"rule", "default", "fixed"}
                 },
                 **({"start_time": model.first} if model.style["say start"] else {}),
                 **settings,
@@ -471,6 +509,11 @@ PLAIN: dict[str, Any] = {n: getattr(math, n) for n in FUNCTIONS} | {
     "abs": abs,
     "Max": max,
     "Min": min,
+    "max": max,
+    "min": min,
+    "math_exp": math.exp,
+    "np_exp": math.exp,
+    "np_interp": np.interp,
 }
 
 
@@ -514,10 +557,10 @@ class Judge:
         self.last_solution: dict[str, list[float]] = {}
         space = {**functions, "t_first": model.first, "newton": self._newton}
         space |= {n: v for n, (v, _) in model.constants.items()}
-        space |= dict(model.unknowns) | run.local | (values or {})
+        space |= dict(model.unknowns) | run.local | run.constants | (values or {})
         space |= {f"{n}_first": space.get(f"start {n}", v) for n, v in run.start.items()}
         space |= {f"in_{n}": _function(u, functions) for n, u in run.inputs.items()}
-        exec(self._source(), space)  # noqa: S102 - our own text
+        exec(self._source(), space)
         self.slopes, self.outputs = space["slopes"], space["outputs"]
 
     def _newton(self, key: str, residuals: Any, guess: list[float]) -> list[float]:
@@ -559,7 +602,7 @@ class Judge:
         x = np.array([self.run.start[n] for n in model.states], dtype=float)
         small = 1e-3 * rtol * np.array([model.size[n] for n in model.states])
         ends, rows = [model.first, *self.cuts(), model.last], []
-        for begin, end in zip(ends[:-1], ends[1:], strict=True):
+        for begin, end in pairwise(ends):
             middle = (begin + end) / 2
             is_last = end == model.last
             inside = times[(begin < times) & ((times < end) | (is_last & (times == end)))]
@@ -580,9 +623,9 @@ class Judge:
 
 def _function(given: Input, functions: Mapping[str, Any]) -> Callable[[float, float], Any]:
     times, values = list(given.times), list(given.values)
-    if given.kind in {"function", "rule"}:
+    if given.kind in {"function", "rule", "fixed"}:
         space = {**functions}
-        exec(f"def u(t, tc): return {given.code}", space)  # noqa: S102 - our own text
+        exec(f"def u(t, tc): return {given.code}", space)
         return space["u"]  # type: ignore[no-any-return]
     if given.kind == "steps":
         edges = np.array(times)
@@ -662,7 +705,7 @@ def _residual(builder: Builder, m: Any, t: float) -> float:
     for name, d in definitions.items():
         if isinstance(d, Algebraic):
             pairs += d.equations
-        elif builder.model.style["rates"] != "time block":
+        elif builder.model.style["rates"] != "time block":  # whose members Pyomo evaluated
             pairs.append((name, d))
     for left, right in pairs:
         a, b = (pyo.value(builder.evaluate(m, t, side)) for side in (left, right))

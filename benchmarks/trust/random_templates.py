@@ -44,7 +44,9 @@ def robertson(r: Random) -> Template:
     states = {"y1": "-k1*y1 + k3*y2*y3", "y2": "k1*y1 - k3*y2*y3 - k2*y2**2"}
     rest = Algebraic(["y3"], [("y1 + y2 + y3", "1")], [0.1])
     horizon = float(10 ** r.uniform(1, 5))
-    return Template(horizon, states, {"y1": 1.0, "y2": 0.0}, p, {"y1": 1.0, "y2": 1e-5}, {"y": rest})
+    return Template(
+        horizon, states, {"y1": 1.0, "y2": 0.0}, p, {"y1": 1.0, "y2": 1e-5}, {"y": rest}
+    )
 
 
 def van_der_pol(r: Random) -> Template:
@@ -78,7 +80,13 @@ def cooled_tank(r: Random) -> Template:
     }
     feed = Input("steps", times=(0.0, 1.0, 3.0), values=(350.0, float(r.uniform(340, 360)), 350.0))
     return Template(
-        5.0, states, {"Ca": 0.8, "T": 330.0}, p, {"Ca": 1.0, "T": 350.0}, {"rate": rate}, {"Tf": feed}
+        5.0,
+        states,
+        {"Ca": 0.8, "T": 330.0},
+        p,
+        {"Ca": 1.0, "T": 350.0},
+        {"rate": rate},
+        {"Tf": feed},
     )
 
 
@@ -104,7 +112,9 @@ def absorption(r: Random) -> Template:
     end = float(f"{r.uniform(0.5, 4):.3g}")
     dose = f"(100/{end!r} if tc < {end!r} else 0)"
     states = {"gut": f"{dose} - ka*gut", "c": "(ka*gut - CL*c)/Vd"}
-    return Template(24.0, states, {"gut": 0.0, "c": 0.0}, p, {"gut": 50.0, "c": 3.0}, {}, {}, (end,))
+    return Template(
+        24.0, states, {"gut": 0.0, "c": 0.0}, p, {"gut": 50.0, "c": 3.0}, {}, {}, (end,)
+    )
 
 
 def repressilator(r: Random) -> Template:
@@ -145,7 +155,9 @@ def tank(r: Random) -> Template:
     p = _of(r, cd=0.05, area=1.0)
     states = {"h": "(qin - cd*sqrt(2*9.81*h))/area"}
     feed = Input("linear", times=(0.0, 20.0, 40.0), values=(0.05, 0.3, 0.1))
-    return Template(40.0, states, {"h": float(r.choice([0.0, 0.5]))}, p, {"h": 0.5}, {}, {"qin": feed})
+    return Template(
+        40.0, states, {"h": float(r.choice([0.0, 0.5]))}, p, {"h": 0.5}, {}, {"qin": feed}
+    )
 
 
 def neuron(r: Random) -> Template:
@@ -186,6 +198,35 @@ def evaporation(r: Random) -> Template:
     return Template(500.0, states, {"T": 300.0}, p, {"T": 300.0}, {"flow": flow})
 
 
+def diffusion(r: Random) -> Template:
+    """A bar in ten cells, heated at one end from a known time on."""
+    p = _of(r, D=1e-5, q=2.0)
+    at = float(f"{r.uniform(50, 300):.3g}")
+    cell = 0.01
+    states = {}
+    for i in range(1, 11):
+        left = f"(c{i - 1} - c{i})" if i > 1 else f"({cell!r}*Expr_if(tc >= {at!r}, q, 0))"
+        right = f"(c{i + 1} - c{i})" if i < 10 else f"(20 - c{i})"
+        states[f"c{i}"] = f"D/{cell!r}**2*({left} + {right})"
+    start = dict.fromkeys(states, 20.0)
+    return Template(1000.0, states, start, p, start, {}, {}, (at,))
+
+
+def heat_up(r: Random) -> Template:
+    """A batch that is heated along a ramp to a known temperature, then held; in minutes and kJ."""
+    p = _of(r, lnk=25.0, Ea=75.0) | {"n": float(r.choice([1.0, 2.0, 1.5]))}
+    p["lnk"] = float(f"{p['Ea'] / (8.314e-3 * 340) - 3:.5g}")
+    end = float(f"{r.uniform(10, 40):.3g}")
+    temperature = f"(298.15 + 45*min(t, {end!r})/{end!r})"
+    if r.random() < 0.5:
+        temperature = f"Expr_if(tc < {end!r}, 298.15 + 45*t/{end!r}, 343.15)"
+    states = {"A": "-rate", "B": "rate"}
+    rate = "exp(lnk - Ea/(8.314e-3*T))*power(A, n)"
+    definitions = {"T": temperature, "rate": rate}
+    start, size = {"A": 2.0, "B": 0.0}, {"A": 2.0, "B": 2.0}
+    return Template(120.0, states, start, p, size, definitions, {}, (end,))
+
+
 TEMPLATES: tuple[Callable[[Random], Template], ...] = (
     lotka_volterra,
     robertson,
@@ -202,4 +243,6 @@ TEMPLATES: tuple[Callable[[Random], Template], ...] = (
     deactivation,
     acid,
     evaporation,
+    diffusion,
+    heat_up,
 )

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from figures import Row, at_least, at_most
 
 import igpe
-from figures import Row, at_least, at_most
 from trust.random_features import CLASSES, draw, generic_times
 from trust.random_models import Judge, Model, disagreement, problem, truth
 from trust.run import Answer, run

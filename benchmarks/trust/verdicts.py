@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+from figures import Row, at_least, at_most
 
 import igpe
-from figures import Row, at_least, at_most
 from trust.random_designs import (
     KINDS,
     draw,
