@@ -1,4 +1,4 @@
-"""Random experiments on small models, for which the rank of sensitivities says what is identifiable.
+"""Random experiments on small models, whose sensitivities say what is identifiable.
 
 `draw(name)` gives a `random_models.Model` with 1 to 3 states: laws with and without redundant
 parameters, inputs as constants, steps and ramps (some beyond the last measurement), explicit time,
@@ -10,6 +10,7 @@ right-hand sides come from the complex step: exact to rounding.
 
 import re
 import zlib
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,8 @@ class Draw:
         if self.kind == "time":
             b, a = self.p("b"), self.p("a")
             return self.one(
-                f"{a}*exp(-{b}*t)", f"{a}*sin({b}*t)**2", f"{a}*t", f"{a} + {b}*t", f"{a}/(1 + {b}*t)",
+                f"{a}*exp(-{b}*t)", f"{a}*sin({b}*t)**2", f"{a}*t", f"{a} + {b}*t",
+                f"{a}/(1 + {b}*t)",
                 f"{a}*(t if tc < {rounded(self.m.horizon / 2)!r} else {b})",
             ) if not self._cut() else ""  # fmt: skip
         if self.kind == "input":
@@ -308,7 +310,7 @@ def _integrated(judge: Judge, x: Any, times: Any) -> tuple[Any, Any]:
         full = np.array([np.broadcast_to(r, count) for r in rows], dtype=complex)
         return np.concatenate([full.real[:, :1], full.imag / STEP], axis=1)
 
-    for a, b in zip(ends[:-1], ends[1:], strict=True):
+    for a, b in pairwise(ends):
         middle = (a + b) / 2
         inside = times[(a < times) & ((times < b) | ((b == model.last) & (times == b)))]
         run = solve_ivp(
