@@ -21,7 +21,7 @@ from figures import Row, at_least, at_most
 
 import igpe
 from trust.random_designs import KINDS, draw, lost, measured_times, sensitivities, tables
-from trust.random_models import Unsolved, problem, truth
+from trust.random_models import Unsolved, own_fault, problem, truth
 from trust.run import Answer, run
 
 EACH = 29
@@ -72,6 +72,8 @@ def judged(case: str) -> Answer:
         structure = igpe.check(posed)
         result = igpe.estimate(posed)
     except igpe.IgpeError as error:
+        if own_fault(error):
+            raise
         return {"refused": f"{type(error).__name__}: {error}"}
     optimum = {n: result.parameters.get(n, v) for n, v in values.items()}
     try:

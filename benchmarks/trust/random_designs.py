@@ -32,11 +32,6 @@ class Draw:
         self.most = most
         self.kind = name.rsplit("-", 1)[0]
         self.m = Model(name, horizon=rounded(self.between(1, 8)))
-        self.m.style = {
-            "layout": "plain", "rates": "", "rules": "lambda", "skip": "", "tuples": False,
-            "list": False, "alias": True, "parameters": "plain", "inputs": "params",
-            "bounded": False, "say start": True,
-        }  # fmt: skip
         self.start: dict[str, float] = {}
         several = self.chance(0.3) or (self.kind == "arrhenius" and self.chance(0.6))
         self.inputs: list[dict[str, Input]] = [{} for _ in range(1 + several * 2)]

@@ -104,13 +104,11 @@ class Draw:
         elif self.chance(0.2):
             layout = one("species first", "time first")
         skip = one("first", "zero") if self.chance(0.15) else ""
-        self.m.style = {
+        self.m.style |= {
             "layout": layout,
-            "rates": "",
             "rules": one("lambda", "decorator"),
             "skip": skip,
             "tuples": self.chance(0.05),
-            "list": False,
             "alias": self.chance(0.7),
             "domain": self.chance(0.2),
             "units": self.chance(0.1),

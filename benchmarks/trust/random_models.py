@@ -30,6 +30,24 @@ FUNCTIONS = ("exp", "log", "log10", "sqrt", "sin", "cos", "tanh", "floor")
 IMPLICIT = 1e-13  # relative accuracy of algebraic equations that the judge solves by Newton
 
 
+PLAIN_STYLE: dict[str, Any] = {
+    "layout": "plain",  # or "species first", "time first", "reference", "block"
+    "rates": "",  # or "indexed", "time block"
+    "rules": "lambda",  # or "decorator"
+    "skip": "",  # or "first", "zero": no equation at the first time
+    "tuples": False,  # equations as (left, right)
+    "list": False,  # equations in a ConstraintList
+    "alias": True,  # states are named by their References
+    "domain": False,  # states are NonNegativeReals
+    "units": False,
+    "objective": False,
+    "parameters": "plain",  # or "params", "indexed", "block"
+    "inputs": "params",  # or "vars"
+    "bounded": False,  # algebraic variables and time
+    "say start": True,  # Experiment(start_time=...)
+}
+
+
 @dataclass
 class Input:
     """A known function of time: a number, a table, a Series, a function, or a rule in the model.
@@ -94,7 +112,7 @@ class Model:
     runs: list[Run] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
     cuts: set[float] = field(default_factory=set)
-    style: dict[str, Any] = field(default_factory=dict)
+    style: dict[str, Any] = field(default_factory=lambda: dict(PLAIN_STYLE))
 
     @property
     def last(self) -> float:
@@ -441,6 +459,11 @@ def problem(model: Model, tables: Iterable[pd.DataFrame], **settings: Any) -> ig
     bounds = {builder.known_as(n): _bounds(v) for n, v in model.unknowns.items()}
     local = [builder.known_as(n) for n in model.runs[0].local]
     return igpe.Problem(builder, parameters=bounds, experiments=runs, local=local)
+
+
+def own_fault(error: Exception) -> bool:
+    """Whether igpe refuses a model because the builder of this module failed."""
+    return "builder `Builder` failed" in str(error)
 
 
 def _starts(model: Model, builder: Builder, run: Run) -> Iterable[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from figures import Row, at_least, at_most
 
 import igpe
 from trust.random_features import CLASSES, draw, generic_times
-from trust.random_models import Judge, Model, disagreement, problem, truth
+from trust.random_models import Builder, Judge, Model, disagreement, own_fault, problem, truth
 from trust.run import Answer, run
 
 EACH = 70  # cases of each class
@@ -97,6 +97,8 @@ def judged(case: str) -> Answer:
     try:
         simulated = _simulated(model, times, references)
     except igpe.IgpeError as error:
+        if own_fault(error):
+            raise
         return {"refused": f"{type(error).__name__}: {error}"}
     seconds = time.process_time() - begin
     worst, quantity = _difference(model, simulated, references)
@@ -151,8 +153,6 @@ def _simulated(model: Model, times: Any, references: list[Any]) -> pd.DataFrame:
 
 def _difference(model: Model, simulated: Any, references: list[Any]) -> tuple[float, str]:
     """The largest, of each quantity's own scale, and where."""
-    from trust.random_models import Builder  # noqa: PLC0415
-
     builder, worst = Builder(model), (0.0, "")
     told = [*model.states, *(n for n in model.measured if n not in model.states)]
     for one, reference in zip(model.runs, references, strict=True):

@@ -22,7 +22,7 @@ from trust.random_designs import (
     sensitivities,
     tables,
 )
-from trust.random_models import Unsolved, problem, truth
+from trust.random_models import Unsolved, own_fault, problem, truth
 from trust.run import Answer, run
 
 EACH = 100
@@ -71,6 +71,8 @@ def judged(case: str) -> Answer:
     try:
         found = igpe.check(problem(model, measurements))
     except igpe.IgpeError as error:
+        if own_fault(error):
+            raise
         return {"refused": f"{type(error).__name__}: {error}"}
     words = {True: "lost", False: "seen", None: "unclear"}
     told = {f.unknown: f.verdict.name for f in found.findings}
