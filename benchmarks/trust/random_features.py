@@ -103,7 +103,7 @@ class Draw:
             layout = "block"
         elif self.chance(0.2):
             layout = one("species first", "time first")
-        skip = one("first", "zero") if self.chance(0.15) else ""
+        skip = one("first", "zero" if self.m.first == 0 else "first") if self.chance(0.15) else ""
         self.m.style |= {
             "layout": layout,
             "rules": one("lambda", "decorator"),
