@@ -132,6 +132,6 @@ def _fitted(model: Model, p: Any, names: list[str], exact: Any) -> Any:
             damping *= 10
         p0, y0, j0 = kept
         normal = j0.T @ j0 + damping * np.eye(len(p))
-        change = np.linalg.solve(normal, -(j0.T @ (y0 - exact)))
+        change = np.linalg.lstsq(normal, -(j0.T @ (y0 - exact)))[0]
         p = p0 * (1 + np.clip(change, -0.6, 1.5))  # keeps signs
     return None
