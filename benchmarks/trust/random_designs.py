@@ -256,19 +256,32 @@ def unknowns(model: Model, values: dict[str, float]) -> list[tuple[str, str, str
     return found
 
 
-def sensitivities(model: Model, values: dict[str, float], times: Any) -> tuple[Any, Any]:
+def sensitivities(
+    model: Model, values: dict[str, float], times: Any, scales: list[Any] | None = None
+) -> tuple[Any, Any]:
     """Outputs (n,) and relative sensitivities (n, P) of all runs, in standard scale.
 
     values   igpe's name of each unknown -> value; derivatives are by its relative change
-    returns  both divided by the largest absolute value of the output; raises Unsolved
+    scales   for each run, what each output is divided by; default: its own largest absolute value
+    raises   Unsolved if SciPy cannot integrate
     """
     rows, outputs = [], []
-    for run in model.runs:
+    for k, run in enumerate(model.runs):
         y, dy = _of_run(model, run, values, times)
-        scale = np.maximum(np.abs(y).max(axis=0), 1e-6)
+        scale = output_scales(y) if scales is None else scales[k]
         outputs.append((y / scale).T.ravel())
         rows.append((dy / scale[None, :, None]).transpose(1, 0, 2).reshape(-1, len(values)))
     return np.concatenate(outputs), np.vstack(rows)
+
+
+def true_scales(model: Model, values: dict[str, float], times: Any) -> list[Any]:
+    """For each run the largest absolute value of each output."""
+    return [output_scales(_of_run(model, run, values, times)[0]) for run in model.runs]
+
+
+def output_scales(y: Any) -> Any:
+    """(n,) of outputs (n_times, n)."""
+    return np.maximum(np.abs(y).max(axis=0), 1e-6)
 
 
 def _of_run(model: Model, run: Run, values: dict[str, float], times: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ outputs from random starts; a fit that meets them elsewhere is a contradiction a
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from trust.random_designs import (
     measured_times,
     sensitivities,
     tables,
+    true_scales,
 )
 from trust.random_models import Model, Unsolved, own_fault, problem, truth
 from trust.run import Answer, run
@@ -100,25 +101,29 @@ def judged(case: str) -> Answer:
 def _elsewhere(model: Model, values: dict[str, float], unique: set[str]) -> list[str]:
     """Unknowns called globally identifiable that another exact fit gives another value."""
     names, true = list(values), np.array(list(values.values()))
-    exact, _ = sensitivities(model, values, measured_times(model))
+    times = measured_times(model)
+    scales = true_scales(model, values, times)
+
+    def outputs(p: Any) -> Any:
+        return sensitivities(model, dict(zip(names, p, strict=True)), times, scales)
+
+    exact, _ = outputs(true)
     r = np.random.default_rng(len(exact))
     moved: set[str] = set()
     for _ in range(FITS):
-        at = _fitted(model, true * np.exp(r.uniform(-1, 1, len(true))), names, exact)
+        at = _fitted(outputs, true * np.exp(r.uniform(-1, 1, len(true))), exact)
         if at is not None:
             apart = np.abs(at - true) > ELSEWHERE * np.abs(true)
             moved |= {n for n, is_apart in zip(names, apart, strict=True) if is_apart}
     return sorted(moved & unique)
 
 
-def _fitted(model: Model, p: Any, names: list[str], exact: Any) -> Any:
+def _fitted(outputs: Callable[[Any], Any], p: Any, exact: Any) -> Any:
     """Values at which the outputs are the exact ones; None if Gauss and Newton do not find any."""
     damping, best = 1e-2, np.inf
     for _ in range(STEPS):
         try:
-            y, jacobian = sensitivities(
-                model, dict(zip(names, p, strict=True)), measured_times(model)
-            )
+            y, jacobian = outputs(p)
         except (Unsolved, ArithmeticError, ValueError):
             y, jacobian = np.full(len(exact), np.inf), None
         cost = float(np.linalg.norm(y - exact))
