@@ -15,6 +15,7 @@ from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
+from igpe.equations.timed import Clock, Stops, held, stops
 from igpe.equations.translate import Translator, with_safe_powers
 from igpe.equations.varying import varying
 from igpe.errors import DataError
@@ -41,6 +42,7 @@ class InitialValueProblem:
     measured  h, in the order of the experiment's measured names, then estimated deviations
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
+    until     up to here the tables are known; conditions on time are among them
     scale     (n_x,) positive: how large each state is; errors of integration are relative to it
     largest   (n_x,) the same at its largest; what counts as running away is relative to it
     unknown_scale   (n_q,) positive: an unknown nearer to 0 counts as so large in sensitivities
@@ -71,11 +73,25 @@ class InitialValueProblem:
     guess: FloatArray
     lower: FloatArray
     upper: FloatArray
+    until: float = np.inf
 
     def breaks(self, last: float) -> list[float]:
-        """Times between start and `last` at which an input or its slope jumps."""
+        """Times between start and `last` at which an input or its slope jumps.
+
+        raises ValueError beyond `until`
+        """
+        if last > self.until:
+            raise ValueError(f"Conditions on time are known up to {self.until:g}, not {last:g}.")
         inside = {float(t) for table in self.tables for t in table.times}
         return sorted(t for t in inside if self.t0 < t < last)
+
+    def stops(self, last: float) -> Stops:
+        """Times between start and `last` that an integrator must not step over.
+
+        raises ModelError if a function of time rises and falls too often
+        """
+        clock = Clock(self.t, self.u, self.q, ca.vertcat(self.x, self.y), self.tables, self.t0, last)
+        return stops(clock, (self.f, self.g))
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -84,9 +100,16 @@ class InitialValueProblem:
 
 
 def initial_value_problem(
-    problem: Problem, experiment: Experiment, system: System
+    problem: Problem, experiment: Experiment, system: System, *, until: float = -np.inf
 ) -> InitialValueProblem:
-    """The experiment's initial value problem; the problem's fixed unknowns become numbers."""
+    """The experiment's initial value problem; the problem's fixed unknowns become numbers.
+
+    until   up to this time, and to the last of the experiment's, it may be integrated
+    raises  ModelError for a condition on time that changes too often
+
+    Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
+    written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
+    """
     symbols = system.symbols
     free = _Free(problem)
     p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
@@ -107,27 +130,35 @@ def initial_value_problem(
     z = stack(solved.expressions[len(symbols.states) :])
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     scale, largest = _scales(symbols.states, problem, experiment, system.starts)
+    given = [*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]
+    tables = [*(t for t in tables if t), *w.tables]
+    q, t0 = stack(free.found.values()), experiment.start_time
+    last = max(until, float(experiment.times[-1]))
+    clock = Clock(symbols.t, stack(given), q, ca.vertcat(symbols.x, y), tuple(tables), t0, last)
+    slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
+    without = held(clock, [slopes, inserted(solved.remaining)], [t0, *experiment.times])
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
         unknowns=tuple(free.found),
-        t0=experiment.start_time,
+        t0=t0,
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]),
-        q=stack(free.found.values()),
-        f=inserted(stack(solved.expressions[: len(symbols.states)])),
-        g=inserted(solved.remaining),
+        u=stack([*given, *without.switches]),
+        q=q,
+        f=without.expressions[0],
+        g=without.expressions[1],
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*(t for t in tables if t), *w.tables),
+        tables=(*tables, *without.tables),
         scale=scale,
         largest=largest,
         unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),
         implicit_scale=_implicit_scale(implicit, problem, experiment, float(min(scale))),
         **_implicit_search(implicit, problem.instance),
+        until=last if without.switches else np.inf,
     )
 
 
