@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.arrays import FloatArray, IntArray
 from igpe.equations.ranges import Enclosure, Range, point
 from igpe.errors import ModelError
 
@@ -18,7 +18,10 @@ MOST = 20_000  # pieces that may be undecided at the same time
 LEVELS = 200  # bisections; a horizon of doubles that begins at 0 has no more that matter
 SHORTEST = 1e-13  # of the horizon: a rise that is shorter is a jump, which is seen from both sides
 NOISE = 1e-12  # of a function's largest value: a smaller change is none
-UNDECIDED = 2
+NOTHING = 1e-250  # next to the smallest numbers, which have no digits
+UNDECIDED = 9
+BENT = 2  # an upward bend, -2 a downward one: one extremum at most
+HALVINGS = 45
 FLAT_END, EARLY, LATE = 1e-6, 0.1, 0.9  # shares of a rise
 ABRUPT = 2.0  # times its own length that nothing happened before a rise
 
@@ -142,93 +145,122 @@ def _first_new(
     return float(old if there else new)
 
 
+class Changing:
+    """A function of time, inputs and unknowns, with its slope and curvature.
+
+    each  a CasADi function (t, [a, b] of the inputs, q) of one number
+    """
+
+    def __init__(self, value: Any, slope: Any, curvature: Any) -> None:
+        self.value, self.slope = value, slope
+        self.enclosures = tuple(Enclosure(f) for f in (value, slope, curvature))
+
+
 class Rises(NamedTuple):
     """Stretches on which a function rises or falls, one after the other.
 
-    begin, end  (n,);  flat (n,) where the change begins to count
-    early, late (n,) where a tenth and nine tenths of it are done
+    flat         (n,) where the change begins to count
+    early, late  (n,) where a tenth and nine tenths of it are done
     """
 
-    begin: FloatArray
-    end: FloatArray
     flat: FloatArray
     early: FloatArray
     late: FloatArray
 
 
-def abrupt(value: Any, slope: Any, segments: Segments, numbers: FloatArray) -> FloatArray:
+def abrupt(function: Changing, segments: Segments, numbers: FloatArray) -> FloatArray:
     """Times that an integrator has to land on to see each rise of a function of time.
 
-    value, slope  functions of (t, inputs, numbers)
-    returns       for each rise after a time without change, long beside the rise itself: where it
-                  begins, and where nine tenths of it are done
-    raises        ModelError if it rises and falls too often
+    numbers  (n_q,) the unknowns
+    returns  for each rise after a time without change, long beside the rise itself: where it
+             begins, and where nine tenths of it are done
+    raises   ModelError if it rises and falls too often
 
     On a stretch without extrema nothing hides between two times with like values. What an
     integrator may step over is a rise that ends before the step does; so it lands on each.
     """
-    rises = _rises(value, slope, segments, numbers)
-    if len(rises.end) == 0:
-        return np.zeros(0)
-    before = np.concatenate([segments.edges[:1], rises.early[:-1]])
+    rises = _Course(function, segments, numbers).rises()
+    before = np.concatenate([segments.edges[:1], rises.early])[: len(rises.early)]
     short = rises.early - before > ABRUPT * (rises.late - rises.early)
     return np.concatenate([rises.flat[short], rises.late[short]])
 
 
-def _rises(value: Any, slope: Any, segments: Segments, numbers: FloatArray) -> Rises:
-    monotone = _monotone(value, slope, segments, numbers)
-    moving = np.flatnonzero(np.isin(monotone.label, (-1, 1)))
-    sign = monotone.label[moving]
-    last = np.flatnonzero(np.append(sign[1:] != sign[:-1], [True] * bool(len(sign))))
-    end = monotone.high[moving][last]
-    begin = np.concatenate([segments.edges[:1], end[:-1]])[: len(end)]
-    of = _Values(value, segments, numbers)
-    change = of(end) - of(begin)
-    marks = [_reached(of, begin, end, share * change) for share in (FLAT_END, EARLY, LATE)]
-    return Rises(begin, end, *marks)
+class _Course:
+    """One function over the horizon, with numbers for the unknowns."""
 
+    def __init__(self, function: Changing, segments: Segments, numbers: FloatArray) -> None:
+        self.function, self.segments, self.numbers = function, segments, numbers
+        self.given = [point(number) for number in numbers]
+        self.largest = 0.0
 
-def _monotone(value: Any, slope: Any, segments: Segments, numbers: FloatArray) -> Pieces:
-    """Pieces on which the function rises (1), falls (-1) or is constant up to `NOISE` (0)."""
-    enclose, enclose_slope = Enclosure(value), Enclosure(slope)
-    given = [point(number) for number in numbers]
-    of = _Values(value, segments, numbers)
-    largest = 0.0
+    def rises(self) -> Rises:
+        """See there."""
+        pieces = self._monotone()
+        moving = np.flatnonzero(np.isin(pieces.label, (-1, 1)))
+        if len(moving) == 0:
+            return Rises(*np.zeros((3, 0)))
+        sign = pieces.label[moving]
+        end = pieces.high[moving][np.append(sign[1:] != sign[:-1], True)]
+        begin = np.concatenate([self.segments.edges[:1], end[:-1]])
+        return Rises(*self._reached(begin, end))
 
-    def classify(low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
-        nonlocal largest
-        arguments = [Range(low, high)], [point(c) for c in inputs.T], given
-        (span,), (by_time,) = enclose(*arguments), enclose_slope(*arguments)
-        sizes = np.abs(of(low + (high - low) / 2))
-        largest = max(largest, float(np.max(sizes[np.isfinite(sizes)], initial=0.0)))
-        label = np.full(len(low), UNDECIDED)
+    def _monotone(self) -> Pieces:
+        """Pieces on which it rises (1), falls (-1) or is constant up to `NOISE` (0)."""
+        whole = float(self.segments.edges[-1] - self.segments.edges[0])
+        name = "A function of time"
+        found = bisected(self.segments, self._classified, name, shortest=SHORTEST * whole)
+        bent = np.flatnonzero(np.abs(found.label) == BENT)
+        first, turn = self._turns(found.low[bent], found.high[bent])
+        rest = np.where(turn < found.high[bent], found.label[bent] // BENT, 0)
+        low, high = np.append(found.low, turn), np.append(found.high, found.high[bent])
+        high[bent], label = turn, np.append(found.label, rest)
+        label[bent] = first
+        order = np.argsort(low, kind="stable")
+        return Pieces(low[order], high[order], label[order])
+
+    def _classified(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
+        arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given
+        value, slope, curvature = (_full(e(*arguments)[0], low) for e in self.function.enclosures)
+        sizes = np.abs(self._values(self.function.value, low + (high - low) / 2))
+        self.largest = max(self.largest, float(np.max(sizes[np.isfinite(sizes)], initial=0.0)))
         with np.errstate(invalid="ignore"):
-            label[np.broadcast_to(span.high - span.low <= NOISE * largest, low.shape)] = 0
-        label[np.broadcast_to(by_time.low > 0, low.shape)] = 1
-        label[np.broadcast_to(by_time.high < 0, low.shape)] = -1
+            constant = value.high - value.low <= max(NOISE * self.largest, NOTHING)
+        label = np.full(len(low), UNDECIDED)
+        # an edge of the inputs may be a corner; inside a segment the slope is continuous
+        label[curvature.low > 0], label[curvature.high < 0] = BENT, -BENT
+        label[slope.low >= 0], label[slope.high <= 0] = 1, -1
+        label[constant] = 0
         return label
 
-    shortest = SHORTEST * float(segments.edges[-1] - segments.edges[0])
-    return bisected(segments, classify, "A function of time", shortest=shortest)
+    def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Of pieces on which the slope rises or falls: its first sign, and where that ends."""
+        first = np.sign(self._values(self.function.slope, low))
+        low, high = low.copy(), high.copy()
+        for _ in range(HALVINGS if len(low) else 0):
+            middle = low + (high - low) / 2
+            passed = np.sign(self._values(self.function.slope, middle)) != first
+            low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+        return first.astype(np.intp), high
 
-
-class _Values:
-    """Numbers of a function of time at many times."""
-
-    def __init__(self, function: Any, segments: Segments, numbers: FloatArray) -> None:
-        self.function, self.segments, self.numbers = function, segments, numbers
-
-    def __call__(self, times: FloatArray) -> FloatArray:
+    def _values(self, function: Any, times: FloatArray) -> FloatArray:
+        if len(times) == 0:
+            return np.zeros(0)
         inputs = self.segments.at(times)
         fixed = np.tile(self.numbers[:, None], len(times))
-        return np.asarray(self.function(times[None], inputs.T, fixed)).reshape(len(times))
+        return np.asarray(function(times[None], inputs.T, fixed)).reshape(len(times))
+
+    def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
+        """(3, n) where shares of the change are done, on stretches without extrema."""
+        first, last = np.split(self._values(self.function.value, np.append(begin, end)), 2)
+        shares = np.array([FLAT_END, EARLY, LATE])[:, None] * np.abs(last - first)
+        low, high = (np.tile(v, (3, 1)) for v in (begin, end))
+        for _ in range(HALVINGS):
+            middle = low + (high - low) / 2
+            now = self._values(self.function.value, middle.ravel()).reshape(3, -1)
+            passed = np.abs(now - first) >= shares
+            low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+        return high
 
 
-def _reached(of: _Values, begin: FloatArray, end: FloatArray, change: FloatArray) -> FloatArray:
-    """Where the function has changed by so much, on stretches without extrema."""
-    first, low, high = of(begin), begin.copy(), end.copy()
-    for _ in range(80):
-        middle = low + (high - low) / 2
-        passed: BoolArray = np.abs(of(middle) - first) >= np.abs(change)
-        low, high = np.where(passed, low, middle), np.where(passed, middle, high)
-    return high
+def _full(found: Range, like: FloatArray) -> Range:
+    return Range(np.broadcast_to(found.low, like.shape), np.broadcast_to(found.high, like.shape))

@@ -6,9 +6,8 @@ operation that this file does not know.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import casadi as ca
 import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
@@ -25,28 +24,49 @@ class Range(NamedTuple):
     high: FloatArray
 
 
+_Work: TypeAlias = list[Range]
+_Given: TypeAlias = Sequence[Sequence[Range]]
+
+
 def point(number: Any) -> Range:
     """One number, or one for each interval."""
     value = np.asarray(number, dtype=float)
     return Range(value, value)
 
 
+ZERO = point(0.0)
+
+
 class Enclosure:
     """Encloses the rows of a CasADi function with one output column."""
 
     def __init__(self, function: Any) -> None:
-        self.function, self.rows = function, function.numel_out(0)
+        self.rows = function.numel_out(0)
+        self.tape: list[Callable[[_Work, _Given], Range]] = []
+        self.results = replayed(function, self._input, self._constant, self._operation)
 
     def __call__(self, *given: Sequence[Range]) -> list[Range]:
         """One range for each row. given: for each argument one range for each of its elements."""
+        work: _Work = []
         with np.errstate(all="ignore"):
-            found = replayed(self.function, lambda i, k: given[i][k], point, _apply)
-        return [found.get(row, point(0.0)) for row in range(self.rows)]
+            for instruction in self.tape:
+                work.append(instruction(work, given))
+        return [work[self.results[r]] if r in self.results else ZERO for r in range(self.rows)]
 
+    def _input(self, argument: int, element: int) -> int:
+        return self._put(lambda _, given: given[argument][element])
 
-def _apply(operation: int, operands: list[Range]) -> Range:
-    rule = RULES.get(OPERATION_NAMES[operation])
-    return rule(*operands) if rule else _nothing_known(*operands)
+    def _constant(self, number: float) -> int:
+        constant = point(number)
+        return self._put(lambda _, __: constant)
+
+    def _operation(self, operation: int, operands: list[int]) -> int:
+        rule = RULES.get(OPERATION_NAMES[operation], _nothing_known)
+        return self._put(lambda work, _: rule(*(work[k] for k in operands)))
+
+    def _put(self, instruction: "Callable[[_Work, _Given], Range]") -> int:
+        self.tape.append(instruction)
+        return len(self.tape) - 1
 
 
 def _nothing_known(*operands: Range) -> Range:

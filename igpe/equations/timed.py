@@ -6,6 +6,7 @@ integrator has to land, or it may step over the whole pulse and see nothing.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.equations.known_times import Segments, Switched, abrupt, switched
+from igpe.equations.known_times import Changing, Segments, Switched, abrupt, switched
 from igpe.equations.operations import as_before, replayed
+from igpe.errors import ModelError
 from igpe.inputs import Table
 
 TIME, UNKNOWN, STATE, HELD = 1, 2, 4, 8  # what an expression depends on, as bits
@@ -146,12 +148,14 @@ class Clock:
         ]
         return _Graph([(self.t, TIME), *inputs, (self.q, UNKNOWN), (self.rest, STATE)])
 
-    def function(self, expression: Any, *, slope: bool = False) -> Any:
-        """(t, [a, b], q) -> the expression, or its slope, where u = a + b t."""
+    def function(self, expression: Any, slopes: int = 0) -> tuple[Any, ...]:
+        """(t, [a, b], q) -> the expression, and its slopes, where u = a + b t."""
         a, b = (ca.SX.sym(n, self.u.numel()) for n in ("a", "b"))
-        of = ca.substitute([ca.SX(expression)], [self.u], [a + b * self.t])[0]
-        found = ca.jacobian(of, self.t) if slope else of
-        return ca.Function("of_time", [self.t, ca.vertcat(a, b), self.q], [ca.densify(found)])
+        found = ca.substitute([ca.SX(expression)], [self.u], [a + b * self.t])
+        for _ in range(slopes):
+            found.append(ca.jacobian(found[-1], self.t))
+        given = [self.t, ca.vertcat(a, b), self.q]
+        return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in found)
 
 
 class Held(NamedTuple):
@@ -200,7 +204,7 @@ class _Switches:
 
     def _held(self, node: _Node) -> Any:
         """The switch of a condition, or its number."""
-        function = self.clock.function(node.expression)
+        (function,) = self.clock.function(node.expression)
         t, inputs, q = function.sx_in()
         two = ca.Function("alone", [t, inputs], [function(t, inputs, ca.DM.zeros(*q.shape))])
         found = switched(two, self.clock.segments)
@@ -240,18 +244,20 @@ class Stops:
     """Where integrators have to land.
 
     known   increasing, whatever the unknowns are
-    moving  functions of time (value, slope) whose pulses the unknowns move
+    moving  functions of time whose pulses the unknowns move
     """
 
     segments: Segments
     known: tuple[float, ...]
-    moving: tuple[tuple[Any, Any], ...]
+    moving: tuple[Changing, ...]
 
-    def at(self, q: FloatArray) -> tuple[float, ...]:
-        """All of them for unknowns q, increasing. Raises ModelError if they are too many."""
+    def at(self, q: FloatArray) -> tuple[float, ...] | None:
+        """All of them for unknowns q (n_q,), increasing; None if they are too many to follow."""
         if not self.moving:
             return self.known
-        return _times(self.segments, self.moving, np.asarray(q, dtype=float), self.known)
+        with suppress(ModelError):
+            return _times(self.segments, self.moving, np.asarray(q, dtype=float), self.known)
+        return None
 
 
 def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
@@ -259,24 +265,27 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
 
     raises  ModelError if a function of time rises and falls too often
     """
+    column = ca.vertcat(*(ca.SX(e) for e in expressions))
+    moves = ca.vertcat(clock.t, *(clock.u[i] for i, v in enumerate(clock.tables) if not v.hold))
+    if not ca.depends_on(column, moves):
+        return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), (), ())
     graph = clock.graph()
-    rows = [row for e in expressions if ca.SX(e).numel() for row in graph.rows(e)]
+    rows = graph.rows(column)
     known, moving = [], []
     for expression, by_unknown in _irregular(graph, rows):
-        pair = clock.function(expression), clock.function(expression, slope=True)
-        (moving if by_unknown else known).append(pair)
+        (moving if by_unknown else known).append(Changing(*clock.function(expression, 2)))
     nothing = np.zeros(clock.q.numel())
     return Stops(clock.segments, _times(clock.segments, known, nothing, ()), tuple(moving))
 
 
 def _times(
     segments: Segments,
-    functions: Iterable[tuple[Any, Any]],
+    functions: Iterable[Changing],
     numbers: FloatArray,
     known: tuple[float, ...],
 ) -> tuple[float, ...]:
     """Increasing, inside the horizon, none where the segments have an edge anyway."""
-    found = [abrupt(value, slope, segments, numbers) for value, slope in functions]
+    found = [abrupt(function, segments, numbers) for function in functions]
     times = np.unique(np.concatenate([np.array(known), *found]))
     near = 1e-12 * (segments.edges[-1] - segments.edges[0])
     kept: list[float] = []
