@@ -4,7 +4,7 @@ dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -15,10 +15,10 @@ from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
-from igpe.equations.timed import Clock, Stops, held, stops
+from igpe.equations.timed import Clock, Stops, as_products, held, stops
 from igpe.equations.translate import Translator, with_safe_powers
 from igpe.equations.varying import varying
-from igpe.errors import DataError
+from igpe.errors import DataError, Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table, TimeExpression, evaluate
 from igpe.model import Instance
@@ -90,8 +90,34 @@ class InitialValueProblem:
 
         raises ModelError if a function of time rises and falls too often
         """
-        clock = Clock(self.t, self.u, self.q, ca.vertcat(self.x, self.y), self.tables, self.t0, last)
-        return stops(clock, (self.f, self.g))
+        return stops(self._clock(last), (self.f, self.g))
+
+    def without_conditions(self, times: FloatArray) -> "InitialValueProblem":
+        """The same for arithmetic that knows no conditions: switches are factors, 0 or 1.
+
+        times   (n,) increasing, at which something is measured
+        raises  Unsupported if something measured switches at the very time of its measurement
+        """
+        last = float(times[-1])
+        clock = self._clock(last)
+        here = held(clock, [self.measured], [self.t0, *times, *self.breaks(last)])
+        if (time := here.differs(clock.segments, times)) is not None:
+            raise Unsupported(
+                f"A measured expression contains a condition on time that changes at t = {time:g}, "
+                "where it is measured. Move the time of the switch or of the measurement."
+            )
+        tables = (*self.tables, *here.tables)
+        u = ca.vertcat(self.u, *here.switches)
+        switches = [u[i] for i, v in enumerate(tables) if v.hold and set(v.values) <= {0.0, 1.0}]
+        if not switches:
+            return self
+        parts = [self.f, self.g, here.expressions[0]]
+        f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
+        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
+
+    def _clock(self, last: float) -> Clock:
+        rest = ca.vertcat(self.x, self.y)
+        return Clock(self.t, self.u, self.q, rest, self.tables, self.t0, last)
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -131,12 +157,13 @@ def initial_value_problem(
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     scale, largest = _scales(symbols.states, problem, experiment, system.starts)
     given = [*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]
-    tables = [*(t for t in tables if t), *w.tables]
+    own = (*(table for table in tables if table), *w.tables)
     q, t0 = stack(free.found.values()), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    clock = Clock(symbols.t, stack(given), q, ca.vertcat(symbols.x, y), tuple(tables), t0, last)
+    clock = Clock(symbols.t, stack(given), q, ca.vertcat(symbols.x, y), own, t0, last)
     slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
-    without = held(clock, [slopes, inserted(solved.remaining)], [t0, *experiment.times])
+    known = {*experiment.times, *clock.segments.edges}
+    without = held(clock, [slopes, inserted(solved.remaining)], known)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -152,7 +179,7 @@ def initial_value_problem(
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*tables, *without.tables),
+        tables=(*own, *without.tables),
         scale=scale,
         largest=largest,
         unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),

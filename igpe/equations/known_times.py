@@ -53,9 +53,7 @@ Classify = Callable[[FloatArray, FloatArray, FloatArray], IntArray]
 """(low, high, inputs) -> for each piece what is decided, or UNDECIDED."""
 
 
-def bisected(
-    segments: Segments, classify: Classify, name: str, *, shortest: float = 0.0
-) -> Pieces:
+def bisected(segments: Segments, classify: Classify, name: str, *, shortest: float = 0.0) -> Pieces:
     """Bisect until all is decided, or what is not is shorter than `shortest` or holds no number.
 
     raises ModelError if more than `MOST` pieces are undecided at the same time
@@ -81,9 +79,16 @@ def bisected(
         inputs = np.concatenate([inputs, inputs])
     else:
         done.append(Pieces(low, high, np.full(len(low), UNDECIDED)))
-    whole = Pieces(*(np.concatenate(part) for part in zip(*done, strict=True)))
-    order = np.argsort(whole.low, kind="stable")
-    return Pieces(*(part[order] for part in whole))
+    return _in_order(
+        np.concatenate([p.low for p in done]),
+        np.concatenate([p.high for p in done]),
+        np.concatenate([p.label for p in done]),
+    )
+
+
+def _in_order(low: FloatArray, high: FloatArray, label: IntArray) -> Pieces:
+    order = np.argsort(low, kind="stable")
+    return Pieces(low[order], high[order], label[order])
 
 
 class Switched(NamedTuple):
@@ -124,9 +129,7 @@ def switched(function: Any, segments: Segments) -> Switched:
     low, high, label = (part[decided] for part in pieces)
     changes = np.flatnonzero(label[1:] != label[:-1])
     number = np.array(values)[label - UNDECIDED - 1]
-    jumps = [
-        _first_new(function, segments, (high[k], low[k + 1]), number[k + 1]) for k in changes
-    ]
+    jumps = [_first_new(function, segments, (high[k], low[k + 1]), number[k + 1]) for k in changes]
     begins = np.array([segments.edges[0], *jumps])
     return Switched(begins, number[np.concatenate([[0], changes + 1])])
 
@@ -215,8 +218,7 @@ class _Course:
         low, high = np.append(found.low, turn), np.append(found.high, found.high[bent])
         high[bent], label = turn, np.append(found.label, rest)
         label[bent] = first
-        order = np.argsort(low, kind="stable")
-        return Pieces(low[order], high[order], label[order])
+        return _in_order(low, high, label)
 
     def _classified(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
         arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given

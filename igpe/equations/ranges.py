@@ -192,6 +192,11 @@ def _chosen(condition: Range, a: Range) -> Range:
     return Range(low, high)
 
 
+def _or(a: Range, b: Range) -> Range:
+    a, b = _not(_not(a)), _not(_not(b))
+    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
+
+
 RULES: dict[str, Callable[..., Range]] = {
     "ASSIGN": lambda a: a,
     "ADD": lambda a, b: _outward(a.low + b.low, a.high + b.high),
@@ -233,12 +238,7 @@ RULES: dict[str, Callable[..., Range]] = {
     "NE": lambda a, b: _not(_equal(a, b)),
     "NOT": _not,
     "AND": lambda a, b: _not(_or(_not(a), _not(b))),
-    "OR": lambda a, b: _or(a, b),
+    "OR": _or,
     "IF_ELSE_ZERO": _chosen,
 }
 """By CasADi's name of the operation."""
-
-
-def _or(a: Range, b: Range) -> Range:
-    a, b = _not(_not(a)), _not(_not(b))
-    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))

@@ -82,9 +82,7 @@ class _Graph:
         expression = as_before(operation, [node.expression for node in nodes])
         affine = bool(depends & TIME) and _is_affine(operation, nodes)
         regular = affine or not depends & TIME or _is_regular(operation, nodes)
-        return self._add(
-            _Node(operation, tuple(operands), expression, depends, affine, regular)
-        )
+        return self._add(_Node(operation, tuple(operands), expression, depends, affine, regular))
 
     def _add(self, node: _Node) -> int:
         self.nodes.append(node)
@@ -162,11 +160,26 @@ class Held(NamedTuple):
     """Expressions without conditions on time alone: those are inputs now.
 
     expressions  as given;  switches, tables  symbols and tables that came in
+    conditions   each condition, a function (t, [a, b]), and its table
     """
 
     expressions: list[Any]
     switches: list[Any]
     tables: list[Table]
+    conditions: list[tuple[Any, Table]]
+
+    def differs(self, segments: Segments, times: FloatArray) -> float | None:
+        """The first of the times at which a condition is not what it is just before.
+
+        At the start of the horizon what counts is the time just after.
+        """
+        for time in times:
+            here = segments.at(np.array([time]))[0]
+            before = time > segments.edges[0]
+            for condition, table in self.conditions:
+                if float(condition(time, here)) != table.at(time, before=before):
+                    return float(time)
+        return None
 
 
 def held(clock: Clock, expressions: Iterable[Any], known: Iterable[float]) -> Held:
@@ -176,7 +189,34 @@ def held(clock: Clock, expressions: Iterable[Any], known: Iterable[float]) -> He
     raises  ModelError for a condition that changes too often
     """
     maker = _Switches(clock, known)
-    return Held([maker.without(e) for e in expressions], maker.switches, maker.tables)
+    without = [maker.without(e) for e in expressions]
+    return Held(without, maker.switches, maker.tables, maker.conditions)
+
+
+def as_products(expressions: Any, switches: Any) -> Any:
+    """The column in which a choice by a switch is a product: what is not chosen is taken 0 times.
+
+    For arithmetic that knows no choices. The product has no value where what is not chosen has
+    none.
+    """
+    column = ca.densify(ca.SX(expressions))
+    symbols = ca.vertcat(*ca.symvar(ca.vertcat(column, switches)))
+    function = ca.Function("column", [symbols], [column])
+
+    def operation(code: int, operands: list[Any]) -> Any:
+        if code == ca.OP_IF_ELSE_ZERO and _is_switch(operands[0], switches):
+            return operands[0] * operands[1]
+        return as_before(code, operands)
+
+    found = replayed(function, lambda _, i: symbols[i], ca.SX, operation)
+    return ca.vertcat(*(found[i] for i in range(column.numel())))
+
+
+def _is_switch(condition: Any, switches: Any) -> bool:
+    """Whether it is one of the switches, which are 0 or 1, or 1 less one."""
+    return any(
+        ca.is_equal(condition, form, 2) for s in ca.vertsplit(switches) for form in (s, 1 - s)
+    )
 
 
 class _Switches:
@@ -184,6 +224,7 @@ class _Switches:
         self.clock, self.known = clock, [float(t) for t in known]
         self.switches: list[Any] = []
         self.tables: list[Table] = []
+        self.conditions: list[tuple[Any, Table]] = []
 
     def without(self, expressions: Any) -> Any:
         """The column with switches where it has conditions on time."""
@@ -208,9 +249,11 @@ class _Switches:
         t, inputs, q = function.sx_in()
         two = ca.Function("alone", [t, inputs], [function(t, inputs, ca.DM.zeros(*q.shape))])
         found = switched(two, self.clock.segments)
+        table = self._placed(found)
+        self.conditions.append((two, table))
         if len(found.values) == 1:
             return ca.SX(found.values[0])
-        return self._symbol(self._placed(found))
+        return self._symbol(table)
 
     def _placed(self, found: Switched) -> Table:
         times = [self._at(float(t)) for t in found.times]
@@ -271,7 +314,8 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), (), ())
     graph = clock.graph()
     rows = graph.rows(column)
-    known, moving = [], []
+    known: list[Changing] = []
+    moving: list[Changing] = []
     for expression, by_unknown in _irregular(graph, rows):
         (moving if by_unknown else known).append(Changing(*clock.function(expression, 2)))
     nothing = np.zeros(clock.q.numel())

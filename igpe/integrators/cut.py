@@ -1,4 +1,4 @@
-"""Intervals cut where an input jumps or a pulse of time begins, and the times each of them reports, as plain arrays."""
+"""Intervals cut where inputs jump or pulses begin, and the times they report, as plain arrays."""
 
 from dataclasses import dataclass
 

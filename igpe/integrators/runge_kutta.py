@@ -159,7 +159,9 @@ class RungeKuttaIntervals(Intervals):
     def at(self, q: FloatArray) -> "RungeKuttaIntervals | None":
         """The same with the pieces that the unknowns q make; None if these are too many."""
         here = self.cut.at(q)
-        return self if here is self.cut else here and replace(self, cut=here)
+        if here is None:
+            return None
+        return self if here is self.cut else replace(self, cut=here)
 
     def _through(
         self,
@@ -280,7 +282,12 @@ class _Columns(NamedTuple):
         """Not a number anywhere, as no interval is integrated."""
         n_k, n_t, n_h = pieces.intervals, len(pieces.times), ivp.measured.numel()
         n_x, n_d = len(ivp.states), self.number - self.before - self.after
-        shapes = (n_k, n_x), (n_k, n_x, n_d), (n_t, n_h), (n_t, n_h, n_d)
-        numbers = [np.full(shape, np.nan) for shape in shapes]
-        status = (Status.INTEGRATION_BROKE,) * n_k
-        return Along(*numbers, np.zeros((n_k, 2), dtype=np.int64), status, (why,) * n_k)
+        return Along(
+            np.full((n_k, n_x), np.nan),
+            np.full((n_k, n_x, n_d), np.nan),
+            np.full((n_t, n_h), np.nan),
+            np.full((n_t, n_h, n_d), np.nan),
+            np.zeros((n_k, 2), dtype=np.int64),
+            (Status.INTEGRATION_BROKE,) * n_k,
+            (why,) * n_k,
+        )
