@@ -236,10 +236,11 @@ class _Switches:
             return expressions
         made: list[Any] = []
         for k, node in enumerate(graph.nodes):
+            if jumps[k] or not node.operands:
+                made.append(node.expression)
+                continue
             used = [self._held(graph.nodes[i]) if jumps[i] else made[i] for i in node.operands]
-            made.append(as_before(node.operation, used) if used and not jumps[k] else None)
-            if not used:
-                made[k] = node.expression
+            made.append(as_before(node.operation, used))
         wanted = [self._held(graph.nodes[r]) if jumps[r] else made[r] for r in rows]
         return ca.reshape(ca.vertcat(*wanted), *column.shape)
 
