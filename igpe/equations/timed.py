@@ -139,6 +139,11 @@ class Clock:
         inputs = [[a for a, _ in row] + [b for _, b in row] for row in pairs]
         return Segments(np.array(edges), np.array(inputs, dtype=float).reshape(len(edges) - 1, -1))
 
+    def moves(self, expressions: Any) -> bool:
+        """Whether they depend on time, directly or by an input that runs with it."""
+        running = [self.u[i] for i, table in enumerate(self.tables) if not table.hold]
+        return bool(ca.depends_on(ca.SX(expressions), ca.vertcat(self.t, *running)))
+
     def graph(self) -> _Graph:
         """For the expressions of the problem."""
         inputs = [
@@ -229,6 +234,8 @@ class _Switches:
     def without(self, expressions: Any) -> Any:
         """The column with switches where it has conditions on time."""
         column = ca.densify(ca.SX(expressions))
+        if not self.clock.moves(column):
+            return expressions
         graph = self.clock.graph()
         rows = graph.rows(column)
         jumps = [n.operation in CONDITIONS and _of_time_alone(n) for n in graph.nodes]
@@ -310,8 +317,7 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
     raises  ModelError if a function of time rises and falls too often
     """
     column = ca.vertcat(*(ca.SX(e) for e in expressions))
-    moves = ca.vertcat(clock.t, *(clock.u[i] for i, v in enumerate(clock.tables) if not v.hold))
-    if not ca.depends_on(column, moves):
+    if not clock.moves(column):
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), (), ())
     graph = clock.graph()
     rows = graph.rows(column)

@@ -12,8 +12,11 @@ T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
 BELOW, ABOVE = np.nextafter(0.4, 0), np.nextafter(0.4, 1)
 
 
-def clock(last=1.0, *, first=0.0, u=ca.SX(0, 1), tables=()):
-    return Clock(T, u, Q, X, tuple(tables), first, last)
+NO_INPUTS = ca.SX(0, 1)
+
+
+def clock(last=1.0, *, u=NO_INPUTS, tables=()):
+    return Clock(T, u, Q, X, tuple(tables), 0.0, last)
 
 
 def switched(condition, last=1.0, known=()):
@@ -22,7 +25,7 @@ def switched(condition, last=1.0, known=()):
     return found, found.tables[0] if found.tables else None
 
 
-@pytest.mark.parametrize("condition", [T < 0.4, T <= 0.4, ca.logic_not(T >= 0.4), 0.4 > T])
+@pytest.mark.parametrize("condition", [T < 0.4, T <= 0.4, ca.logic_not(T >= 0.4)])
 def test_a_threshold_is_a_table(condition):
     found, table = switched(condition, known=[0.4])
     assert table.hold
@@ -33,7 +36,7 @@ def test_a_threshold_is_a_table(condition):
 
 @pytest.mark.parametrize("number", [0.1 + 0.2, 1 / 3, 0.7 * 0.7, 1e-9, 1 - 1e-12])
 def test_a_threshold_is_found_to_the_last_digit(number):
-    _, table = switched(T >= number)
+    _, table = switched(number <= T)
     assert table.times[1] == pytest.approx(number, rel=4e-16)
 
 
@@ -136,7 +139,7 @@ def around(found, center, reach):
 def test_a_pulse_has_stops(width, last):
     of = ca.exp(-(((T / last - 0.437) / width) ** 2))
     found = stops(clock(last), [X * of]).known
-    assert 1 <= around(found, 0.437 * last, 2 * width * last)
+    assert around(found, 0.437 * last, 2 * width * last)
     assert len(found) <= 3
 
 
