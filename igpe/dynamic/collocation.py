@@ -12,7 +12,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
-from igpe.dynamic.collocation_guess import first_meshes
+from igpe.dynamic.collocation_guess import AtStart, first_meshes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
 from igpe.dynamic.posed import Posed, Poser
@@ -110,7 +110,8 @@ class Collocation:
         begun = time.perf_counter()
         guesses = list(profiles_of) or [()] * len(starts)
         radau = Radau(self.points)
-        meshes = first_meshes(problem, guesses[0], radau, self.tolerance)
+        known = AtStart(starts[0], systems)
+        meshes = first_meshes(problem, guesses[0], radau, tolerance=self.tolerance, known=known)
         poser = Poser(problem, radau, systems)
         fits: list[Fit] = []
         try:

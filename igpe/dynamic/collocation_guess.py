@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
@@ -12,12 +12,16 @@ from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile
 from igpe.dynamic.mesh import Mesh, Radau, first_mesh
 from igpe.dynamic.transcription import Run, Transcription
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.system import System, read_systems
+from igpe.errors import ModelError
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table
 from igpe.problem import Problem
 from igpe.solvers.nl import Sizes
 
 NO_IDEA = 1.0  # of variables nobody has a guess for; 0 would divide by zero in rate laws
+JUST = 1e-9  # of the horizon: what is just before a switch
 LEAST = 1e-6  # of its largest bound: an unknown's size if it starts at next to nothing
 
 
@@ -47,14 +51,37 @@ def course(run: Run) -> Course:
     )
 
 
+class AtStart(NamedTuple):
+    """What is known when a mesh is made.
+
+    start    unknown -> value that a solve begins at; pulses that unknowns move are looked for there
+    systems  the problem's equations, where they have been read already
+    """
+
+    start: Mapping[str, float]
+    systems: Sequence[System]
+
+
+NOTHING = AtStart({}, ())
+
+
 def first_meshes(
-    problem: Problem, profiles: Sequence[Profile], radau: Radau, tolerance: float
+    problem: Problem,
+    profiles: Sequence[Profile],
+    radau: Radau,
+    *,
+    tolerance: float,
+    known: AtStart = NOTHING,
 ) -> list[Mesh]:
     """A mesh for each experiment: edges where something happens, and where profiles are steep."""
     meshes = []
+    systems = known.systems or _systems(problem)
     for k, experiment in enumerate(problem.experiments):
         guesses = [_known(profiles[k], n) for n in problem.instance.states] if profiles else []
         stops = _stops(problem, experiment)
+        if systems:
+            ivp = initial_value_problem(problem, experiment, systems[k])
+            stops = np.union1d(stops, _landings(ivp, float(stops[-1]), known.start))
         usable = [g for g in guesses if g(stops) is not None]
         meshes.append(first_mesh(stops, usable, radau, tolerance))
     return meshes
@@ -159,6 +186,26 @@ def _stops(problem: Problem, experiment: Experiment) -> FloatArray:
     stops = np.unique([first, *experiment.times, *inside])
     # A problem of one time still has a course: give it an element.
     return stops if len(stops) > 1 else np.array([first, first + 1.0])
+
+
+def _systems(problem: Problem) -> Sequence[System]:
+    """The problem's equations; none where they can only be asked for one time after the other."""
+    try:
+        return read_systems(problem)
+    except ModelError:
+        return ()
+
+
+def _landings(ivp: InitialValueProblem, last: float, start: Mapping[str, float]) -> list[float]:
+    """Breaks and pulses of time, and times just before the breaks.
+
+    A rule of the user's that is asked at the very time of a switch answers for what comes after it,
+    also at the end of the element before. So an element that short ends there.
+    """
+    breaks = ivp.breaks(last)
+    just_before = [t - JUST * (last - ivp.t0) for t in breaks] if ivp.until < np.inf else []
+    pulses = ivp.stops(last).at(np.array([start.get(n, np.nan) for n in ivp.unknowns]))
+    return [t for t in (*breaks, *just_before, *(pulses or ())) if ivp.t0 < t < last]
 
 
 def guess(

@@ -91,7 +91,8 @@ class GlobalCollocation:
         require_known_sigma(problem, "Collocation by a global solver")
         require_bounds(problem, "A global search")
         began = time.perf_counter()
-        program = transcribe(problem, first_meshes(problem, (), Radau(self.points), TOLERANCE))
+        meshes = first_meshes(problem, (), Radau(self.points), tolerance=TOLERANCE)
+        program = transcribe(problem, meshes)
         begins = self._begins(problem, starts, profiles_of)
         incumbent = self._incumbent(program, begins, began)
         if incumbent is None:

@@ -208,7 +208,7 @@ def simulate(
     found = []
     whole = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
     for experiment, system, grid in zip(problem.experiments, systems, times, strict=True):
-        ivp = initial_value_problem(whole, experiment, system)
+        ivp = initial_value_problem(whole, experiment, system, until=float(grid[-1]))
         simulation = integrator.prepare(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)

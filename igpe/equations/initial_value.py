@@ -4,7 +4,7 @@ dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -15,9 +15,10 @@ from igpe.arrays import FloatArray
 from igpe.equations.instant import Instant
 from igpe.equations.stack import stack
 from igpe.equations.system import System
+from igpe.equations.timed import Clock, Stops, as_products, held, stops
 from igpe.equations.translate import Translator, with_safe_powers
 from igpe.equations.varying import varying
-from igpe.errors import DataError
+from igpe.errors import DataError, Unsupported
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table, TimeExpression, evaluate
 from igpe.model import Instance
@@ -41,6 +42,7 @@ class InitialValueProblem:
     measured  h, in the order of the experiment's measured names, then estimated deviations
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
+    until     up to here the tables are known; conditions on time are among them
     scale     (n_x,) positive: how large each state is; errors of integration are relative to it
     largest   (n_x,) the same at its largest; what counts as running away is relative to it
     unknown_scale   (n_q,) positive: an unknown nearer to 0 counts as so large in sensitivities
@@ -71,11 +73,51 @@ class InitialValueProblem:
     guess: FloatArray
     lower: FloatArray
     upper: FloatArray
+    until: float = np.inf
 
     def breaks(self, last: float) -> list[float]:
-        """Times between start and `last` at which an input or its slope jumps."""
+        """Times between start and `last` at which an input or its slope jumps.
+
+        raises ValueError beyond `until`
+        """
+        if last > self.until:
+            raise ValueError(f"Conditions on time are known up to {self.until:g}, not {last:g}.")
         inside = {float(t) for table in self.tables for t in table.times}
         return sorted(t for t in inside if self.t0 < t < last)
+
+    def stops(self, last: float) -> Stops:
+        """Times between start and `last` that an integrator must not step over.
+
+        raises ModelError if a function of time rises and falls too often
+        """
+        return stops(self._clock(last), (self.f, self.g))
+
+    def without_conditions(self, times: FloatArray) -> "InitialValueProblem":
+        """The same for arithmetic that knows no conditions: switches are factors, 0 or 1.
+
+        times   (n,) increasing, at which something is measured
+        raises  Unsupported if something measured switches at the very time of its measurement
+        """
+        last = float(times[-1])
+        clock = self._clock(last)
+        here = held(clock, [self.measured], [self.t0, *times, *self.breaks(last)])
+        if (time := here.differs(clock.segments, times)) is not None:
+            raise Unsupported(
+                f"A measured expression contains a condition on time that changes at t = {time:g}, "
+                "where it is measured. Move the time of the switch or of the measurement."
+            )
+        tables = (*self.tables, *here.tables)
+        u = ca.vertcat(self.u, *here.switches)
+        switches = [u[i] for i, v in enumerate(tables) if v.hold and set(v.values) <= {0.0, 1.0}]
+        if not switches:
+            return self
+        parts = [self.f, self.g, here.expressions[0]]
+        f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
+        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
+
+    def _clock(self, last: float) -> Clock:
+        rest = ca.vertcat(self.x, self.y)
+        return Clock(self.t, self.u, self.q, rest, self.tables, self.t0, last)
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -84,12 +126,22 @@ class InitialValueProblem:
 
 
 def initial_value_problem(
-    problem: Problem, experiment: Experiment, system: System, *, plain_powers: bool = False
+    problem: Problem,
+    experiment: Experiment,
+    system: System,
+    *,
+    until: float = -np.inf,
+    plain_powers: bool = False,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
+    until         up to this time, and to the last of the experiment's, it may be integrated
     plain_powers  powers with unknown exponents stay single operations, for readers that know
                   themselves that these rest at 0 at bases <= 0 (see `with_safe_powers`)
+    raises        ModelError for a condition on time that changes too often
+
+    Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
+    written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
     symbols = system.symbols
     free = _Free(problem)
@@ -112,27 +164,36 @@ def initial_value_problem(
     z = stack(solved.expressions[len(symbols.states) :])
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     scale, largest = _scales(symbols.states, problem, experiment, system.starts)
+    given = [*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]
+    own = (*(table for table in tables if table), *w.tables)
+    q, t0 = stack(free.found.values()), experiment.start_time
+    last = max(until, float(experiment.times[-1]))
+    clock = Clock(symbols.t, stack(given), q, ca.vertcat(symbols.x, y), own, t0, last)
+    slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
+    known = {*experiment.times, *clock.segments.edges}
+    without = held(clock, [slopes, inserted(solved.remaining)], known)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
         unknowns=tuple(free.found),
-        t0=experiment.start_time,
+        t0=t0,
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]),
-        q=stack(free.found.values()),
-        f=inserted(stack(solved.expressions[: len(symbols.states)])),
-        g=inserted(solved.remaining),
+        u=stack([*given, *without.switches]),
+        q=q,
+        f=without.expressions[0],
+        g=without.expressions[1],
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*(t for t in tables if t), *w.tables),
+        tables=(*own, *without.tables),
         scale=scale,
         largest=largest,
         unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),
         implicit_scale=_implicit_scale(implicit, problem, experiment, float(min(scale))),
         **_implicit_search(implicit, problem.instance),
+        until=last if without.switches else np.inf,
     )
 
 

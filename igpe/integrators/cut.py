@@ -1,4 +1,4 @@
-"""Intervals cut where an input jumps, and the times each of them reports, as plain arrays."""
+"""Intervals cut where inputs jump or pulses begin, and the times they report, as plain arrays."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.timed import Stops
 from igpe.integrators.intervals import interval_of
 
 
@@ -19,6 +20,7 @@ class Cut:
     inputs  (n_pieces, 2 n_u) a and b of u = a + b t on each
     rows    (K + 1,) the first time of each interval, and how many there are
     row_inputs  (n_times, 2 n_u) a and b at each time: at a jump those before it
+    ivp     whose intervals they are;  stops: where else they are cut
     """
 
     nodes: FloatArray
@@ -28,6 +30,15 @@ class Cut:
     inputs: FloatArray
     rows: IntArray
     row_inputs: FloatArray
+    ivp: InitialValueProblem
+    stops: Stops
+
+    def at(self, q: FloatArray) -> "Cut | None":
+        """The same intervals cut where the unknowns q move pulses to; None if too often."""
+        if not self.stops.moving:
+            return self
+        times = self.stops.at(q)
+        return None if times is None else _cut(self.ivp, self.nodes, self.times, self.stops, times)
 
     @property
     def intervals(self) -> int:
@@ -90,7 +101,18 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
     """
     nodes, times = (np.ascontiguousarray(v, dtype=float) for v in (nodes, times))
     _check(nodes, times)
-    breaks = {t for t in ivp.breaks(float(nodes[-1])) if t > nodes[0]}
+    stops = ivp.stops(float(nodes[-1]))
+    return _cut(ivp, nodes, times, stops, stops.known)
+
+
+def _cut(
+    ivp: InitialValueProblem,
+    nodes: FloatArray,
+    times: FloatArray,
+    stops: Stops,
+    also: tuple[float, ...],
+) -> Cut:
+    breaks = {t for t in (*ivp.breaks(float(nodes[-1])), *also) if nodes[0] < t < nodes[-1]}
     marks = np.union1d(nodes, sorted(breaks))
     inputs = np.array([np.concatenate(ivp.input_segment(t)) for t in marks[:-1]])
     before = np.clip(np.searchsorted(marks, times, side="left") - 1, 0, None)
@@ -102,6 +124,8 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
         inputs=inputs,
         rows=np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
         row_inputs=np.ascontiguousarray(inputs[before]),
+        ivp=ivp,
+        stops=stops,
     )
 
 

@@ -17,7 +17,7 @@ from igpe.arrays import FloatArray
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
 from igpe.integrators.compiler import built
-from igpe.integrators.limits import NO_START, Limits, at, no_number
+from igpe.integrators.limits import NO_START, TOO_MANY, Limits, at, no_number
 from igpe.integrators.method import Method
 from igpe.integrators.numbers import lifted
 from igpe.integrators.prepared import Prepared
@@ -101,7 +101,13 @@ class DormandPrinceSimulation:
         if unknowns.shape != (len(whole.ivp.unknowns),):
             raise ValueError(f"Expected one number for each of {whole.ivp.unknowns}, got {q}.")
         rows, told = np.empty((len(whole.times), layout.width)), np.zeros(3)
-        ended = Ended(self._call(*(v.ctypes.data for v in (unknowns, rows, told))))
+        call = self._call
+        if whole.stops.moving:
+            here = whole.at(q)
+            if here is None:
+                return Ran(Refused(whole, TOO_MANY).run(q), Ended.NO_NUMBER)
+            call = replace(self, whole=here)._call
+        ended = Ended(call(*(v.ctypes.data for v in (unknowns, rows, told))))
         done, time, state = int(told[0]), float(told[1]), int(told[2])
         reached = float(whole.times[done - 1]) if done else whole.ivp.t0
         status = Status.CONVERGED if ended is Ended.DONE else Status.INTEGRATION_BROKE

@@ -15,6 +15,7 @@ from igpe.errors import ProblemError
 LARGEST = 1e15
 """Times its size that a state may be. Near 1 / machine epsilon: beyond it, adding to a state all
 that it normally is changes nothing. Growth from traces of 1e-12 must pass."""
+TOO_MANY = "A function of time rises and falls too often for these unknowns to be followed."
 NO_START = "The start values are not finite."
 MOST_STEPS = 2**31 - 1  # what LSODA can count
 

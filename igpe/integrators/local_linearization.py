@@ -10,7 +10,7 @@ from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.cut import Cut, Round, cut
 from igpe.integrators.intervals import Intervals, Shots, interval_of
-from igpe.integrators.limits import LARGEST, NO_START, Limits, at, check, no_number
+from igpe.integrators.limits import LARGEST, NO_START, TOO_MANY, Limits, at, check, no_number
 from igpe.integrators.linearised import Linear, Linearised
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import model_functions
@@ -61,10 +61,13 @@ class LocalLinearizationIntervals(Intervals):
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         check_shapes(self.ivp, self.cut, starts, q)
+        here = self.cut.at(q)
+        if here is None:
+            return NoShots(self.ivp, self.cut, TOO_MANY).run(starts, q, derivatives=derivatives)
         directions = starts.shape[1] + len(q) if derivatives else 0
         with np.errstate(all="ignore"):  # what is no number is found and told
             walk = _Walk(self, np.array(starts, dtype=float), np.asarray(q, float), directions)
-            for round_ in self.cut.rounds:
+            for round_ in here.rounds:
                 walk.advance(round_)
             return self._shots(walk)
 

@@ -11,7 +11,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.augmented import Augmented, augmented
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Intervals, Shots, started_anywhere
-from igpe.integrators.limits import NO_START
+from igpe.integrators.limits import NO_START, TOO_MANY
 from igpe.integrators.lock_step_course import Course, Slope
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.tolerances import Tolerances
@@ -48,6 +48,8 @@ class LockStepIntervals(Intervals):
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         check_shapes(self.ivp, self.cut, starts, q)
+        if self.cut.at(q) is None:
+            return NoShots(self.ivp, self.cut, TOO_MANY).run(starts, q, derivatives=derivatives)
         side = self._with_derivatives if derivatives else self._without
         with np.errstate(all="ignore"):  # what is no number is found and told
             return side.run(np.asarray(starts, dtype=float), np.asarray(q, dtype=float))
@@ -71,7 +73,7 @@ class _Side:
 
     def run(self, starts: FloatArray, q: FloatArray) -> Shots:
         """Integrate round after round: the first pieces of all intervals, the second ones, ..."""
-        pieces, size = self.made.cut, self.made.ivp.scale
+        pieces, size = self.made.cut.at(q) or self.made.cut, self.made.ivp.scale
         known, x = self._known(starts, q), self._begin(starts / size)
         outputs = np.full((len(pieces.times), x.shape[1]), np.nan)
         outputs[pieces.at_starts] = x[self._owner[pieces.at_starts]]
@@ -79,7 +81,7 @@ class _Side:
         course = Course(self.made.method, self.made.ivp, outputs, reasons)
         for round_ in pieces.rounds:
             course.advance(round_, known, x, self.slope)
-        return self._shots(known, x, outputs, reasons)
+        return self._shots(pieces, known, x, outputs, reasons)
 
     def _known(self, starts: FloatArray, q: FloatArray) -> FloatArray:
         """(K, 2 (n_x + n_q)) the augmented system's unknowns [start, q] and their sizes."""
@@ -98,10 +100,15 @@ class _Side:
         return wide
 
     def _shots(
-        self, known: FloatArray, x: FloatArray, outputs: FloatArray, reasons: list[str]
+        self,
+        pieces: Cut,
+        known: FloatArray,
+        x: FloatArray,
+        outputs: FloatArray,
+        reasons: list[str],
     ) -> Shots:
         """What is told at the times and at the ends, in the model's units; NaN where it broke."""
-        pieces, layout = self.made.cut, self.system.layout
+        layout = self.system.layout
         n_t, n_s = len(pieces.times), min(layout.states, layout.unknowns)
         ends = np.arange(pieces.intervals)
         inputs = np.concatenate([pieces.row_inputs, pieces.inputs[pieces.first[1:] - 1]])

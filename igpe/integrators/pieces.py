@@ -1,9 +1,10 @@
 """The horizon in pieces, on which nothing jumps.
 
-It is cut where an input jumps, and where the distances of the outputs are too different; each piece
-runs in a time of its own from 0 to 1.
+It is cut where an input jumps, where a pulse of time begins, and where the distances of the outputs
+are too different; each piece runs in a time of its own from 0 to 1.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -48,10 +49,16 @@ class Piece:
         ]
 
 
-def pieces_of(ivp: InitialValueProblem, times: FloatArray) -> tuple[Piece, ...]:
-    """The pieces from the problem's start to the last of `times`; at least one."""
+def pieces_of(
+    ivp: InitialValueProblem, times: FloatArray, stops: Iterable[float] = ()
+) -> tuple[Piece, ...]:
+    """The pieces from the problem's start to the last of `times`; at least one.
+
+    stops  times at which pieces end besides
+    """
     last = float(times[-1])
-    edges = [ivp.t0, *ivp.breaks(last), last]
+    inside = {*ivp.breaks(last), *(t for t in stops if ivp.t0 < t < last)}
+    edges = [ivp.t0, *sorted(inside), last]
     return tuple(p for begin, end in pairwise(edges) for p in _between(ivp, begin, end, times))
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.equations.in_place import InPlace
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.timed import Stops
 from igpe.integrators.augmented import Augmented, augmented
 from igpe.integrators.base import Trajectory
 from igpe.integrators.consistent import Consistent
-from igpe.integrators.limits import NO_START, at
+from igpe.integrators.limits import NO_START, TOO_MANY, at
 from igpe.integrators.pieces import Piece, pieces_of
 from igpe.status import Status
 
@@ -48,17 +49,32 @@ class Prepared:
     consistent: Consistent
     times: FloatArray
     pieces: tuple[Piece, ...]
+    stops: Stops
 
     def until(self, last: float) -> "Prepared":
         """The same equations for the times up to `last`."""
         times = self.times[self.times <= last]
         if len(times) == 0:
             raise ValueError(f"No time is reported up to {last:g}; the first is {self.times[0]:g}.")
-        return replace(self, times=times, pieces=pieces_of(self.ivp, times))
+        return replace(self, times=times, pieces=pieces_of(self.ivp, times, self.stops.known))
+
+    def at(self, q: FloatArray) -> "Prepared | None":
+        """The same with the pieces that the unknowns q make; None if these are too many."""
+        if not self.stops.moving:
+            return self
+        stops = self.stops.at(q)
+        if stops is None:
+            return None
+        return replace(self, pieces=pieces_of(self.ivp, self.times, stops))
 
     def run(self, q: FloatArray, advance: Advance) -> Trajectory:
         """Integrate piece after piece, as far as they go."""
         numbers = self._numbers(q)
+        if (here := self.at(q)) is None:
+            return _Course(self, numbers).told(TOO_MANY)
+        return here._along(numbers, advance)
+
+    def _along(self, numbers: FloatArray, advance: Advance) -> Trajectory:
         x, z = self._start(numbers), self.consistent.guess
         course = _Course(self, numbers)
         if not np.isfinite(x).all():
@@ -167,4 +183,6 @@ def prepared(
     """Generate the augmented system and cut the horizon into pieces."""
     grid = np.array(times, dtype=float)
     system = augmented(ivp, sensitivities=sensitivities)
-    return Prepared(ivp, system, Consistent(system, ivp), grid, pieces_of(ivp, grid))
+    stops = ivp.stops(float(grid[-1]))
+    pieces = pieces_of(ivp, grid, stops.known)
+    return Prepared(ivp, system, Consistent(system, ivp), grid, pieces, stops)

@@ -8,7 +8,7 @@ measured between them comes from the same polynomials, and the step control look
 
 import ctypes
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.integrators.compiler import built
 from igpe.integrators.cut import Cut, cut
 from igpe.integrators.intervals import Along, Intervals, Recorded, Shots, Swept
-from igpe.integrators.limits import NO_START, Limits, at, no_number
+from igpe.integrators.limits import NO_START, TOO_MANY, Limits, at, no_number
 from igpe.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.integrators.runge_kutta_source import written
 from igpe.integrators.runge_kutta_structures import Batch, Plan, Sweep, Tape
@@ -151,9 +151,17 @@ class RungeKuttaIntervals(Intervals):
         sweep = Sweep(recorded.q.ctypes.data, ctypes.addressof(recorded.tape), *places)
         back = self.library.igpe_back
         back.argtypes = [ctypes.c_void_p] * 2
-        if back(ctypes.byref(self._plan), ctypes.byref(sweep)):
+        here = self.at(recorded.q)
+        if here is None or back(ctypes.byref(here._plan), ctypes.byref(sweep)):
             by_node[:], by_q[:] = np.nan, np.nan
         return Swept(by_node, by_q)
+
+    def at(self, q: FloatArray) -> "RungeKuttaIntervals | None":
+        """The same with the pieces that the unknowns q make; None if these are too many."""
+        here = self.cut.at(q)
+        if here is None:
+            return None
+        return self if here is self.cut else replace(self, cut=here)
 
     def _through(
         self,
@@ -213,12 +221,15 @@ class RungeKuttaIntervals(Intervals):
         ends, ends_by = np.empty((n_k, n_x)), np.empty((n_k, n_x, n_d))
         measured, measured_by = np.empty((n_t, n_h)), np.empty((n_t, n_h, n_d))
         reached, told = np.empty(n_k), np.empty((n_k, 4), dtype=np.int64)
+        here = self.at(q)
+        if here is None:
+            return columns.nothing(self.cut, self.ivp, TOO_MANY)
         found = (ends, ends_by, measured, measured_by, reached, told)
         places = [None if v is None else v.ctypes.data for v in given]
         ways = (bool(columns.after), columns.chained)
         kept = None if tape is None else ctypes.addressof(tape)
         batch = Batch(n_d, *places, *ways, *(v.ctypes.data for v in found), kept)
-        self._call(ctypes.byref(self._plan), ctypes.byref(batch))
+        self._call(ctypes.byref(here._plan), ctypes.byref(batch))
         reasons = [""] * n_k
         for k in told[:, 0].nonzero()[0]:
             reasons[k] = self._why(Ended(told[k, 0]), float(reached[k]), int(told[k, 1]))
@@ -266,3 +277,17 @@ class _Columns(NamedTuple):
     after: int = 0
     chained: bool = False
     gaps: FloatArray | None = None
+
+    def nothing(self, pieces: Cut, ivp: InitialValueProblem, why: str) -> Along:
+        """Not a number anywhere, as no interval is integrated."""
+        n_k, n_t, n_h = pieces.intervals, len(pieces.times), ivp.measured.numel()
+        n_x, n_d = len(ivp.states), self.number - self.before - self.after
+        return Along(
+            np.full((n_k, n_x), np.nan),
+            np.full((n_k, n_x, n_d), np.nan),
+            np.full((n_t, n_h), np.nan),
+            np.full((n_t, n_h, n_d), np.nan),
+            np.zeros((n_k, 2), dtype=np.int64),
+            (Status.INTEGRATION_BROKE,) * n_k,
+            (why,) * n_k,
+        )

@@ -67,6 +67,8 @@ def _experiment(problem: Problem, experiment: Experiment, system: System) -> Pos
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be solved "
             "numerically; write the model's equations so that they can be solved one by one."
         )
+    measurements = measured_only(experiment.measurements)
+    ivp = ivp.without_conditions(measurements.times)
     index = [problem.box.names.index(n) for n in ivp.unknowns]
     symbols = Symbols(ivp.x, ivp.q, ivp.u, ivp.t)
     try:
@@ -76,7 +78,6 @@ def _experiment(problem: Problem, experiment: Experiment, system: System) -> Pos
             f"The model uses {in_words([str(error)])}. igpe.certify has no bounds for that; it "
             "knows + - * / ** exp log sqrt sin cos tanh."
         ) from None
-    measurements = measured_only(experiment.measurements)
     order = np.lexsort((measurements.column, measurements.row))
     column, value = measurements.column[order], measurements.value[order]
     labels = tuple(

@@ -79,10 +79,11 @@ def _course(
     problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Known
 ) -> Course:
     names = problem.box.names
+    measured = _measured(experiment)
+    ivp = ivp.without_conditions(np.array(sorted(measured)))
     p = ca.SX.sym("p", len(names))
     q = ca.vertcat(*(p[names.index(n)] for n in ivp.unknowns))
     f, start, h = (ca.substitute([e], [ivp.q], [q])[0] for e in (ivp.f, ivp.start, ivp.measured))
-    measured = _measured(experiment)
     last = max(measured)
     if len(priors.place):
         at = measured.get(ivp.t0, _nothing())

@@ -15,7 +15,7 @@ import pyomo.environ as pyo
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import require_plain
 from igpe.dynamic.collocation import Collocation
-from igpe.dynamic.collocation_guess import begin, first_meshes, sizes
+from igpe.dynamic.collocation_guess import AtStart, begin, first_meshes, sizes
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.mesh import Radau
 from igpe.dynamic.transcription import Transcription, transcribe
@@ -80,11 +80,12 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
             f"Profiles by collocation are local: they want Collocation(igpe.Ipopt()), not "
             f"{type(method.solver).__name__}."
         )
-    simulated = Simulated(problem, read_systems(problem), Automatic(), start)
+    systems = read_systems(problem)
+    simulated = Simulated(problem, systems, Automatic(), start)
     guesses = profiles(simulated, [{}] * len(problem.experiments))
-    program = transcribe(
-        problem, first_meshes(problem, guesses, Radau(method.points), method.tolerance)
-    )
+    known, radau = AtStart(start, systems), Radau(method.points)
+    meshes = first_meshes(problem, guesses, radau, tolerance=method.tolerance, known=known)
+    program = transcribe(problem, meshes)
     begin(program, start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))
     prepared = solver.prepare(program.model, sizes(program, [start]))
