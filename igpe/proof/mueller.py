@@ -19,6 +19,7 @@ from igpe.proof.tape import Tape
 
 MOST_STEPS = 3000
 WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is told
+SHORTEST = 1e-12  # step, as a share of the way to the next stop; faster decays fall at once
 ROUGHER = 30.0  # are the last of the allowed steps than the first
 
 
@@ -122,7 +123,7 @@ def mueller(
         done = False
         for _ in range(40):
             step = following - time
-            if not (step > 0.0):
+            if not (step > SHORTEST * (course.stops[stop] - time)):
                 break
             inputs_between(course, stop, time, following, u)
             slope[:] = first

@@ -39,7 +39,8 @@ class Levels:
         with np.errstate(all="ignore"):
             x = course.start([p], point)
             self.x = [v + point(np.zeros(boxes)) for v in x]
-        self.known: BoolArray = np.stack([np.isfinite(v.size) for v in self.x]).all(axis=0)
+        finite = [np.isfinite(v.size) for v in self.x]
+        self.known: BoolArray = np.asarray(np.all(finite, axis=0))
 
     def advance(self, k: int, begin: float) -> None:
         """To the course's time k; `begin` is the one before."""
