@@ -209,16 +209,17 @@ def _times(random: np.random.Generator, horizon: float, spaced: int) -> np.ndarr
     return np.repeat(np.round(times[spaced], 4), repeats)
 
 
-def predicted(case: Case, reactions: Sequence[Reaction], values: Mapping[str, float]) -> np.ndarray:
-    """Measured species in all experiments, one after the other; of the truth with its factors."""
+def predicted(case: Case, values: Mapping[str, float], *, true: bool) -> np.ndarray:
+    """Measured species in all experiments, one after the other.
+
+    true  by the truth, whose rates depend on the experiment; else by the model
+    """
+    reactions = case.truth if true else case.model
     names = species_of(case.truth)
     place = {s: i for i, s in enumerate(names)}
     found = []
     for one in case.runs:
-        own = {
-            n: v * (one.factors.get(n, 1.0) if reactions is case.truth else 1.0)
-            for n, v in values.items()
-        }
+        own = {n: v * (one.factors.get(n, 1.0) if true else 1.0) for n, v in values.items()}
 
         def slopes(c: np.ndarray, _: float, own: Mapping[str, float] = own) -> np.ndarray:
             at = dict(zip(names, np.maximum(c, 0.0), strict=True))
@@ -263,7 +264,7 @@ def power(case: Case, exact: np.ndarray, sigma: np.ndarray) -> float:
     threshold = chi2.isf(LEVEL, degrees)
 
     def residual(x: np.ndarray) -> np.ndarray:
-        return (predicted(case, case.model, dict(zip(names, x, strict=True))) - exact) / sigma
+        return (predicted(case, dict(zip(names, x, strict=True)), true=False) - exact) / sigma
 
     random = np.random.default_rng(0)
     starts = [np.array([case.values[n] for n in names])]
@@ -291,7 +292,7 @@ def drawn(name: str) -> Drawn:
     """The first attempt that a good chi-square test could tell from a right model."""
     for attempt in range(DRAWS):
         case = draw(name, attempt)
-        exact = predicted(case, case.truth, case.values)
+        exact = predicted(case, case.values, true=True)
         sigma, models = deviations(case, exact)
         if min(floor + share for share, floor in models.values()) <= 0 or not (sigma > 0).all():
             continue  # a species that is never there

@@ -66,7 +66,7 @@ def adequacy(points: pd.DataFrame, linear: Linear, degrees: int, seed: int = 0) 
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
     if evidence.p >= ALARM:
         return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
-    reasons = (*_reasons(tested, evidence, degrees), _largest(points))
+    reasons = (*_reasons(tested, evidence, degrees), *_largest(points))
     return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
 
 
@@ -98,12 +98,14 @@ def _noisy(points: pd.DataFrame) -> BoolArray:
     return np.asarray(largest["residual"] > ROUNDING * largest["measured"], dtype=bool)
 
 
-def _largest(points: pd.DataFrame) -> str:
+def _largest(points: pd.DataFrame) -> Iterator[str]:
     """How large the misfit is: a clear one may still be too small to matter."""
-    size = points.set_index("name")[["residual", "measured"]].abs().groupby(level=0).max()
-    share = size["residual"] / size["measured"]
-    name = share.idxmax()
-    return f"The largest residual is {100 * share[name]:.2g} % of the largest measured {name}."
+    groups = points.set_index("name")[["residual", "measured"]].abs().groupby(level=0)
+    rows = groups.max().itertuples(name=None)
+    shares = [(residual / size, name) for name, residual, size in rows if size > 0]
+    if shares:
+        share, name = max(shares)
+        yield f"The largest residual is {100 * share:.2g} % of the largest measured {name}."
 
 
 class _Tested:
