@@ -161,6 +161,7 @@ def _difference(model: Model, simulated: Any, references: list[Any]) -> tuple[fl
             apart = np.abs(table[builder.known_as(name)].to_numpy() - values)
             scale = np.abs(values).max() or model.size.get(name, 1.0)
             share = float(np.max(apart) / scale)
-            if not share <= worst[0]:
+            share = np.inf if np.isnan(share) else share  # NaN is wrong
+            if share > worst[0]:
                 worst = (share, f"{name} of {one.name} at {apart.argmax()}")
     return worst
