@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "igpe"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 300  # lines
+LONGEST = 600  # lines
 
 FLOORS: dict[str, int] = {
     "errors": 1,
@@ -22,6 +22,7 @@ FLOORS: dict[str, int] = {
     "along_time": 1,
     "axes": 1,
     "arguments": 2,
+    "deadline": 1,
     "json_form": 2,
     "markup": 2,
     "csv_files": 8,

@@ -15,7 +15,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Profile, constraints, require_known_sigma, require_numbers
-from igpe.dynamic.deadline import Deadline
+from igpe.deadline import Deadline
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth

@@ -7,7 +7,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.deadline import NEVER, Deadline
 from igpe.dynamic.multiple_shooting_backward import lifted, require_squares
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_limits import told

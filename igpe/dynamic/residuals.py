@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.deadline import check
 from igpe.dynamic.likelihood_residuals import likelihood_residuals
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
@@ -117,10 +118,33 @@ class Run:
         return np.where(resting, 0.0, by_unknown)
 
 
+@dataclass
+class Best:
+    """The best point at which residuals were computed since it was last cleared.
+
+    size  how many residuals: those of later horizons count before those of earlier ones
+    cost  their sum of squares;  x: (n,) the point; None if there is none
+    """
+
+    size: int = -1
+    cost: float = np.inf
+    x: FloatArray | None = None
+
+    def look_at(self, x: FloatArray, at: Linearised) -> None:
+        """Keep the point if it is the best."""
+        if (-len(at.residual), at.cost) < (-self.size, self.cost):
+            self.size, self.cost, self.x = len(at.residual), at.cost, x.copy()
+
+    def clear(self) -> None:
+        """Forget the point."""
+        self.size, self.cost, self.x = -1, np.inf, None
+
+
 class Residuals:
     """A problem's residuals as a function of its free unknowns (in the order of `problem.box`).
 
     broken  the last integration that broke down; None if none did since it was last set so
+    best    what an interrupted search falls back to; shared with those of earlier horizons
     """
 
     def __init__(
@@ -131,6 +155,7 @@ class Residuals:
         self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
         self._unmeasured = unmeasured(problem)
         self.broken: Broken | None = None
+        self.best = Best()
 
     @cached_property
     def switched(self) -> tuple[str, ...]:
@@ -153,7 +178,9 @@ class Residuals:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
         None as well where one of their numbers is none, or has no square. `broken` tells why.
+        raises KeyboardInterrupt once the call must end (`igpe.deadline`)
         """
+        check()
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
@@ -167,7 +194,9 @@ class Residuals:
             pieces.append(piece)
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
-        return pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        self.best.look_at(x, whole)
+        return whole
 
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.deadline import NEVER, Deadline
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
 from igpe.status import Status

@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import check, in_session
 from igpe.equations.in_place import InPlace
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
@@ -176,6 +177,10 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
 
     CasADi would take the exception of Python's handler for a failure of the equations, and go on.
     """
+    if in_session():
+        said = _failure(evaluate)
+        check()  # the session remembers what CasADi took for a failure
+        return said
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return _failure(evaluate)
