@@ -3,11 +3,11 @@
 A public function opens a session. Ctrl-C, and a clock when the time limit is reached, send SIGINT;
 the session's handler remembers that and raises KeyboardInterrupt in the main thread. Whoever holds
 something worth keeping catches it and returns that. From then on every further integration raises
-again (`check`), so that an outer search cannot go on by mistake. Compiled code that must not be
+again (`require_going_on`), so that an outer search cannot go on by mistake. Compiled code that must not be
 left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What is computed
 to return an answer runs in `finishing`, where a second Ctrl-C is remembered only.
 
-In other threads than the main one there are no signals: there `check` alone ends a search.
+In other threads than the main one there are no signals: there `require_going_on` alone ends a search.
 """
 
 import signal
@@ -25,7 +25,8 @@ from igpe.status import Status
 At = TypeVar("At")
 Found = TypeVar("Found")
 
-PATIENCE = 5.0  # s after the first Ctrl-C from which a further one ends the finishing as well
+PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
+# between what the first one left, and the answer that is made of it
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ class Session:
 
     def heed(self, _: int, frame: FrameType | None) -> None:
         """Handle SIGINT."""
-        now = time.perf_counter()
+        now, before = time.perf_counter(), self.pressed
         self._end(now)
-        late = self.last and now - (self.pressed or now) > PATIENCE
-        if not self.closed and (late or not self.quiet):
+        late = before is not None and now - before > PATIENCE
+        if not self.closed and (late or (before is None and not self.quiet)):
             raise KeyboardInterrupt
 
     def _end(self, now: float) -> None:
@@ -185,7 +186,13 @@ def stopped() -> bool:
     return current is not None and current.over and not current.last
 
 
-def check() -> None:
+def ended_by() -> Status:
+    """What ended the current call."""
+    current = _current.get()
+    return Status.INTERRUPTED if current is None else current.status
+
+
+def require_going_on() -> None:
     """Raise KeyboardInterrupt if the current call must end."""
     current = _current.get()
     if current is not None and current.over and not current.quiet:
@@ -217,7 +224,7 @@ def deferred() -> Iterator[None]:
             yield
         finally:
             current.quiet -= 1
-        check()
+        require_going_on()
 
 
 @contextmanager

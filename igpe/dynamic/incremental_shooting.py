@@ -25,7 +25,7 @@ from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, req
 from igpe.dynamic.budget import Budget
 from igpe.dynamic.horizons import Reach, reaches, require_increasing
 from igpe.dynamic.recovery import Recovery
-from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
@@ -117,6 +117,7 @@ class IncrementalShooting:
         whole = Residuals(problem, systems, self.integrator)
         within = self.integrator if self.budget is None else self.budget.of(self.integrator)
         rough = whole if within == self.integrator else Residuals(problem, systems, within)
+        rough.best = whole.best
         return PreparedIncremental(problem, self, whole, rough, horizons)
 
 
@@ -191,6 +192,14 @@ class PreparedIncremental:
 
     def attempt(self, start: FloatArray) -> Attempt:
         """One run over all horizons, from `start` (n,) inside the bounds."""
+        self.residuals.best.clear()
+        try:
+            return self._first_or_again(start)
+        except KeyboardInterrupt:
+            fit = self.residuals.best_fit()
+            return Attempt(in_deviations(fit, self.stages[-1].spread))
+
+    def _first_or_again(self, start: FloatArray) -> Attempt:
         found = self._attempt(start, self.rough_stages)
         again = found.fit.status is Status.INTEGRATION_BROKE and self.rough is not self.residuals
         return self._attempt(start, self.stages) if again else found

@@ -93,7 +93,12 @@ class MultiStart:
         here = None
         if isinstance(self.local, SingleShooting):
             shooting = self.local.prepare(problem)
-            points = self._best_trials(shooting)
+            try:
+                points = self._best_trials(shooting)
+            except KeyboardInterrupt:
+                fit = shooting.residuals.best_fit()
+                said = "best of the trials; no search was made"
+                return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
             here = prepared(asked, {"local": shooting.estimate})
         else:
             points = list(problem.box.sobol(self.starts, self.seed))
@@ -123,6 +128,7 @@ class MultiStart:
 
     def _best_trials(self, shooting: PreparedShooting) -> list[FloatArray]:
         """Those of the trials that are searched from, best first."""
+        shooting.residuals.best.clear()
         trials = shooting.problem.box.sobol(self.trials, self.seed)
         judged = [(shooting.residuals(p), p) for p in trials]
         able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
-from igpe.deadline import check
+from igpe.deadline import finishing, require_going_on
 from igpe.dynamic.likelihood_residuals import likelihood_residuals
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
@@ -122,22 +122,24 @@ class Run:
 class Best:
     """The best point at which residuals were computed since it was last cleared.
 
-    size  how many residuals: those of later horizons count before those of earlier ones
-    cost  their sum of squares;  x: (n,) the point; None if there is none
+    Those with more residuals, of later horizons, count before those with fewer.
+
+    x   (n,) the point;  at: residuals and derivative there; None if there is none
     """
 
-    size: int = -1
-    cost: float = np.inf
     x: FloatArray | None = None
+    at: Linearised | None = None
 
     def look_at(self, x: FloatArray, at: Linearised) -> None:
         """Keep the point if it is the best."""
-        if (-len(at.residual), at.cost) < (-self.size, self.cost):
-            self.size, self.cost, self.x = len(at.residual), at.cost, x.copy()
+        size = len(at.residual)
+        before = -1 if self.at is None else len(self.at.residual)
+        if size > before or (self.at is not None and size == before and at.cost < self.at.cost):
+            self.x, self.at = x.copy(), at
 
     def clear(self) -> None:
         """Forget the point."""
-        self.size, self.cost, self.x = -1, np.inf, None
+        self.x = self.at = None
 
 
 class Residuals:
@@ -180,7 +182,7 @@ class Residuals:
         None as well where one of their numbers is none, or has no square. `broken` tells why.
         raises KeyboardInterrupt once the call must end (`igpe.deadline`)
         """
-        check()
+        require_going_on()
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
@@ -197,6 +199,18 @@ class Residuals:
         whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)
         self.best.look_at(x, whole)
         return whole
+
+    def best_fit(self) -> Fit:
+        """Where an interrupted search of all residuals ends; raises KeyboardInterrupt if nowhere."""
+        x, at = self.best.x, self.best.at
+        if x is None or at is None:
+            raise KeyboardInterrupt
+        if len(at.residual) < len(self):  # of an earlier horizon
+            with finishing():
+                at = self(x)
+            if at is None:
+                raise KeyboardInterrupt
+        return Fit(x, at, Status.INTERRUPTED, 0)
 
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""

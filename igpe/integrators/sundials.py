@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.deadline import check, in_session
+from igpe.deadline import in_session, require_going_on
 from igpe.equations.in_place import InPlace
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
