@@ -3,11 +3,12 @@
 A public function opens a session. Ctrl-C, and a clock when the time limit is reached, send SIGINT;
 the session's handler remembers that and raises KeyboardInterrupt in the main thread. Whoever holds
 something worth keeping catches it and returns that. From then on every further integration raises
-again (`require_going_on`), so that an outer search cannot go on by mistake. Compiled code that must not be
-left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What is computed
-to return an answer runs in `finishing`, where a second Ctrl-C is remembered only.
+again (`require_going_on`), so that an outer search cannot go on by mistake. Compiled code that must
+not be left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What makes
+an answer of what there is runs in `finishing`, where a second Ctrl-C is remembered only.
 
-In other threads than the main one there are no signals: there `require_going_on` alone ends a search.
+In other threads than the main one there are no signals: there `require_going_on` alone ends a
+search.
 """
 
 import signal
@@ -43,7 +44,7 @@ class Deadline:
     @property
     def over(self) -> bool:
         """Whether it has passed."""
-        return time.perf_counter() >= self.until
+        return self.until < float("inf") and time.perf_counter() >= self.until
 
     def keeping(self, evaluate: Callable[[At], Found | None]) -> Callable[[At], Found | None]:
         """What gives None once the time is over, but for a first call: the worth of the start."""

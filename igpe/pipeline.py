@@ -21,6 +21,7 @@ from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.proven import complement_proven, with_proof
@@ -223,9 +224,7 @@ def _polished(
     return Fitted(ways, best)
 
 
-def _before(
-    problem: Problem, systems: tuple[System, ...], way: Way, settings: Settings
-) -> Before:
+def _before(problem: Problem, systems: tuple[System, ...], way: Way, settings: Settings) -> Before:
     """Where shooting may begin for a candidate: as it was before step 5."""
     simulated = Simulated(problem, systems, settings.integrator, way.complete.parameters)
     return Before(
@@ -291,7 +290,8 @@ def _uncorrected(
     """
     with finishing():
         residuals = Residuals(problem, systems, settings.integrator)
-        patience, found = Deadline.after(ENDING), []
+        patience = Deadline.after(ENDING)
+        found: list[tuple[Linearised | None, Way]] = []
         for way in map(_interrupted, sorted(begun, key=_unsure)):
             late = patience.over and any(at is not None for at, _ in found)
             at = None if late else residuals(problem.box.vector(way.corrected.parameters))

@@ -140,7 +140,7 @@ def _candidate(
     posing: Posing, routes: Routes, start: Mapping[str, float], *, prove: bool
 ) -> Algebraic:
     parameters = dict(start)
-    answers = []
+    answers: list[tuple[Group, Found]] = []
     for group in posing.structure.groups:
         regression = posing.regression(group)
         try:

@@ -116,7 +116,7 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     with finishing():
         integrator = Sundials(seconds=ROUGHLY)
         residuals = Residuals(rest, read_systems(rest), integrator)
-        for x in rest.box.sobol(TRIALS):
+        for x in rest.box.sobol(TRIALS, 0):
             residuals(x)
             if patience.over:
                 break

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, constraints, is_plain, require_known_sigma, require_numbers
 from igpe.deadline import Deadline, finishing
+from igpe.dynamic.base import Profile, constraints, is_plain, require_known_sigma, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth

@@ -201,7 +201,7 @@ class Residuals:
         return whole
 
     def best_fit(self) -> Fit:
-        """Where an interrupted search of all residuals ends; raises KeyboardInterrupt if nowhere."""
+        """Where an interrupted search ends. Raises KeyboardInterrupt if nothing was computed."""
         x, at = self.best.x, self.best.at
         if x is None or at is None:
             raise KeyboardInterrupt

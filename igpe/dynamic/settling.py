@@ -18,8 +18,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.model_weights import Weights, first_weighted
 from igpe.deadline import session, stopped
+from igpe.dynamic.model_weights import Weights, first_weighted
 from igpe.equations.system import System, read_systems
 from igpe.estimates import Estimate
 from igpe.integrators.automatic import Automatic
@@ -118,18 +118,16 @@ def settle(
     fits = [fit(weighted, None, np.inf)]
     if not problem.sigma_follows_model:
         return Settled(weighted, tuple(fits))
-    weights = Weights(weighted, problem, systems, integrator)
-    relaxed = _Relaxed(problem)
+    weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
     try:
         while True:
             now = estimate(fits[-1])
             if now.status is Status.INTERRUPTED or stopped():
                 raise KeyboardInterrupt
-            if not now.status.usable:
-                return Settled(weighted, tuple(fits))
-            told = weights.at(now.parameters)
+            told = weights.at(now.parameters) if now.status.usable else None
             if told is None:
-                return Settled(weighted, tuple(fits), (LOST + _whose(len(fits)),))
+                lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
+                return Settled(weighted, tuple(fits), lost)
             moved = relaxed.change(weighted, told)
             if moved <= STILL:
                 return Settled(weighted, tuple(fits), weights.limits(now.parameters))

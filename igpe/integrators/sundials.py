@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.deadline import in_session, require_going_on
+from igpe.deadline import in_session
 from igpe.equations.in_place import InPlace
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
@@ -179,7 +179,7 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
     """
     if in_session():
         said = _failure(evaluate)
-        check()  # the session remembers what CasADi took for a failure
+        require_going_on()  # the session remembers what CasADi took for a failure
         return said
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -3,7 +3,7 @@
 import pytest
 from zoo import ZOO
 
-from igpe.dynamic import deadline
+from igpe import deadline
 from igpe.deadline import NEVER, Deadline
 from igpe.dynamic.multiple_shooting import MultipleShooting
 from igpe.dynamic.residuals import Residuals
