@@ -13,7 +13,7 @@ import numpy as np
 
 from igpe.dynamic.base import Profile
 from igpe.dynamic.multiple_shooting import MultipleShooting
-from igpe.dynamic.polish import Polished
+from igpe.dynamic.polish import Polished, passed_bounds
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.restarts import Restarts
 from igpe.errors import IgpeError
@@ -108,7 +108,11 @@ def by_shooting(
     cost = np.inf if best is None or best.at is None else best.at.cost
     worth = _worth_it(problem, residuals, begun, cost)
     ends = [(k, shot(residuals, problem, begun[k])) for k in worth[:MOST]]
-    able = [(k, end) for k, end in ends if end is not None]
+    able = [
+        (k, end)
+        for k, end in ends
+        if end is not None and not passed_bounds(problem, residuals, end.fit.x)
+    ]
     if not able:
         return None
     k, end = min(able, key=lambda pair: pair[1].fit.cost)

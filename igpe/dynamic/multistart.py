@@ -19,11 +19,14 @@ from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
+from igpe.integrators.allowance import allowance
 from igpe.problem import Problem
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 
+STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
+FURTHER = 10  # times as many may an integration of a search from the best trials
 SAME = 1e-4  # optima whose objectives differ by less, relatively, are the same
 
 
@@ -94,12 +97,17 @@ class MultiStart:
         if isinstance(self.local, SingleShooting):
             shooting = self.local.prepare(problem)
             try:
-                points = self._best_trials(shooting)
+                points, steps = self._best_trials(shooting)
             except KeyboardInterrupt:
                 fit = shooting.residuals.best_fit()
                 said = "best of the trials; no search was made"
                 return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
-            here = prepared(asked, {"local": shooting.estimate})
+
+            def within(start: Mapping[str, float]) -> Estimate:
+                with allowance(steps):
+                    return shooting.estimate(start)
+
+            here = prepared(asked, {"local": within})
         else:
             points = list(problem.box.sobol(self.starts, self.seed))
         runs = searched(asked, np.array([*given, *points]), place, here=here)
@@ -126,13 +134,24 @@ class MultiStart:
             reached=reached,
         )
 
-    def _best_trials(self, shooting: PreparedShooting) -> list[FloatArray]:
-        """Those of the trials that are searched from, best first."""
+    def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
+        """Trials that are searched from, best first, and what an integration then may take.
+
+        Those that take many steps are tried again only if too few do with less.
+        """
         shooting.residuals.best.clear()
         trials = shooting.problem.box.sobol(self.trials, self.seed)
-        judged = [(shooting.residuals(p), p) for p in trials]
-        able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
-        return [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
+        able: dict[int, float] = {}
+        for steps in STEPS:
+            with allowance(steps):
+                for k in set(range(len(trials))) - set(able):
+                    at = shooting.residuals(trials[k])
+                    if at is not None:
+                        able[k] = at.cost
+            if len(able) >= min(self.starts, self.trials):
+                break
+        best = sorted(able, key=lambda k: (able[k], k))[: self.starts]
+        return [trials[k] for k in best], None if steps is None else FURTHER * steps
 
     def _nothing(self, problem: Problem, found: Sequence[Estimate]) -> Estimate:
         """Where no search has usable parameters: why the first one has none."""

@@ -52,10 +52,10 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     if is_plain(problem) and len(box) > 0:
         fit = SEARCH.fit(residuals, x, box)
     if not (_agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)):
-        return _differing(problem, rough, at, fit)
+        return _differing(problem, residuals, rough, at, fit)
     if fit.at is None or fit.cost > at.cost:
         return Polished(rough, at)
-    passed = _passed_bounds(problem, residuals, fit.x)
+    passed = passed_bounds(problem, residuals, fit.x)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
         return Polished(rough, at, (note,))
@@ -66,10 +66,12 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     return Polished(found, fit.at)
 
 
-def _differing(problem: Problem, rough: Estimate, at: Linearised, fit: Fit) -> Polished:
+def _differing(
+    problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
+) -> Polished:
     """The end of the shooting that went on from where collocation is refuted by integration."""
     told = _difference(rough.objective, at.cost)
-    if not is_plain(problem) or fit.at is None:
+    if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
         return Polished(rough, at, (f"{told} {NOT_FOLLOWED}",))
     end = replace(
         rough,
@@ -102,7 +104,7 @@ def _difference(collocated: float, integrated: float) -> str:
     )
 
 
-def _passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
+def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
     """States that leave the bounds of their Vars at a measured time."""
     passed = []
     for run, instance in zip(residuals.runs, problem.instances, strict=True):
