@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -102,12 +103,9 @@ class MultiStart:
                 fit = shooting.residuals.best_fit()
                 said = "best of the trials; no search was made"
                 return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
-
-            def within(start: Mapping[str, float]) -> Estimate:
-                with allowance(steps):
-                    return shooting.estimate(start)
-
-            here = prepared(asked, {"local": within})
+            local = _Within(self.local, steps)
+            asked = asked._replace(methods={"local": local})
+            here = prepared(asked, {"local": _PreparedWithin(shooting, steps).estimate})
         else:
             points = list(problem.box.sobol(self.starts, self.seed))
         runs = searched(asked, np.array([*given, *points]), place, here=here)
@@ -163,6 +161,37 @@ class MultiStart:
             return replace(found[0], parameters=middle)
         method = f"none of {self.trials} trials could be simulated"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Single shooting whose integrations have an allowance of steps, wherever it is done."""
+
+    method: SingleShooting
+    steps: int | None
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator`."""
+        with allowance(self.steps):
+            return self.method.estimate(problem, start, profiles)
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "_PreparedWithin":
+        """See `igpe.dynamic.base.Preparable`."""
+        return _PreparedWithin(self.method.prepare(problem, profiles), self.steps)
+
+
+class _PreparedWithin(NamedTuple):
+    """The same, compiled for one problem."""
+
+    shooting: PreparedShooting
+    steps: int | None
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """See `igpe.dynamic.base.Prepared`."""
+        with allowance(self.steps):
+            return self.shooting.estimate(start)
 
 
 def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
