@@ -108,8 +108,8 @@ def _work(case: str) -> Answer:
         except igpe.IgpeError:
             lost += 1
             continue
-        lower, upper = next(p.interval for p in result.estimates if p.name == chosen)
-        answers["estimate"].append(bool(lower <= truth <= upper))
+        one = next(p for p in result.estimates if p.name == chosen)
+        answers["estimate"].append(bool(one.lower <= truth <= one.upper))
         row = table.loc[chosen]
         answers["bootstrap"].append(bool(row["lower"] <= truth <= row["upper"]))
     return {**answers, "lost": lost}

@@ -126,8 +126,8 @@ def _wider(base: Likelihood, random: np.random.Generator) -> float:
     """What the errors of a replication are multiplied with: sigma is uncertain as well.
 
     With few degrees of freedom the deviation that the residuals tell is itself a draw: s^2 =
-    sigma^2 chi2 / degrees. Errors with a drawn sigma make percentiles of linear models the intervals
-    of Student's t; with s alone they cover 86 % instead of 95 % for three degrees of freedom.
+    sigma^2 chi2 / degrees. Errors with a drawn sigma make the percentiles of linear models the
+    intervals of Student's t; with s alone they cover 86 % for three degrees of freedom.
     """
     degrees = base.errors.degrees
     if base.problem.sigma_known or not 0 < degrees < MANY:
