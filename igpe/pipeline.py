@@ -171,7 +171,7 @@ UNCORRECTED = (
 )
 
 
-ENDING = 1.0  # s after which an interrupted call integrates no further candidate
+ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
 class Fitted(NamedTuple):

@@ -1,6 +1,6 @@
 """Ctrl-C and time limits at any moment: how long a call goes on, and what it returns.
 
-A case is a public function on a problem. It runs once to the end (40 s at most), then six times
+A case is a public function on a problem. It runs once to the end (12 s at most), then six times
 more, and each time gets SIGINT at a moment drawn evenly over its duration. What is measured is the
 wall time from the signal to the answer. A usable answer is one whose parameters are finite and
 inside their bounds, and that prints and saves. KeyboardInterrupt counts as lost if igpe had
@@ -27,7 +27,7 @@ from igpe.dynamic.residuals import Best
 from igpe.least_squares.backward_lifting import BackwardLifting
 from trust.run import Answer, run
 
-MOMENTS, LONGEST, SECONDS = 6, 40.0, 2.0
+MOMENTS, LONGEST, SECONDS = 6, 12.0, 2.0
 SHARE = 0.02  # of a time limit by which it may be passed in addition
 Call = Callable[[igpe.Problem], Any]
 

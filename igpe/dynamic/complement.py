@@ -23,7 +23,7 @@ from igpe.tasks.digest import digest
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Function, Item, Work
 
-ROUGHLY, TRIALS = 0.5, 16  # s and points of `roughly`
+ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 
 

@@ -43,7 +43,7 @@ FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5
 FEW_STEPS = 500  # between two outputs, of other methods
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
 SAME = 1e-3  # relative difference of rough objectives of one optimum
-ENDING = 1.0  # s after which an interrupted search tries no further point
+ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
