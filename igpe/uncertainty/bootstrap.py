@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.arguments import is_count, require
+from igpe.deadline import session
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.json_form import plain, restored
@@ -27,6 +28,7 @@ MANY = 30  # degrees of freedom from which sigma counts as known: t is 4 % wider
 INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 
 
+@session()
 def bootstrap(
     problem: Problem,
     result: Any,
