@@ -121,6 +121,8 @@ class LsodaSimulation:
         seen = at(piece.begin + piece.span * min(watch.time, float(piece.places[done])))
         if watch.large is not None:
             return limits.size_sentence(ivp.states[watch.large], seen)
+        if watch.spent:
+            return limits.steps_sentence(seen)
         if watch.late:
             return limits.seconds_sentence(seen)
         begin = piece.begin if done == 0 else float(piece.outputs[done - 1])
@@ -143,6 +145,7 @@ class Watch:
         self._limits, self._n_x, self._deadline = limits, n_x, deadline
         self.late, self.time = False, 0.0
         steps = allowed()
+        self.spent = False
         self.calls, self.most = 0, math.inf if steps is None else CALLS * steps
         self.large: int | None = None
 
@@ -153,8 +156,8 @@ class Watch:
         found = self._limits.first_too_large(x[None, : self._n_x])
         self.large = None if found is None else found[1]
         self.calls += LOOK
-        is_spent = self.calls > self.most
-        self.late, self.time = is_spent or time.monotonic() > self._deadline, tau
+        self.spent = self.calls > self.most
+        self.late, self.time = self.spent or time.monotonic() > self._deadline, tau
         return self.late or found is not None
 
     def look_at(self, xs: FloatArray, places: FloatArray, good: BoolArray) -> None:
