@@ -19,6 +19,7 @@ from igpe.dynamic import collocation
 from igpe.dynamic import complement as step_4
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.residuals import Residuals
+from igpe.integrators.lock_step import LockStep
 from igpe.planning.search import Search
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
@@ -133,8 +134,7 @@ START = {n: 2.0 * v for n, v in CASE.truth.items()}
 METHODS = [
     (igpe.SingleShooting(), Residuals, 3, START),
     (igpe.IncrementalShooting(), Residuals, 3, START),
-    (igpe.MultipleShooting(), Chains, 3, START),
-    (igpe.MultipleShooting(search=igpe.BackwardLifting()), Chains, 3, START),
+    (igpe.MultipleShooting(integrator=LockStep(), rough=LockStep()), Chains, 3, START),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 5, {}),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 11, {}),
     (igpe.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
