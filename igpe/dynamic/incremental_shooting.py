@@ -44,6 +44,11 @@ from igpe.least_squares.line_search import LineSearch
 from igpe.problem import Problem
 from igpe.status import Status
 
+EARLY = (
+    "The search was interrupted before the last horizon, and integrating the estimate to the end "
+    "would take too long, so its sum of squares is not known."
+)
+
 
 @dataclass(frozen=True)
 class IncrementalShooting:
@@ -197,7 +202,8 @@ class PreparedIncremental:
             return self._first_or_again(start)
         except KeyboardInterrupt:
             fit = self.residuals.best_fit()
-            return Attempt(in_deviations(fit, self.stages[-1].spread))
+            notes = (EARLY,) if fit.at is None else ()
+            return Attempt(in_deviations(fit, self.stages[-1].spread), notes=notes)
 
     def _first_or_again(self, start: FloatArray) -> Attempt:
         found = self._attempt(start, self.rough_stages)

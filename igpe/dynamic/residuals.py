@@ -22,11 +22,13 @@ from igpe.equations.switches import switching
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment, Measurements
+from igpe.integrators.allowance import allowance
 from igpe.integrators.base import Integrator, Simulation, Trajectory
 from igpe.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem import Problem
 from igpe.status import Status
 
+FINISH = 2_000  # steps that an integration may take while the user waits for the answer
 NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
 
 
@@ -201,15 +203,16 @@ class Residuals:
         return whole
 
     def best_fit(self) -> Fit:
-        """Where an interrupted search ends. Raises KeyboardInterrupt if nothing was computed."""
+        """Where an interrupted search ends; raises KeyboardInterrupt if nothing was computed.
+
+        Without residuals where only an earlier horizon can be integrated in short time.
+        """
         x, at = self.best.x, self.best.at
         if x is None or at is None:
             raise KeyboardInterrupt
         if len(at.residual) < len(self):  # of an earlier horizon
-            with finishing():
+            with finishing(), allowance(FINISH):
                 at = self(x)
-            if at is None:
-                raise KeyboardInterrupt
         return Fit(x, at, Status.INTERRUPTED, 0)
 
     def ended(self, fit: Fit) -> Fit:
