@@ -3,7 +3,8 @@
 A case is a public function on a problem. It runs once to the end (12 s at most), then six times
 more, and each time gets SIGINT at a moment drawn evenly over its duration. What is measured is the
 wall time from the signal to the answer. A usable answer is one whose parameters are finite and
-inside their bounds, whose objective is finite or said to be unknown, and that prints and saves. KeyboardInterrupt counts as lost if igpe had
+inside their bounds, whose objective is finite or said to be unknown, and that prints and saves.
+KeyboardInterrupt counts as lost if igpe had
 integrated the model successfully before, or had solved step 3. `estimate` runs with time limits
 drawn likewise. Every run is a process of its own, with the model's compiled code at hand.
 """
