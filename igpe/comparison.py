@@ -10,6 +10,7 @@ import pandas as pd
 
 from igpe.arguments import is_number, require
 from igpe.axes import axes_for
+from igpe.deadline import session
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.restarts import PERFECT
@@ -87,6 +88,7 @@ class Comparison:
         return str(self.table.to_html(float_format="{:.3g}".format))
 
 
+@session()
 def compare(
     problem: Problem,
     methods: Mapping[str, Estimator] | Sequence[Estimator],

@@ -11,6 +11,7 @@ import pandas as pd
 from igpe.arguments import require
 from igpe.arrays import FloatArray
 from igpe.axes import axes_for
+from igpe.deadline import session
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamic.single_shooting import SingleShooting
@@ -101,6 +102,7 @@ class Campaign:
         return f"<pre>{self}</pre>"
 
 
+@session()
 def campaign(
     problem: Problem,
     estimator: Estimator = SingleShooting(),

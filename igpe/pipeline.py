@@ -9,8 +9,11 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
-from igpe.dynamic.base import constrained_unknowns, require_known_sigma, require_plain
-from igpe.dynamic.complement import Asked, complements
+from igpe.arguments import is_finite, require
+from igpe.deadline import Deadline, ended_by, finishing, require_going_on, session, stopped
+from igpe.dynamic.base import constrained_unknowns, is_plain, require_known_sigma, require_plain
+from igpe.dynamic.by_shooting import Before, by_shooting
+from igpe.dynamic.complement import Asked, complements, roughly
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
@@ -18,6 +21,7 @@ from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.proven import complement_proven, with_proof
@@ -42,30 +46,58 @@ def estimate(
     timeout: float | None = None,
     progress: Progress | None = None,
     certify: bool = False,
+    time_limit: float | None = None,
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
     settings  the methods of the steps
     seed      of every random choice; the same seed gives the same result
     executor, store, timeout   where the candidates of step 3 go through step 4 and are kept, one
-              an item, as for `igpe.campaign`
+              an item, as for `igpe.campaign`; timeout is the time of one candidate, which then is
+              given up, while time_limit is that of the whole call
     progress  is told a sentence whenever a step begins
     certify   whether `igpe.certify` is to prove, within a minute, that nothing fits better: see
               `Result.proof`; where that cannot be done a note says why
+    time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
+              TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if the problem asks for what no step can do, EstimationFailed if no
-              candidate could be fitted
-    Ctrl-C ends step 3's proof where it is, and steps 4 and 5 with the best found so far (status
-    INTERRUPTED), if there is anything.
+              candidate could be fitted, or the time limit came before there was one
+    Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
     """
+    ok = time_limit is None or (is_finite(time_limit) and time_limit > 0)
+    require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
+    clock = Clock(progress)
+    place = Place(executor, store, timeout)
+    with session(time_limit) as now:
+        try:
+            return _estimate(problem, settings, seed, place, clock, certify=certify)
+        except KeyboardInterrupt:
+            if now.status is not Status.TIME_LIMIT or time_limit is None:
+                raise
+            raise EstimationFailed(
+                f"The time limit of {time_limit:g} s was reached before any parameters were "
+                "estimated. Give a longer one: time_limit=...",
+                Status.TIME_LIMIT,
+            ) from None
+
+
+def _estimate(
+    problem: Problem,
+    settings: Settings | None,
+    seed: int | None,
+    place: Place,
+    clock: Clock,
+    *,
+    certify: bool,
+) -> Result:
+    """The five steps; raises KeyboardInterrupt if it comes before there is an answer."""
     settings = settings or Settings()
     settings = settings if seed is None else settings.seeded(seed)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
-    place = Place(executor, store, timeout)
     require_plain(problem, "igpe.estimate", constraints_too=False)
     require_known_sigma(problem, "igpe.estimate")
-    clock = Clock(progress)
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
@@ -96,13 +128,15 @@ def estimate(
         )
         ways, best = found.fits[-1]
         best = best._replace(notes=(*best.notes, *found.notes))
-    with clock.step("statistics", "Statistics of the fit"):
+        if stopped():
+            ways, best = _told_so(ways, best, ended_by())
+    with clock.step("statistics", "Statistics of the fit"), finishing():
         steps = Steps(
             found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
         )
         result = summarise(steps, settings)
         result = replace(result, notes=(*result.notes, *begun.proved))
-    return with_proof(found.problem, result, clock) if certify else result
+    return with_proof(found.problem, result, clock) if certify and not stopped() else result
 
 
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
@@ -137,6 +171,9 @@ UNCORRECTED = (
 )
 
 
+ENDING = 0.5  # s after which an interrupted call integrates no further candidate
+
+
 class Fitted(NamedTuple):
     """Step 5: all ways, best first, and the best one polished."""
 
@@ -152,15 +189,67 @@ def _fitted(
     settings: Settings,
 ) -> Fitted:
     """From what was `before`, with other standard deviations, or at first from what has `begun`."""
+    current = begun if before is None else before.ways
     try:
-        ways = _corrected(problem, systems, begun if before is None else before.ways, settings)
+        require_going_on()
+        ways = _corrected(problem, systems, current, settings)
+        return _polished(problem, systems, ways, settings)
     except KeyboardInterrupt:
         if before is None:
             return _uncorrected(problem, systems, begun, settings)
-        ways = [_interrupted(way) for way in before.ways]
-    best = polish(problem, systems, ways[0].corrected, settings.integrator)
+        return Fitted([_interrupted(way) for way in before.ways], before.best)
+
+
+def _polished(
+    problem: Problem, systems: tuple[System, ...], ways: list[Way], settings: Settings
+) -> Fitted:
+    """The best way polished, by shooting where collocation has no answer or a wrong one.
+
+    raises EstimationFailed if the model cannot be integrated at any of them
+    """
+    ways = sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))
+    residuals = Residuals(problem, systems, settings.integrator)
+    best = None
+    if ways[0].usable and np.isfinite(ways[0].corrected.objective):
+        best = polish(problem, residuals, ways[0].corrected)
+    if is_plain(problem) and len(problem.box):
+        begun = [_before(problem, systems, way, settings) for way in ways]
+        shot = by_shooting(problem, residuals, begun, best)
+        if shot is not None:
+            number, best = shot
+            ways = [ways[number], *(w for k, w in enumerate(ways) if k != number)]
+    if best is None:
+        raise _failed(ways)
     ways[0] = ways[0]._replace(corrected=best.estimate)
     return Fitted(ways, best)
+
+
+def _before(problem: Problem, systems: tuple[System, ...], way: Way, settings: Settings) -> Before:
+    """Where shooting may begin for a candidate: as it was before step 5."""
+    simulated = Simulated(problem, systems, settings.integrator, way.complete.parameters)
+    return Before(
+        way.complete.parameters,
+        way.complete.objective,
+        way.usable,
+        profiles(simulated, way.algebraic.curves.of),
+    )
+
+
+def _failed(ways: Sequence[Way]) -> EstimationFailed:
+    status = ways[0].corrected.status
+    return EstimationFailed(
+        f"None of the {len(ways)} candidates could be corrected on the dynamics, and shooting "
+        f"cannot integrate the model at any of them; the first ended so: {status.value} Check the "
+        "bounds and the start values, and simulate the model at plausible parameters: "
+        "igpe.simulate(problem, {...}).",
+        status,
+    )
+
+
+def _told_so(ways: list[Way], best: Polished, status: Status) -> tuple[list[Way], Polished]:
+    """With the status of what ended the call."""
+    estimate = replace(best.estimate, status=status)
+    return [ways[0]._replace(corrected=estimate), *ways[1:]], best._replace(estimate=estimate)
 
 
 class Begun(NamedTuple):
@@ -176,16 +265,20 @@ def _complemented(
 ) -> Begun:
     """Every candidate after step 4; those that are done, if it was interrupted.
 
-    raises KeyboardInterrupt if none is
+    raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
     asked = Asked(problem, settings.complement)
-    found = complements(asked, [a.parameters for a in algebraic], place)
+    try:
+        require_going_on()
+        found = complements(asked, [a.parameters for a in algebraic], place)
+    except KeyboardInterrupt:
+        found = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
     ways = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
-    stopped = len(ways) < len(algebraic) or ways[-1].complete.status is Status.INTERRUPTED
-    if stopped or settings.proof is None:
-        return Begun(ways, stopped)
+    is_cut = len(ways) < len(algebraic) or ways[-1].complete.status is Status.INTERRUPTED
+    if is_cut or stopped() or settings.proof is None:
+        return Begun(ways, is_cut or stopped())
     ways, proved = complement_proven(problem, ways, settings.proof)
-    return Begun(ways, stopped, proved)
+    return Begun(ways, stopped(), proved)
 
 
 def _uncorrected(
@@ -195,17 +288,25 @@ def _uncorrected(
 
     raises KeyboardInterrupt if none can be integrated
     """
-    residuals = Residuals(problem, systems, settings.integrator)
-    found = []
-    for way in map(_interrupted, begun):
-        at = residuals(problem.box.vector(way.corrected.parameters))
-        cost = np.inf if at is None else at.cost
-        found.append((at, way._replace(corrected=replace(way.corrected, objective=cost))))
+    with finishing():
+        residuals = Residuals(problem, systems, settings.integrator)
+        patience = Deadline.after(ENDING)
+        found: list[tuple[Linearised | None, Way]] = []
+        for way in map(_interrupted, sorted(begun, key=_unsure)):
+            late = patience.over and any(at is not None for at, _ in found)
+            at = None if late else residuals(problem.box.vector(way.corrected.parameters))
+            cost = np.inf if at is None else at.cost
+            found.append((at, way._replace(corrected=replace(way.corrected, objective=cost))))
     at, best = min(found, key=lambda pair: pair[1].corrected.objective)
     if at is None:
         raise KeyboardInterrupt
     others = [way for _, way in found if way is not best]
     return Fitted([best, *others], Polished(best.corrected, at, (UNCORRECTED,)))
+
+
+def _unsure(way: Way) -> float:
+    """The sum of squares after step 4; infinite where it is not known."""
+    return float(np.nan_to_num(way.complete.objective, nan=np.inf))
 
 
 def _interrupted(way: Way) -> Way:
@@ -215,10 +316,7 @@ def _interrupted(way: Way) -> Way:
 def _corrected(
     problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
 ) -> list[Way]:
-    """Every candidate through step 5, from where it now is, best first.
-
-    raises EstimationFailed if none could be corrected
-    """
+    """Every candidate through collocation, from where it now is, best first."""
     guesses = [
         profiles(
             Simulated(problem, systems, settings.integrator, way.corrected.parameters),
@@ -229,12 +327,4 @@ def _corrected(
     starts = [way.corrected.parameters for way in begun]
     corrected = settings.correction.estimate_each(problem, starts, guesses, systems)
     ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
-    if not any(np.isfinite(way.corrected.objective) for way in ways if way.usable):
-        status = ways[0].corrected.status
-        raise EstimationFailed(
-            f"None of the {len(ways)} candidates could be corrected on the dynamics; the first "
-            f"ended so: {status.value} Check the bounds and the start values, and simulate the "
-            "model at plausible parameters: igpe.simulate(problem, {...}).",
-            status,
-        )
     return sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))

@@ -22,6 +22,7 @@ FLOORS: dict[str, int] = {
     "along_time": 1,
     "axes": 1,
     "arguments": 2,
+    "deadline": 1,
     "json_form": 2,
     "markup": 2,
     "csv_files": 8,

@@ -27,6 +27,7 @@ from igpe.projection.search import Limits, Outcome, Search
 from igpe.projection.separable import Separable
 from igpe.projection.separate import Separated, separate
 from igpe.projection.tape import UnknownOperation
+from igpe.status import Status
 
 AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
 EACH = 16  # samples for each nonlinear parameter, until they are `samples`
@@ -87,7 +88,14 @@ class Projected:
             else separate(few.pieces, few.box, exchange=self.exchange)
         )
         local = _LocalSearches((regression, few), thinned, self.search)
-        local.start(self._samples(local.problem), min(self.starts, 1 + len(separated.nonlinear)))
+        try:
+            count = min(self.starts, 1 + len(separated.nonlinear))
+            local.start(self._samples(local.problem), count)
+        except KeyboardInterrupt:
+            if local.best is None:
+                raise
+            said = Estimate({}, local.best.cost, Status.INTERRUPTED, "interrupted local searches")
+            return found(regression, local.best, said, began, local.fits)
         if local.best is None or not _agree(separated, local.best):
             return self.otherwise.estimate(regression)
         outcome = self._proof(separated, local, began)

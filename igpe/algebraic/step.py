@@ -21,6 +21,7 @@ from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.weights import StateErrors, Weights
+from igpe.deadline import require_going_on
 from igpe.problem import Problem
 from igpe.structure.findings import Reach
 from igpe.structure.groups import Group
@@ -94,20 +95,29 @@ def estimate_algebraic(
 ) -> list[Algebraic]:
     """The candidates of step 3, distinct ones only; the first is the paper's, with its proof.
 
-    After the best of each posing come further local optima that are nearly as good.
+    After the best of each posing come further local optima that are nearly as good. At Ctrl-C those
+    that are there, the last perhaps without some groups; raises KeyboardInterrupt if none is.
     """
     starts = [smoothed_starts(problem, structure, curves) for curves in ladder]
     if not structure.groups:
         return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
     found: list[Algebraic] = []
     further: list[_Further] = []
-    for curves, start in zip(ladder, starts, strict=True):
-        for form in Form:
-            posing = Posing(problem, structure, curves, form, weights)
+    posings = (
+        (Posing(problem, structure, curves, form, weights), start)
+        for curves, start in zip(ladder, starts, strict=True)
+        for form in Form
+    )
+    try:
+        for posing, start in posings:
+            require_going_on()
             candidate = _candidate(posing, routes, start, prove=not found)
             if _new(candidate, found):
                 found.append(candidate)
             further += _further(candidate, posing, routes.factor)
+    except KeyboardInterrupt:
+        if not found:
+            raise
     return _with_further(found, sorted(further, key=lambda f: f.ratio), routes.most)
 
 
@@ -130,10 +140,16 @@ def _candidate(
     posing: Posing, routes: Routes, start: Mapping[str, float], *, prove: bool
 ) -> Algebraic:
     parameters = dict(start)
-    answers = []
+    answers: list[tuple[Group, Found]] = []
     for group in posing.structure.groups:
         regression = posing.regression(group)
-        answer = routes.choose(regression, prove=prove).estimate(regression)
+        try:
+            require_going_on()
+            answer = routes.choose(regression, prove=prove).estimate(regression)
+        except KeyboardInterrupt:
+            if not answers:
+                raise
+            break
         if answer.estimate.status.usable:
             parameters |= answer.estimate.parameters
         answers.append((group, answer))

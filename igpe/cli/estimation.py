@@ -49,6 +49,9 @@ def estimate(
     starts: Annotated[
         int, typer.Option(min=1, help="Effort for a PEtab problem: 5 times as many random starts.")
     ] = 20,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds, after which the best so far is the result.")
+    ] = None,
     petab: Annotated[
         Path | None,
         typer.Option("--petab", callback=writable, help="Write a PEtab parameter table."),
@@ -67,12 +70,14 @@ def estimate(
     if is_petab(model):
         if report is not None:
             raise typer.BadParameter("--report is about the five steps; of PEtab problems: --json.")
+        if time_limit is not None:
+            raise typer.BadParameter("--time-limit is about the five steps; of PEtab: --starts.")
         _best_of_starts(problem, model, (starts, seed or 0), (plot, json, petab))
         return
     if petab is not None:
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with progress_shown() as tell:
-        result = estimated(model, problem, seed, tell)
+        result = estimated(model, problem, seed, tell, time_limit)
     complete = result.status is not Status.INTERRUPTED
     body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
     answer("estimate", str(result), body, json, complete=complete)

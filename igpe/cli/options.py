@@ -94,12 +94,18 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     return problem if data is None else problem.with_data(data)
 
 
-def estimated(path: Path, problem: "Problem", seed: int | None, tell: Any) -> "Result":
+def estimated(
+    path: Path,
+    problem: "Problem",
+    seed: int | None,
+    tell: Any,
+    time_limit: float | None = None,
+) -> "Result":
     """`igpe.estimate`, with the settings that the file's settings() returns."""
     from igpe.model_file import load_settings
     from igpe.pipeline import estimate
 
-    return estimate(problem, load_settings(path), seed=seed, progress=tell)
+    return estimate(problem, load_settings(path), seed=seed, progress=tell, time_limit=time_limit)
 
 
 def nominal_of(problem: "Problem") -> dict[str, float]:

@@ -11,14 +11,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
+from igpe.deadline import finishing
+from igpe.dynamic.base import (
+    Profile,
+    is_plain,
+    require_known_sigma,
+    require_numbers,
+    require_plain,
+)
 from igpe.dynamic.collocation_guess import AtStart, first_meshes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
 from igpe.dynamic.posed import Posed, Poser
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settled
-from igpe.equations.system import System
+from igpe.equations.system import System, read_systems
 from igpe.estimates import Estimate
+from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.compiled_ipopt import KNOWN, Known
@@ -75,9 +84,24 @@ class Collocation:
         return settled(
             problem,
             start,
-            lambda p, s: self.estimate_each(p, [s], [profiles])[0],
-            lambda p, s: local.estimate_each(p, [s], [profiles])[0],
+            lambda p, s: self._or_start(p, s, profiles),
+            lambda p, s: local._or_start(p, s, profiles),
         )
+
+    def _or_start(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile]
+    ) -> Estimate:
+        """The estimate; the start as it is, if the first solve is interrupted."""
+        try:
+            return self.estimate_each(problem, [start], [profiles])[0]
+        except KeyboardInterrupt:
+            if not is_plain(problem) or not start:
+                raise
+            residuals = Residuals(problem, read_systems(problem), Sundials())
+            with finishing():
+                residuals(problem.box.vector(start))
+            fit = residuals.best_fit()
+            return Estimate(dict(start), fit.cost, fit.status, "the start, not corrected")
 
     def estimate_each(
         self,

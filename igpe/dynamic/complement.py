@@ -3,20 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from igpe.deadline import Deadline, finishing
 from igpe.dynamic.base import Estimator, is_plain
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.searches import UNANSWERED, unanswered
 from igpe.equations.fingerprint import fingerprint
+from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed
 from igpe.estimate_form import estimate_of, estimate_row
 from igpe.estimates import Estimate
+from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.status import Status
 from igpe.tasks.digest import digest
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Function, Item, Work
 
+ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 
 
@@ -92,3 +99,27 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
         trail=answer.trail,
         notes=answer.notes,
     )
+
+
+def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
+    """All free unknowns without a search: the best of few trials, within a second.
+
+    For a call that was interrupted before step 4 had anything.
+    raises KeyboardInterrupt if the model cannot be integrated at any of them
+    """
+    rest = problem.fixing(found)
+    if len(rest.box) == 0:
+        return Estimate(dict(found), np.nan, Status.INTERRUPTED, "all found in step 3")
+    if not is_plain(rest) or not rest.box.bounded:
+        raise KeyboardInterrupt
+    patience = Deadline.after(ROUGHLY)
+    with finishing():
+        integrator = Sundials(seconds=ROUGHLY)
+        residuals = Residuals(rest, read_systems(rest), integrator)
+        for x in rest.box.sobol(TRIALS, 0):
+            residuals(x)
+            if patience.over:
+                break
+    fit = residuals.best_fit()
+    parameters = {**found, **rest.box.mapping(fit.x)}
+    return Estimate(parameters, fit.cost, Status.INTERRUPTED, "trials, without a search")

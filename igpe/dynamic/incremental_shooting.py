@@ -25,7 +25,7 @@ from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, req
 from igpe.dynamic.budget import Budget
 from igpe.dynamic.horizons import Reach, reaches, require_increasing
 from igpe.dynamic.recovery import Recovery
-from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import Attempt, Restarts, concluded
 from igpe.dynamic.sampling import TOLD, Sampling, too_sparse
@@ -43,6 +43,11 @@ from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.least_squares.line_search import LineSearch
 from igpe.problem import Problem
 from igpe.status import Status
+
+EARLY = (
+    "The search was interrupted before the last horizon, and integrating the estimate to the end "
+    "would take too long, so its sum of squares is not known."
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,7 @@ class IncrementalShooting:
         whole = Residuals(problem, systems, self.integrator)
         within = self.integrator if self.budget is None else self.budget.of(self.integrator)
         rough = whole if within == self.integrator else Residuals(problem, systems, within)
+        rough.best = whole.best
         return PreparedIncremental(problem, self, whole, rough, horizons)
 
 
@@ -191,6 +197,15 @@ class PreparedIncremental:
 
     def attempt(self, start: FloatArray) -> Attempt:
         """One run over all horizons, from `start` (n,) inside the bounds."""
+        self.residuals.best.clear()
+        try:
+            return self._first_or_again(start)
+        except KeyboardInterrupt:
+            fit = self.residuals.best_fit()
+            notes = (EARLY,) if fit.at is None else ()
+            return Attempt(in_deviations(fit, self.stages[-1].spread), notes=notes)
+
+    def _first_or_again(self, start: FloatArray) -> Attempt:
         found = self._attempt(start, self.rough_stages)
         again = found.fit.status is Status.INTEGRATION_BROKE and self.rough is not self.residuals
         return self._attempt(start, self.stages) if again else found

@@ -19,6 +19,7 @@ import numpy as np
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.deadline import Deadline, finishing
 from igpe.dynamic.base import Profile, require_bounds
 from igpe.dynamic.multistart import distinct
 from igpe.dynamic.settling import settled
@@ -42,6 +43,7 @@ FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5
 FEW_STEPS = 500  # between two outputs, of other methods
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
 SAME = 1e-3  # relative difference of rough objectives of one optimum
+ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
@@ -84,7 +86,7 @@ class IteratedSearch:
     ) -> Estimate:
         """The best optimum found; `start` is one more of the starts (may be empty).
 
-        Ctrl-C ends with the best of the searches that are finished, status INTERRUPTED.
+        Ctrl-C ends with the best point so far, status INTERRUPTED.
         The trail holds the finalists' other distinct optima, best first; `reached` where the rough
         searches ended, and then the finalists.
         profiles  are not used
@@ -103,14 +105,15 @@ class IteratedSearch:
             return exact.estimate({})
         given = [problem.box.vector(start)] if start else []
         hunt = _Hunt(self, self._prepared(problem, ROUGH))
+        finals: list[Estimate] = []
         try:
             hunt.run(given)
-            whole = True
+            self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
+            whole = not any(e.status is Status.INTERRUPTED for e in finals)
         except KeyboardInterrupt:
-            if not hunt.pool:
-                raise
             whole = False
-        finals = self._finals(hunt, self._prepared(problem, RATHER), exact, whole=whole)
+            if not any(e.status.usable for e in finals):
+                finals = [self._cut_short(hunt, exact)]
         found = _concluded(problem, hunt, finals, whole=whole)
         return replace(found, seconds=time.perf_counter() - began)
 
@@ -123,19 +126,39 @@ class IteratedSearch:
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
         return SingleShooting(integrator, search).prepare(problem)
 
-    def _finals(
-        self, hunt: "_Hunt", rather: PreparedShooting, exact: PreparedShooting, *, whole: bool
-    ) -> list[Estimate]:
-        """Exact searches from the best, until there are enough that can be integrated."""
-        box, found = exact.problem.box, list[Estimate]()
+    def _finish(
+        self,
+        hunt: "_Hunt",
+        rather: PreparedShooting,
+        exact: PreparedShooting,
+        finals: list[Estimate],
+    ) -> None:
+        """Exact searches from the best into `finals`, until enough of them can be integrated."""
+        box = exact.problem.box
         for end in hunt.pool:
             fit = _continued(rather, Fit(end.x, None, Status.ITERATION_LIMIT, 0), LONGER)
             x = end.x if fit.at is None else fit.x
-            found.append(exact.estimate(box.mapping(x)))
-            usable = sum(e.status.usable for e in found)
-            if usable >= (self.finalists if whole else 1):
-                break
-        return found
+            finals.append(exact.estimate(box.mapping(x)))
+            if sum(e.status.usable for e in finals) >= self.finalists:
+                return
+
+    def _cut_short(self, hunt: "_Hunt", exact: PreparedShooting) -> Estimate:
+        """The best end of a rough search that can be integrated exactly, as it is.
+
+        raises KeyboardInterrupt if there is none
+        """
+        here = hunt.rough.residuals.best.x
+        points = [*(end.x for end in hunt.pool), *([] if here is None else [here])]
+        patience = Deadline.after(ENDING)
+        exact.residuals.best.clear()
+        with finishing():
+            for x in points:
+                exact.residuals(x)
+                if patience.over:
+                    break
+        fit = exact.residuals.best_fit()
+        parameters = exact.problem.box.mapping(fit.x)
+        return Estimate(parameters, fit.cost, fit.status, "an interrupted search")
 
 
 class _End(NamedTuple):

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.dynamic.base import Profile, constraints, require_known_sigma, require_numbers
-from igpe.dynamic.deadline import Deadline
+from igpe.deadline import Deadline, finishing
+from igpe.dynamic.base import Profile, constraints, is_plain, require_known_sigma, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
 from igpe.dynamic.multiple_shooting_losses import objective, worth
@@ -28,7 +28,7 @@ from igpe.dynamic.multiple_shooting_search import (
     stages_of,
     stopped,
 )
-from igpe.dynamic.remarks import limited, remarks, spread_of
+from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
 from igpe.dynamic.settling import settled
@@ -38,6 +38,7 @@ from igpe.estimates import Estimate
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import IntervalIntegrator
+from igpe.integrators.sundials import Sundials
 from igpe.least_squares.base import Fit
 from igpe.least_squares.chains import Point
 from igpe.least_squares.generalised import GeneralisedGaussNewton
@@ -219,6 +220,29 @@ class PreparedMultiple:
         return space_of(self.problem, self.known, start, self.stages.free(start))
 
     def _attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
+        self.stages.reached.clear()
+        try:
+            return self._whole_attempt(x, gate, deadline)
+        except KeyboardInterrupt:
+            with finishing():
+                return self._cut_short(x)
+
+    def _cut_short(self, x: FloatArray) -> Attempt:
+        """What an interrupted attempt from x (n,) is worth, by single shooting.
+
+        raises KeyboardInterrupt if it cannot be integrated, or constraints have to be kept
+        """
+        if not is_plain(self.problem):
+            raise KeyboardInterrupt
+        residuals = Residuals(self.problem, read_systems(self.problem), Sundials())
+        for point in (*self.stages.reached, x):
+            at = residuals(point)
+            if at is not None:
+                fit = Fit(point, at, Status.INTERRUPTED, 0)
+                return Attempt(in_deviations(fit, spread_of(self.problem)))
+        raise KeyboardInterrupt
+
+    def _whole_attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
         found = self._best(x, gate, deadline)
         enough = _explained(found, gate) or gate == np.inf or deadline.over
         if not enough and self._finer is not None:

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.deadline import require_going_on
 from igpe.dynamic.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.residuals import NO_NUMBER, Broken, measured_only
@@ -236,7 +237,11 @@ class Chains:
         return sum(len(s.measurements.value) for s in self.shootings) + self._unmeasured.size
 
     def __call__(self, point: Point) -> Chained | None:
-        """Residuals, gaps and derivatives, or None if an interval broke down: see `broken`."""
+        """Residuals, gaps and derivatives, or None if an interval broke down: see `broken`.
+
+        raises KeyboardInterrupt once the call must end (`igpe.deadline`)
+        """
+        require_going_on()
         found = []
         for shooting, nodes in zip(self.shootings, point.nodes, strict=True):
             chain = shooting.chain(point.unknowns, nodes)

@@ -1,13 +1,13 @@
 """One search of multiple shooting: continuation from free nodes, then exact matching."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.deadline import NEVER, Deadline
 from igpe.dynamic.multiple_shooting_backward import lifted, require_squares
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.multiple_shooting_limits import told
@@ -44,12 +44,14 @@ class Stages:
     exact   what is matched exactly, one after the other: its name and its chains
     search  the search with exact matching
     record  whether all iterates are kept
+    reached the unknowns where the search last stood, which an interrupted one falls back to
     """
 
     free: Chains
     exact: tuple[tuple[str, Chains], ...]
     search: ExactSearch
     record: bool = False
+    reached: list[FloatArray] = field(default_factory=list)
 
     @property
     def chains(self) -> Chains:
@@ -228,11 +230,12 @@ class _Record:
     """What a search goes through, kept until its stage ends; nothing unless asked for."""
 
     def __init__(self, stages: Stages, space: Space) -> None:
-        self._wanted, self._space = stages.record, space
+        self._stages, self._wanted, self._space = stages, stages.record, space
         self._shootings = stages.chains.shootings
         self._seen: list[Iterate] = []
 
     def watch(self, point: Point, at: Chained) -> None:
+        self._stages.reached[:] = [point.unknowns.copy()]
         if not self._wanted:
             return
         starts = [

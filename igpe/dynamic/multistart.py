@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,14 @@ from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
+from igpe.integrators.allowance import allowance
 from igpe.problem import Problem
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 
+STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
+FURTHER = 10  # times as many may an integration of a search from the best trials
 SAME = 1e-4  # optima whose objectives differ by less, relatively, are the same
 
 
@@ -93,8 +97,15 @@ class MultiStart:
         here = None
         if isinstance(self.local, SingleShooting):
             shooting = self.local.prepare(problem)
-            points = self._best_trials(shooting)
-            here = prepared(asked, {"local": shooting.estimate})
+            try:
+                points, steps = self._best_trials(shooting)
+            except KeyboardInterrupt:
+                fit = shooting.residuals.best_fit()
+                said = "best of the trials; no search was made"
+                return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
+            local = _Within(self.local, steps)
+            asked = asked._replace(methods={"local": local})
+            here = prepared(asked, {"local": _PreparedWithin(shooting, steps).estimate})
         else:
             points = list(problem.box.sobol(self.starts, self.seed))
         runs = searched(asked, np.array([*given, *points]), place, here=here)
@@ -121,12 +132,24 @@ class MultiStart:
             reached=reached,
         )
 
-    def _best_trials(self, shooting: PreparedShooting) -> list[FloatArray]:
-        """Those of the trials that are searched from, best first."""
+    def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
+        """Trials that are searched from, best first, and what an integration then may take.
+
+        Those that take many steps are tried again only if too few do with less.
+        """
+        shooting.residuals.best.clear()
         trials = shooting.problem.box.sobol(self.trials, self.seed)
-        judged = [(shooting.residuals(p), p) for p in trials]
-        able = [(at.cost, k, p) for k, (at, p) in enumerate(judged) if at is not None]
-        return [p for _, _, p in sorted(able, key=lambda item: item[:2])[: self.starts]]
+        able: dict[int, float] = {}
+        for steps in STEPS:
+            with allowance(steps):
+                for k in set(range(len(trials))) - set(able):
+                    at = shooting.residuals(trials[k])
+                    if at is not None:
+                        able[k] = at.cost
+            if len(able) >= min(self.starts, self.trials):
+                break
+        best = sorted(able, key=lambda k: (able[k], k))[: self.starts]
+        return [trials[k] for k in best], None if steps is None else FURTHER * steps
 
     def _nothing(self, problem: Problem, found: Sequence[Estimate]) -> Estimate:
         """Where no search has usable parameters: why the first one has none."""
@@ -138,6 +161,37 @@ class MultiStart:
             return replace(found[0], parameters=middle)
         method = f"none of {self.trials} trials could be simulated"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Single shooting whose integrations have an allowance of steps, wherever it is done."""
+
+    method: SingleShooting
+    steps: int | None
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamic.base.Estimator`."""
+        with allowance(self.steps):
+            return self.method.estimate(problem, start, profiles)
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "_PreparedWithin":
+        """See `igpe.dynamic.base.Preparable`."""
+        return _PreparedWithin(self.method.prepare(problem, profiles), self.steps)
+
+
+class _PreparedWithin(NamedTuple):
+    """The same, compiled for one problem."""
+
+    shooting: PreparedShooting
+    steps: int | None
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """See `igpe.dynamic.base.Prepared`."""
+        with allowance(self.steps):
+            return self.shooting.estimate(start)
 
 
 def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:

@@ -2,8 +2,8 @@
 
 Collocation ends where its mesh no longer moves the optimum by its tolerance; a few Gauss-Newton
 steps on an accurate integration end at the optimum itself, and their last linearisation is what the
-statistics need. Where integration and collocation tell different stories the correction is kept,
-and the difference is told.
+statistics need. Where integration and collocation disagree, shooting goes on from there, and a note
+says so.
 """
 
 from dataclasses import replace
@@ -14,9 +14,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.residuals import Residuals
-from igpe.equations.system import System
 from igpe.estimates import Estimate
-from igpe.integrators.base import Integrator
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
@@ -25,6 +23,8 @@ from igpe.status import Status
 SEARCH = GaussNewton(radius=0.1, max_iterations=50)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
+NOT_FOLLOWED = "Trust neither without a look at the plot."
+SHOT = "The estimate was finished by single shooting, which ends at {:.6g}."
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
@@ -36,11 +36,13 @@ class Polished(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def polish(
-    problem: Problem, systems: tuple[System, ...], rough: Estimate, integrator: Integrator
-) -> Polished:
-    """The optimum of the integrated model next to the corrected one, where the two agree."""
-    residuals = Residuals(problem, systems, integrator)
+def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
+    """The optimum of the integrated model next to the corrected one.
+
+    residuals  accurately integrated
+
+    Where the two disagree the integrated model is right, if shooting can follow it.
+    """
     box = problem.box
     x = box.vector(rough.parameters)
     at = residuals(x)
@@ -50,10 +52,10 @@ def polish(
     if is_plain(problem) and len(box) > 0:
         fit = SEARCH.fit(residuals, x, box)
     if not (_agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)):
-        return Polished(rough, at, (_difference(rough.objective, at.cost),))
+        return _differing(problem, residuals, rough, at, fit)
     if fit.at is None or fit.cost > at.cost:
         return Polished(rough, at)
-    passed = _passed_bounds(problem, residuals, fit.x)
+    passed = passed_bounds(problem, residuals, fit.x)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
         return Polished(rough, at, (note,))
@@ -62,6 +64,23 @@ def polish(
         status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
     found = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost, status=status)
     return Polished(found, fit.at)
+
+
+def _differing(
+    problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
+) -> Polished:
+    """The end of the shooting that went on from where collocation is refuted by integration."""
+    told = _difference(rough.objective, at.cost)
+    if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
+        return Polished(rough, at, (f"{told} {NOT_FOLLOWED}",))
+    end = replace(
+        rough,
+        parameters=problem.box.mapping(fit.x),
+        objective=fit.cost,
+        status=fit.status,
+        method=f"single shooting after {rough.method}",
+    )
+    return Polished(end, fit.at, (f"{told} {SHOT.format(fit.cost)}",))
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
@@ -81,12 +100,11 @@ def _floor(problem: Problem) -> float:
 def _difference(collocated: float, integrated: float) -> str:
     return (
         f"Collocation finds a sum of squares of {collocated:.6g} at the estimate, an accurate "
-        f"integration {integrated:.6g}: the model is unstable, stiff beyond the mesh, or depends "
-        "on time in a way the integrator does not see. Trust neither without a look at the plot."
+        f"integration {integrated:.6g}: the mesh is too coarse, or the model unstable."
     )
 
 
-def _passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
+def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
     """States that leave the bounds of their Vars at a measured time."""
     passed = []
     for run, instance in zip(residuals.runs, problem.instances, strict=True):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.deadline import finishing, require_going_on
 from igpe.dynamic.likelihood_residuals import likelihood_residuals
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
@@ -21,11 +22,13 @@ from igpe.equations.switches import switching
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment, Measurements
+from igpe.integrators.allowance import allowance
 from igpe.integrators.base import Integrator, Simulation, Trajectory
 from igpe.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem import Problem
 from igpe.status import Status
 
+FINISH = 2_000  # steps that an integration may take while the user waits for the answer
 NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
 
 
@@ -117,10 +120,35 @@ class Run:
         return np.where(resting, 0.0, by_unknown)
 
 
+@dataclass
+class Best:
+    """The best point at which residuals were computed since it was last cleared.
+
+    Those with more residuals, of later horizons, count before those with fewer.
+
+    x   (n,) the point;  at: residuals and derivative there; None if there is none
+    """
+
+    x: FloatArray | None = None
+    at: Linearised | None = None
+
+    def look_at(self, x: FloatArray, at: Linearised) -> None:
+        """Keep the point if it is the best."""
+        size = len(at.residual)
+        before = -1 if self.at is None else len(self.at.residual)
+        if size > before or (self.at is not None and size == before and at.cost < self.at.cost):
+            self.x, self.at = x.copy(), at
+
+    def clear(self) -> None:
+        """Forget the point."""
+        self.x = self.at = None
+
+
 class Residuals:
     """A problem's residuals as a function of its free unknowns (in the order of `problem.box`).
 
     broken  the last integration that broke down; None if none did since it was last set so
+    best    what an interrupted search falls back to; shared with those of earlier horizons
     """
 
     def __init__(
@@ -131,6 +159,7 @@ class Residuals:
         self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
         self._unmeasured = unmeasured(problem)
         self.broken: Broken | None = None
+        self.best = Best()
 
     @cached_property
     def switched(self) -> tuple[str, ...]:
@@ -153,7 +182,9 @@ class Residuals:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
         None as well where one of their numbers is none, or has no square. `broken` tells why.
+        raises KeyboardInterrupt once the call must end (`igpe.deadline`)
         """
+        require_going_on()
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
@@ -167,7 +198,22 @@ class Residuals:
             pieces.append(piece)
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
-        return pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        self.best.look_at(x, whole)
+        return whole
+
+    def best_fit(self) -> Fit:
+        """Where an interrupted search ends; raises KeyboardInterrupt if nothing was computed.
+
+        Without residuals where only an earlier horizon can be integrated in short time.
+        """
+        x, at = self.best.x, self.best.at
+        if x is None or at is None:
+            raise KeyboardInterrupt
+        if len(at.residual) < len(self):  # of an earlier horizon
+            with finishing(), allowance(FINISH):
+                at = self(x)
+        return Fit(x, at, Status.INTERRUPTED, 0)
 
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""

@@ -15,7 +15,7 @@ from scipy.special import chdtri
 from igpe.arguments import is_count, is_finite, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.dynamic.deadline import NEVER, Deadline
+from igpe.deadline import NEVER, Deadline
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
 from igpe.status import Status
@@ -82,15 +82,20 @@ class Restarts:
 
         gate      cost that needs no further start; infinite if errors are not known
         deadline  after which there are none
+        At Ctrl-C those that are there; raises KeyboardInterrupt if the first attempt does.
         """
         others = distinct(self._elsewhere(start, box), start)
         found = [attempt(start)]
         while len(found) <= self.count and not self._enough(found, gate) and not deadline.over:
             another = next(others, None)
-            if another is None:
+            if another is None or found[-1].fit.status is Status.INTERRUPTED:
                 break
-            found.append(attempt(another))
-        return ranked(found, gate)
+            try:
+                found.append(attempt(another))
+            except KeyboardInterrupt:
+                return _cut_short(ranked(found, gate))
+        is_whole = found[-1].fit.status is not Status.INTERRUPTED
+        return ranked(found, gate) if is_whole else _cut_short(ranked(found, gate))
 
     def _enough(self, found: Sequence[Attempt], gate: float) -> bool:
         best = ranked(found, gate)[0]
@@ -140,6 +145,14 @@ def ranked(found: Sequence[Attempt], gate: float) -> list[Attempt]:
         return not one.fit.status.usable, far, one.sparse and not far, one.fit.cost
 
     return sorted(found, key=place)
+
+
+def _cut_short(found: list[Attempt]) -> list[Attempt]:
+    """The attempts, the best of them with the status of an interrupted search."""
+    best = found[0]
+    if best.fit.status.usable:
+        best = best._replace(fit=best.fit._replace(status=Status.INTERRUPTED))
+    return [best, *found[1:]]
 
 
 def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:

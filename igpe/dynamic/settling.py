@@ -18,6 +18,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import session, stopped
 from igpe.dynamic.model_weights import Weights, first_weighted
 from igpe.equations.system import System, read_systems
 from igpe.estimates import Estimate
@@ -44,12 +45,16 @@ Search = Callable[[Problem, Mapping[str, float]], Estimate]
 
 
 class Settled(NamedTuple, Generic[Found]):
-    """The last fit, the problem with the standard deviations it was made with, and all before."""
+    """The last fit, the problem with the standard deviations it was made with, and all before.
+
+    still    whether the standard deviations stand still;  stopped: whether it was interrupted
+    """
 
     problem: Problem
     fits: tuple[Found, ...]
     notes: tuple[str, ...] = ()
     still: bool = True
+    stopped: bool = False
 
 
 def settled(
@@ -67,6 +72,17 @@ def settled(
 
     A problem whose standard deviations are numbers is searched once, and nothing is changed.
     """
+    with session():
+        return _settled(problem, start, search, again, integrator)
+
+
+def _settled(
+    problem: Problem,
+    start: Mapping[str, float],
+    search: Search,
+    again: Search,
+    integrator: Integrator,
+) -> Estimate:
     if not problem.sigma_follows_model:
         return search(problem, start)
 
@@ -102,24 +118,26 @@ def settle(
     fits = [fit(weighted, None, np.inf)]
     if not problem.sigma_follows_model:
         return Settled(weighted, tuple(fits))
-    weights = Weights(weighted, problem, systems, integrator)
-    relaxed = _Relaxed(problem)
-    while True:
-        now = estimate(fits[-1])
-        if now.status is Status.INTERRUPTED:
-            return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),))
-        if not now.status.usable:
-            return Settled(weighted, tuple(fits))
-        told = weights.at(now.parameters)
-        if told is None:
-            return Settled(weighted, tuple(fits), (LOST + _whose(len(fits)),))
-        moved = relaxed.change(weighted, told)
-        if moved <= STILL:
-            return Settled(weighted, tuple(fits), weights.limits(now.parameters))
-        if len(fits) == MOST:
-            return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
-        weighted = relaxed.step()
-        fits.append(fit(weighted, fits[-1], moved))
+    weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
+    try:
+        while True:
+            now = estimate(fits[-1])
+            if now.status is Status.INTERRUPTED or stopped():
+                raise KeyboardInterrupt
+            told = weights.at(now.parameters) if now.status.usable else None
+            if told is None:
+                lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
+                return Settled(weighted, tuple(fits), lost)
+            moved = relaxed.change(weighted, told)
+            if moved <= STILL:
+                return Settled(weighted, tuple(fits), weights.limits(now.parameters))
+            if len(fits) == MOST:
+                return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
+            following = relaxed.step()
+            fits.append(fit(following, fits[-1], moved))
+            weighted = following
+    except KeyboardInterrupt:
+        return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),), stopped=True)
 
 
 class _Relaxed:
@@ -156,9 +174,10 @@ def _concluded(found: Settled[Estimate]) -> Estimate:
     several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED
     status = Status.BEST_OF_SEVERAL if several else last.status
     proven = [PROVEN] if np.isfinite(first.lower_bound) and count > 1 else []
+    status = status if found.still else Status.ITERATION_LIMIT
     return replace(
         last,
-        status=status if found.still else Status.ITERATION_LIMIT,
+        status=Status.INTERRUPTED if found.stopped else status,
         method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
         seconds=sum(e.seconds for e in found.fits),
         trail=first.trail,

@@ -119,5 +119,10 @@ class PreparedShooting:
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None
-        fit = self.residuals.ended(in_deviations(self._fit(start), spread_of(self.problem)))
+        self.residuals.best.clear()
+        try:
+            fit = self._fit(start)
+        except KeyboardInterrupt:
+            fit = self.residuals.best_fit()
+        fit = self.residuals.ended(in_deviations(fit, spread_of(self.problem)))
         return Attempt(fit, notes=tuple(self.residuals.reasons(fit)), limited=limited(fit))

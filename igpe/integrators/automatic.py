@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from igpe.arrays import FloatArray
+from igpe.integrators.allowance import allowed
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.integrators.dormand_prince import DormandPrince, DormandPrinceSimulation, Ended
 from igpe.integrators.lsoda import Lsoda
@@ -58,7 +59,7 @@ class AutomaticSimulation:
         ran = self.explicit.ran(q)
         if ran.ended is Ended.STIFF:
             return self.stiff.run(q)
-        if ran.ended is Ended.STEPS:
+        if ran.ended is Ended.STEPS and allowed() is None:
             return self.many_steps.run(q)
         return ran.trajectory
 

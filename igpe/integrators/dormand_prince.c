@@ -31,7 +31,7 @@ typedef struct {
   const double *sizes;         /* n of the model's functions */
   const double *constants;     /* c of them */
   double rtol, atol, seconds;
-  long long max_steps;
+  long long max_steps, most_steps; /* between two outputs, in all */
 } Plan;
 
 enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START };
@@ -52,6 +52,7 @@ typedef struct {
   const double *sizes, *constants;
   double p[KNOWN + 2], x[N], end[N], stage[N], k[7][N], dense[5][N], at[N], w[WORK + 1];
   casadi_int iw[IWORK + 1];
+  long long steps;
 } Run;
 
 static void slope(Run *r, double tau, const double *x, double *found) {
@@ -197,7 +198,7 @@ static int integrate(const Plan *s, Run *r, long long piece, double *out, double
   if (!finite_all(r->k[0])) return NO_NUMBER;
   double h = first_step(s, r);
   while (next < last) {
-    if (since_output++ >= s->max_steps) return STEPS;
+    if (since_output++ >= s->max_steps || r->steps++ >= s->most_steps) return STEPS;
     if (deadline < HUGE_VAL && ++taken % LOOK == 0 && now() > deadline) return SECONDS;
     int ends = tau + 1.01 * h >= 1;
     if (ends) h = 1 - tau;
@@ -248,7 +249,7 @@ CASADI_SYMBOL_EXPORT int igpe_run(const Plan *s, const double *q, double *out, d
   int ended = r ? DONE : MEMORY;
   double deadline = s->seconds < HUGE_VAL ? now() + s->seconds : HUGE_VAL;
   for (long long i = 0; i < s->n_times * N_ROW; i++) out[i] = NAN;
-  if (r) r->sizes = s->sizes, r->constants = s->constants;
+  if (r) r->sizes = s->sizes, r->constants = s->constants, r->steps = 0;
   for (int i = 0; r && i < N_Q; i++) {
     double size = fabs(q[i]);
     r->p[i] = q[i], r->p[N_Q + i] = size < s->nearest[i] ? s->nearest[i] : size;

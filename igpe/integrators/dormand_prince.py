@@ -14,10 +14,11 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.integrators.allowance import allowed
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
 from igpe.integrators.compiler import built
-from igpe.integrators.limits import NO_START, TOO_MANY, Limits, at, no_number
+from igpe.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, Limits, at, no_number
 from igpe.integrators.method import Method
 from igpe.integrators.numbers import lifted
 from igpe.integrators.prepared import Prepared
@@ -101,13 +102,15 @@ class DormandPrinceSimulation:
         if unknowns.shape != (len(whole.ivp.unknowns),):
             raise ValueError(f"Expected one number for each of {whole.ivp.unknowns}, got {q}.")
         rows, told = np.empty((len(whole.times), layout.width)), np.zeros(3)
-        call = self._call
+        simulation = self
         if whole.stops.moving:
             here = whole.at(q)
             if here is None:
                 return Ran(Refused(whole, TOO_MANY).run(q), Ended.NO_NUMBER)
-            call = replace(self, whole=here)._call
-        ended = Ended(call(*(v.ctypes.data for v in (unknowns, rows, told))))
+            simulation = replace(self, whole=here)
+        steps = allowed()
+        simulation._plan.most_steps = MOST_STEPS if steps is None else steps
+        ended = Ended(simulation._call(*(v.ctypes.data for v in (unknowns, rows, told))))
         done, time, state = int(told[0]), float(told[1]), int(told[2])
         reached = float(whole.times[done - 1]) if done else whole.ivp.t0
         status = Status.CONVERGED if ended is Ended.DONE else Status.INTEGRATION_BROKE
@@ -132,10 +135,13 @@ class DormandPrinceSimulation:
     @cached_property
     def _call(self) -> Any:
         """The C function of (q, rows, told), given as addresses."""
-        plan = _Plan.of(self.whole, self.limits, self.method, self.numbers)
         function = self.library.igpe_run
         function.argtypes = [ctypes.c_void_p] * 4
-        return partial(function, ctypes.byref(plan))  # which keeps the plan
+        return partial(function, ctypes.byref(self._plan))
+
+    @cached_property
+    def _plan(self) -> "_Plan":
+        return _Plan.of(self.whole, self.limits, self.method, self.numbers)
 
 
 class _Plan(ctypes.Structure):
@@ -158,6 +164,7 @@ class _Plan(ctypes.Structure):
         ("atol", ctypes.c_double),
         ("seconds", ctypes.c_double),
         ("max_steps", ctypes.c_longlong),
+        ("most_steps", ctypes.c_longlong),
     )
 
     @classmethod

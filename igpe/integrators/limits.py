@@ -11,6 +11,7 @@ from igpe.arguments import is_count
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.errors import ProblemError
+from igpe.integrators.allowance import allowed
 
 LARGEST = 1e15
 """Times its size that a state may be. Near 1 / machine epsilon: beyond it, adding to a state all
@@ -71,6 +72,9 @@ class Limits:
 
     def steps_sentence(self, time: str) -> str:
         """That the steps were used up; `time` says when."""
+        steps = allowed()
+        if steps is not None:
+            return f"The {steps} steps that a trial may take were used up {time}."
         return f"The step limit of {self.max_steps} was reached {time}."
 
     def size_sentence(self, state: str, time: str) -> str:

@@ -3,6 +3,7 @@
 `scipy.integrate.odeint` on a right-hand side that CasADi evaluates in place.
 """
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from scipy.integrate import odeint
 
 from igpe.arrays import BoolArray, FloatArray
 from igpe.equations.in_place import InPlace
+from igpe.integrators.allowance import allowed
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.integrators.limits import Limits, at, between, no_number
@@ -23,6 +25,7 @@ from igpe.integrators.pieces import Piece
 from igpe.integrators.prepared import Came, Prepared
 from igpe.integrators.refused import Refused, implicit_refused
 
+CALLS = 2  # evaluations of a step
 LOOK = 64  # evaluations between two looks at size and time
 SAME = 1e-12  # of a time: what LSODA passes
 COMPLETE, USED_UP = "Integration successful.", "Excess work"  # what odeint says then
@@ -118,6 +121,8 @@ class LsodaSimulation:
         seen = at(piece.begin + piece.span * min(watch.time, float(piece.places[done])))
         if watch.large is not None:
             return limits.size_sentence(ivp.states[watch.large], seen)
+        if watch.spent:
+            return limits.steps_sentence(seen)
         if watch.late:
             return limits.seconds_sentence(seen)
         begin = piece.begin if done == 0 else float(piece.outputs[done - 1])
@@ -139,6 +144,9 @@ class Watch:
     def __init__(self, limits: Limits, n_x: int, deadline: float) -> None:
         self._limits, self._n_x, self._deadline = limits, n_x, deadline
         self.late, self.time = False, 0.0
+        steps = allowed()
+        self.spent = False
+        self.calls, self.most = 0, math.inf if steps is None else CALLS * steps
         self.large: int | None = None
 
     def __call__(self, tau: float, x: FloatArray) -> bool:
@@ -147,7 +155,9 @@ class Watch:
             return True
         found = self._limits.first_too_large(x[None, : self._n_x])
         self.large = None if found is None else found[1]
-        self.late, self.time = time.monotonic() > self._deadline, tau
+        self.calls += LOOK
+        self.spent = self.calls > self.most
+        self.late, self.time = self.spent or time.monotonic() > self._deadline, tau
         return self.late or found is not None
 
     def look_at(self, xs: FloatArray, places: FloatArray, good: BoolArray) -> None:

@@ -15,10 +15,12 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import in_session, require_going_on
 from igpe.equations.in_place import InPlace
+from igpe.integrators.allowance import allowed, allowed_between
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
-from igpe.integrators.limits import Limits, at, between, no_number
+from igpe.integrators.limits import MOST_STEPS, Limits, at, between, no_number
 from igpe.integrators.method import Method
 from igpe.integrators.pieces import Piece
 from igpe.integrators.prepared import Came, Prepared
@@ -61,6 +63,8 @@ class SundialsSimulation:
         came = _nothing(x, z)
         if math.isinf(deadline) and not self.whole.stops.moving:  # places that the unknowns move
             came = self._at_once(piece, x, z, p)
+            if came.why and allowed() is not None:
+                return self._checked(came, piece)  # a trial that is not worth another attempt
             if not came.why or self.limits.first_too_large(self._states(came)):
                 return self._checked(came, piece)
         # afresh from the last output that was reached
@@ -126,21 +130,23 @@ class Solvers:
 
     method: Sundials
     system: Augmented
-    made: dict[bytes, "_Solver"] = field(default_factory=dict)
+    made: dict[tuple[bytes, int], "_Solver"] = field(default_factory=dict)
 
     def __call__(self, places: FloatArray) -> "_Solver":
-        key = places.tobytes()
+        steps = min(self.method.max_steps, allowed_between(len(places)) or MOST_STEPS)
+        key = (places.tobytes(), steps)
         if key not in self.made:
-            self.made[key] = _Solver(self._make([float(v) for v in places]), len(places))
+            made = self._make([float(v) for v in places], steps)
+            self.made[key] = _Solver(made, len(places))
         return self.made[key]
 
-    def _make(self, places: list[float]) -> Any:
+    def _make(self, places: list[float], steps: int) -> Any:
         system = self.system
         dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
         options = {
             "abstol": self.method.atol,
             "reltol": self.method.rtol,
-            "max_num_steps": self.method.max_steps,
+            "max_num_steps": steps,
             "show_eval_warnings": False,
             "disable_internal_warnings": True,
         }
@@ -176,6 +182,10 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
 
     CasADi would take the exception of Python's handler for a failure of the equations, and go on.
     """
+    if in_session():
+        said = _failure(evaluate)
+        require_going_on()  # the session remembers what CasADi took for a failure
+        return said
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return _failure(evaluate)

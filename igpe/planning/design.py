@@ -5,12 +5,14 @@ Optimum experimental design on exact sensitivities, linearised at the parameters
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
+from igpe.deadline import finishing, session
 from igpe.dynamic.base import require_known_sigma
 from igpe.errors import EstimationFailed
 from igpe.integrators.automatic import Automatic
@@ -27,7 +29,10 @@ from igpe.planning.search import Search
 from igpe.problem import Problem
 from igpe.status import Status
 
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
 
+
+@session()
 def design(
     problem: Problem | Unmeasured,
     parameters: Values,
@@ -65,6 +70,7 @@ def design(
                  errors, or at those of a table with a column for each unknown
     pool, starts  random experiments and local searches that the search begins with
     seed         of both;  integrator: of the model with its sensitivities
+    returns      the best plan so far if it is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, EstimationFailed if no
                  experiment could be integrated, Unsupported for time-varying unknowns or robust
                  losses
@@ -102,4 +108,6 @@ def design(
             "narrow the bounds to what is possible, and try one: igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
-    return report(posed, search, found)
+    with finishing():
+        plan = report(posed, search, found)
+    return plan if found.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

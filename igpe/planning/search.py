@@ -14,6 +14,7 @@ from scipy.optimize import LinearConstraint, minimize
 from scipy.stats import qmc
 
 from igpe.arrays import FloatArray, IntArray
+from igpe.deadline import finishing
 from igpe.planning.choosing import Allowed, Chosen, choose
 from igpe.planning.evidence import Evidence, Judge, Space
 from igpe.planning.told import Told
@@ -25,11 +26,15 @@ STEPS = 150  # of the local search
 
 
 class Found(NamedTuple):
-    """The numbers (n_experiments, n_choices), the samples, and how the starts ended."""
+    """The numbers (n_experiments, n_choices), the samples, and how the starts ended.
+
+    complete  False if the search was interrupted
+    """
 
     design: FloatArray
     chosen: Chosen
     values: tuple[float, ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,18 +61,37 @@ class Search:
     seed: int
 
     def run(self, first: FloatArray | None) -> Found | None:
-        """The best design found, None if all broke down; `first` (n_choices,) is one to try."""
+        """The best design found, None if all broke down; `first` (n_choices,) is one to try.
+
+        At Ctrl-C the best so far; raises KeyboardInterrupt before there is one.
+        """
         if len(self.lower) == 0:
             return self._nothing_free()
         pool = self._pool(first)
         if not pool:
             return None
         begins = self._begins(pool)
-        found = [one for one in map(self._improved, begins) if one is not None]
+        found: list[tuple[FloatArray, Chosen]] = []
+        complete = True
+        try:
+            found += (one for one in map(self._improved, begins) if one is not None)
+        except KeyboardInterrupt:
+            complete = False
+            with finishing():
+                found = found or self._as_they_are(begins)
         if not found:
             return None
         best = max(found, key=lambda one: one[1].value)
-        return Found(best[0], best[1], tuple(one[1].value for one in found))
+        return Found(best[0], best[1], tuple(one[1].value for one in found), complete)
+
+    def _as_they_are(self, begins: Sequence[FloatArray]) -> list[tuple[FloatArray, Chosen]]:
+        """The first experiment that a local search would have begun with, for want of its end."""
+        for cube in begins:
+            design = self._numbers(cube.reshape(len(self.space.places), -1))
+            evidence = self.evidence(design)
+            if evidence is not None:
+                return [(design, choose(evidence, self.allowed))]
+        return []
 
     def _nothing_free(self) -> Found | None:
         design = np.zeros((len(self.space.places), 0))

@@ -9,6 +9,7 @@ import numpy as np
 
 from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
+from igpe.deadline import session
 from igpe.dynamic.base import Estimator, Profile
 from igpe.dynamic.multistart import MultiStart
 from igpe.dynamic.single_shooting import SingleShooting
@@ -147,6 +148,7 @@ class BranchAndBound:
         )
 
 
+@session()
 def certify(
     problem: Problem,
     estimate: Any = None,

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import at_most, deferred, stopped
 from igpe.solvers.base import Answer
 from igpe.solvers.nl import Scaled
 from igpe.status import Status
@@ -103,12 +104,15 @@ class Compiled:
 
         columns  values, lower and upper bounds of the variables
         known    each with the places of its variables
+        raises   KeyboardInterrupt after the iteration in which Ctrl-C was pressed
         """
+        time_limit = at_most(time_limit)
         self._clock.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
         self._clock.known, self._clock.ended = list(known), ""
         start, lower, upper = (c / self.scaled.variables for c in columns)
         lbg, ubg = self.scaled.bounds
-        found = self._solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
+        with deferred():  # IPOPT would take the exception for a failure of the functions
+            found = self._solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
         said = self._solver.stats()
         message = self._clock.ended or str(said["return_status"])
         point = np.asarray(found["x"]).ravel() * self.scaled.variables
@@ -153,7 +157,8 @@ class Watch(ca.Callback):
                 self.ended = KNOWN
             elif np.abs(pulls).max(initial=0.0) > PULL:
                 self.ended = ASTRAY
-        return [float(bool(self.ended) or time.perf_counter() > self.deadline)]
+        late = time.perf_counter() > self.deadline
+        return [float(bool(self.ended) or late or stopped())]
 
     def _there(
         self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray

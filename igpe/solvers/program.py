@@ -96,13 +96,18 @@ class AmplProgram:
         if time_limit is not None:
             words += [f"{self.time_option}={time_limit}"] * bool(self.time_option)
             patience = time_limit + GRACE * bool(self.time_option or self.time_line)
-        try:
-            done = subprocess.run(
-                words, cwd=folder, capture_output=True, text=True, timeout=patience, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return None
-        return (done.stdout + done.stderr).strip()
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(words, cwd=folder, text=True, **pipes) as process:  # type: ignore[call-overload]
+            try:
+                said, _ = process.communicate(timeout=patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return None
+            except KeyboardInterrupt:  # `with` would not wait for it
+                process.kill()
+                process.wait()
+                raise
+        return str(said).strip()
 
     def _read(self, path: Path, written: Written, objective: Any, said: str) -> Answer:
         if not path.exists():

@@ -14,6 +14,7 @@ from igpe.json_form import Form, plain, restored, write_json
 from igpe.result_text import number
 
 FORMAT = 1  # of the JSON form
+WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
 KINDS = ("", "percentile_", "basic_")  # of intervals
 FEW = 100  # replications below which the ends of intervals are rough
 
@@ -23,7 +24,8 @@ class Bootstrapped:
     """Estimates from measurements as they might have come out.
 
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
-    replications  one row for each refit, indexed by its number: status, objective and the unknowns
+    replications  one row for each refit, indexed by its number: status, objective, the unknowns,
+                  and with few degrees of freedom the sigma that was drawn, in residual deviations
     asked         how many were asked for;  complete: False if it was interrupted
     kind          how errors were drawn, in words;  seed: of the errors
     confidence    of the intervals
@@ -105,6 +107,14 @@ class Bootstrapped:
     def _form(cls) -> Form:
         return Form("bootstrap", "Bootstrapped", FORMAT, tuple(cls.__dataclass_fields__))
 
+    @property
+    def _wider(self) -> FloatArray:
+        """(n,) or one number: by which the errors of the refits were multiplied."""
+        if WIDER not in self.replications:
+            return np.ones(1)
+        drawn = self.replications.loc[self.parameters.index, WIDER]
+        return np.asarray(drawn, dtype=float)
+
     def _row(self, name: str) -> dict[str, Any]:
         if name in self.undetermined:
             sides = {"lower": -np.inf, "upper": np.inf}
@@ -116,11 +126,12 @@ class Bootstrapped:
         ends = np.array([tail, 1 - tail])
         low, high = _quantiles(values, ends)
         lower, upper = _quantiles(values, _bca(values, value, ends, self.acceleration[name]))
+        level = value + (values - value) / self._wider  # as if sigma were known
         several = len(values) > 1
         return {
             "estimate": value,
-            "standard_error": float(np.std(values, ddof=1)) if several else np.nan,
-            "bias": float(np.mean(values)) - value if len(values) else np.nan,
+            "standard_error": float(np.std(level, ddof=1)) if several else np.nan,
+            "bias": float(np.mean(level)) - value if len(values) else np.nan,
             "lower": lower,
             "upper": upper,
             "percentile_lower": low,
@@ -171,9 +182,14 @@ def _bca(values: FloatArray, estimate: float, ends: FloatArray, acceleration: fl
     return np.asarray(special.ndtr(bias + z / (1 - acceleration * z)))
 
 
-def remarks(found: pd.DataFrame, asked: int, on_bound: list[str]) -> list[str]:
+def remarks(found: pd.DataFrame, asked: int, on_bound: list[str], degrees: int) -> list[str]:
     """What to know of the replications, in sentences."""
     told = []
+    if WIDER in found:
+        told.append(
+            f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
+            "Errors were drawn with a drawn sigma, which makes intervals like those of Student's t."
+        )
     failed = int((found["status"] != "CONVERGED").sum())
     if failed:
         told.append(

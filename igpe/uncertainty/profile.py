@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import session
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.errors import EstimationFailed
@@ -31,6 +32,7 @@ BETTER = 1e-2  # of the rise: an optimum so much lower is another one
 AGAIN = 5  # times that profiles begin again at a better optimum
 
 
+@session()
 def profile(
     problem: Problem,
     estimate: Any,

@@ -10,6 +10,7 @@ import pandas as pd
 
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
+from igpe.deadline import session
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import SolverMissing
 from igpe.problem import Problem
@@ -105,6 +106,7 @@ class Samples:
         return f"{self.to_frame().to_html(float_format='{:.5g}'.format)}<ul>{notes}</ul>"
 
 
+@session()
 def sample(
     problem: Problem,
     estimate: Any,

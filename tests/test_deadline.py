@@ -3,8 +3,8 @@
 import pytest
 from zoo import ZOO
 
-from igpe.dynamic import deadline
-from igpe.dynamic.deadline import NEVER, Deadline
+from igpe import deadline
+from igpe.deadline import NEVER, Deadline
 from igpe.dynamic.multiple_shooting import MultipleShooting
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import read_systems

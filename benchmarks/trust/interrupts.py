@@ -1,0 +1,199 @@
+"""Ctrl-C and time limits at any moment: how long a call goes on, and what it returns.
+
+A case is a public function on a problem. It runs once to the end (12 s at most), then six times
+more, and each time gets SIGINT at a moment drawn evenly over its duration. What is measured is the
+wall time from the signal to the answer. A usable answer is one whose parameters are finite and
+inside their bounds, whose objective is finite or said to be unknown, and that prints and saves.
+KeyboardInterrupt counts as lost if igpe had
+integrated the model successfully before, or had solved step 3. `estimate` runs with time limits
+drawn likewise. Every run is a process of its own, with the model's compiled code at hand.
+"""
+
+import argparse
+import importlib.util
+import multiprocessing
+import os
+import signal
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from figures import MODELS, Row, at_most
+
+import igpe
+from igpe.dynamic.residuals import Best
+from igpe.least_squares.backward_lifting import BackwardLifting
+from trust.run import Answer, run
+
+MOMENTS, LONGEST, SECONDS = 6, 12.0, 2.0
+SHARE = 0.02  # of a time limit by which it may be passed in addition
+Call = Callable[[igpe.Problem], Any]
+
+
+@cache
+def _problem(name: str) -> igpe.Problem:
+    spec = importlib.util.spec_from_file_location(name, MODELS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.problem()
+
+
+def _start(problem: igpe.Problem, seed: int = 3) -> dict[str, float]:
+    return problem.box.mapping(problem.box.sobol(4, seed)[-1])
+
+
+def _fitted(problem: igpe.Problem) -> Any:
+    return igpe.SingleShooting(restarts=igpe.Restarts(count=5)).estimate(problem, _start(problem))
+
+
+CALLS: dict[str, tuple[str, Call]] = {
+    "estimate methanol": ("methanol", igpe.estimate),
+    "estimate urethane": ("urethane", igpe.estimate),
+    "estimate calcium": ("calcium", igpe.estimate),
+    "estimate processes": ("lotka_volterra", lambda p: igpe.estimate(p, executor=2)),
+    "single shooting": (
+        "calcium",
+        lambda p: igpe.SingleShooting(restarts=igpe.Restarts(count=20)).estimate(p, _start(p)),
+    ),
+    "incremental shooting": (
+        "calcium",
+        lambda p: igpe.IncrementalShooting().estimate(p, _start(p)),
+    ),
+    "multiple shooting": (
+        "calcium",
+        lambda p: igpe.MultipleShooting().estimate(p, _start(p)),
+    ),
+    "backward lifting": (
+        "lotka_volterra",
+        lambda p: igpe.MultipleShooting(search=BackwardLifting()).estimate(p, _start(p)),
+    ),
+    "collocation": ("methanol", lambda p: igpe.Collocation().estimate(p, _start(p))),
+    "many starts": ("calcium", lambda p: igpe.MultiStart().estimate(p, {})),
+    "iterated search": (
+        "lotka_volterra",
+        lambda p: igpe.IteratedSearch(patience=10).estimate(p, {}),
+    ),
+    "campaign": ("methanol", lambda p: igpe.campaign(p, starts=40)),
+    "bootstrap": ("methanol", lambda p: igpe.bootstrap(p, _fitted(p), replications=100)),
+    "profile": ("methanol", lambda p: igpe.profile(p, _fitted(p))),
+}
+LIMITED = ("estimate methanol", "estimate urethane", "estimate calcium")
+
+
+def _usable(problem: igpe.Problem, found: Any) -> str:
+    """An empty text if the answer can be used, prints and saves; else what is wrong with it."""
+    str(found)
+    if hasattr(found, "to_json"):
+        found.to_json()
+    if not hasattr(found, "parameters") or not hasattr(found, "status"):
+        return ""
+    if not found.status.usable:
+        return f"status {found.status.name}"
+    box = problem.box
+    known = {n: found.parameters[n] for n in box.names if n in found.parameters}
+    inside = [
+        low - 1e-9 <= known.get(n, low) <= high + 1e-9
+        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
+    ]
+    told = np.isfinite(found.objective) or any("not known" in n for n in found.notes)
+    is_finite = np.isfinite(list(known.values())).all() and told
+    return "" if all(inside) and is_finite else "parameters or objective that mean nothing"
+
+
+def _child(case: str, limit: float | None, pipe: Any) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    seen: list[int] = []
+    look_at = Best.look_at
+
+    def look(self: Best, x: Any, at: Any) -> None:
+        look_at(self, x, at)
+        seen.append(1)
+
+    Best.look_at = look  # type: ignore[method-assign]
+    name, call = CALLS[case]
+    problem = _problem(name)
+    pipe.send("begins")
+    begun = time.perf_counter()
+    existed = False
+    try:
+        found = call(problem) if limit is None else igpe.estimate(problem, time_limit=limit)
+        wrong = ""
+    except (KeyboardInterrupt, igpe.EstimationFailed):
+        found, wrong, existed = None, "nothing", bool(seen)
+    ended = time.perf_counter()
+    if found is not None:
+        wrong = _usable(problem, found)
+    status = str(getattr(getattr(found, "status", None), "name", ""))
+    pipe.send({
+        "seconds": ended - begun, "ended": ended, "wrong": wrong, "existed": existed,
+        "status": status,
+    })  # fmt: skip
+    os._exit(0)
+
+
+def _once(case: str, moment: float | None, limit: float | None = None) -> Answer:
+    """One run in a process of its own, with SIGINT at a moment; "late" is the wait for its end."""
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_child, args=(case, limit, there))
+    child.start()
+    there.close()
+    here.recv()
+    begun = time.perf_counter()
+    if moment is not None and not here.poll(moment):
+        os.kill(child.pid or 0, signal.SIGINT)
+    sent = time.perf_counter()
+    try:
+        answer: Answer = here.recv() if here.poll(2 * LONGEST) else {"wrong": "hangs"}
+    except EOFError:
+        answer = {"wrong": "died", "existed": True}
+    child.kill()
+    child.join()
+    late = answer.get("ended", time.perf_counter()) - sent
+    over = 0.0 if limit is None else answer.get("seconds", 2 * LONGEST) - limit * (1 + SHARE)
+    return {**answer, "moment": sent - begun, "late": max(late, 0.0), "over": over}
+
+
+def _work(case: str) -> Answer:
+    kind, _, name = case.partition(": ")
+    _problem(CALLS[name][0])
+    whole = _once(name, LONGEST)
+    duration = min(whole.get("seconds", LONGEST), LONGEST)
+    random = np.random.default_rng(zlib.crc32(case.encode()))
+    moments = (np.arange(MOMENTS) + random.uniform(size=MOMENTS)) / MOMENTS * duration
+    if kind == "limit":
+        runs = [_once(name, None, float(limit)) for limit in moments]
+    else:
+        runs = [_once(name, float(moment)) for moment in moments]
+    return {"duration": duration, "runs": runs}
+
+
+CASES = [f"interrupt: {name}" for name in CALLS] + [f"limit: {name}" for name in LIMITED]
+
+
+def figures(given: argparse.Namespace) -> Iterator[Row]:
+    """Worst wait after a signal and overrun of a limit; answers that were lost or are no use."""
+    answers = run("interrupts", CASES, _work, given, limit=600.0)
+    worst, lost, wrong, over = 0.0, 0, 0, -np.inf
+    for case, answer in answers.items():
+        runs = answer.get("runs", [])
+        lost += MOMENTS if not runs else sum(r["wrong"] == "nothing" and r["existed"] for r in runs)
+        wrong += sum(r["wrong"] not in ("", "nothing") for r in runs)
+        if case.startswith("limit"):
+            value = max((r["over"] for r in runs), default=np.inf)
+            over = max(over, value)
+            yield at_most(case, "beyond 102 % of the limit", value, "s")
+        else:
+            value = max((r["late"] for r in runs), default=np.inf)
+            worst = max(worst, value)
+            yield at_most(
+                case, f"until the answer, run of {answer.get('duration', 0):.1f} s", value, "s"
+            )
+    yield at_most("all", "seconds from Ctrl-C to the answer, worst", worst, "s", SECONDS)
+    yield at_most("all", "seconds beyond 102 % of a time limit, worst", over, "s", SECONDS)
+    yield at_most("all", "answers lost", float(lost), "-", 0)
+    yield at_most("all", "answers that are no use", float(wrong), "-", 0)

@@ -1,0 +1,241 @@
+"""Ctrl-C and time limits: one mechanism, and what each method returns."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+from igpe import deadline
+from igpe.dynamic import collocation
+from igpe.dynamic import complement as step_4
+from igpe.dynamic.multiple_shooting_chains import Chains
+from igpe.dynamic.residuals import Residuals
+from igpe.integrators.lock_step import LockStep
+from igpe.planning.search import Search
+from igpe.solvers.compiled_ipopt import Compiled
+from igpe.solvers.program import AmplProgram
+from igpe.status import Status
+
+CASE = next(c for c in ZOO if c.name == "consecutive")
+
+
+def press(seconds=0.0):
+    """SIGINT from another thread, after so many seconds."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+def wait(seconds=10.0):
+    """Bytecode to be interrupted in."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def press_here(seconds=10.0):
+    """SIGINT in this thread, which need not be heeded."""
+    os.kill(os.getpid(), signal.SIGINT)
+    wait(seconds)
+
+
+def test_a_first_press_raises_and_a_second_does_not():
+    with deadline.session() as now:
+        with pytest.raises(KeyboardInterrupt):
+            press_here()
+        assert deadline.stopped()
+        press_here(0.05)
+        with pytest.raises(KeyboardInterrupt):
+            deadline.require_going_on()
+        with deadline.finishing():
+            deadline.require_going_on()
+            assert not deadline.stopped()
+        assert now.status is Status.INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    deadline.require_going_on()
+
+
+def test_what_is_deferred_is_raised_at_its_end():
+    reached = []
+
+    def section():
+        with deadline.deferred():
+            press_here(0.05)
+            reached.append(deadline.stopped())
+
+    with pytest.raises(KeyboardInterrupt):
+        section()
+    assert reached == [True]
+
+
+def test_a_press_during_the_finish_is_remembered_only():
+    with deadline.session(), deadline.finishing():
+        os.kill(os.getpid(), signal.SIGINT)
+        wait(0.05)
+
+
+def test_a_time_limit_is_a_press_by_the_clock():
+    with deadline.session(0.1) as now, pytest.raises(KeyboardInterrupt):
+        wait()
+    assert now.status is Status.TIME_LIMIT
+
+
+def test_a_limit_inside_another_call_leaves_that_going():
+    with deadline.session() as outer:
+        with deadline.session(0.05), pytest.raises(KeyboardInterrupt):
+            wait()
+        assert not outer.over
+
+
+def test_threads_have_no_session_of_the_main_one():
+    found = []
+    with deadline.session():
+        thread = threading.Thread(target=lambda: found.append(deadline.in_session()))
+        thread.start()
+        thread.join()
+    assert found == [False]
+
+
+def test_a_handler_of_the_user_is_left_alone():
+    handler = lambda number, frame: None  # noqa: E731
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with deadline.session():
+            assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupting(monkeypatch, room, name, call):
+    """Ctrl-C at the given call of a method; and at none after it."""
+    calls, method = [], getattr(room, name)
+
+    def counted(*arguments, **named):
+        calls.append(1)
+        if len(calls) == call:
+            os.kill(os.getpid(), signal.SIGINT)
+            wait()
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(room, name, counted)
+    return calls
+
+
+START = {n: 2.0 * v for n, v in CASE.truth.items()}
+METHODS = [
+    (igpe.SingleShooting(), Residuals, 3, START),
+    (igpe.IncrementalShooting(), Residuals, 3, START),
+    (igpe.MultipleShooting(integrator=LockStep(), rough=LockStep()), Chains, 3, START),
+    (igpe.MultiStart(trials=8, starts=2), Residuals, 5, {}),
+    (igpe.MultiStart(trials=8, starts=2), Residuals, 11, {}),
+    (igpe.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
+]
+
+
+@pytest.mark.parametrize(("method", "room", "call", "start"), METHODS)
+def test_every_method_returns_the_best_so_far(monkeypatch, method, room, call, start):
+    problem = CASE.problem(0.02, 1)
+    calls = interrupting(monkeypatch, room, "__call__", call)
+    found = method.estimate(problem, start)
+    assert len(calls) < call + 30  # it did not go on
+    assert found.status is Status.INTERRUPTED
+    x = problem.box.vector(found.parameters)
+    assert (problem.box.clip(x) == x).all()
+    at = igpe.simulate(problem, found.parameters)
+    assert np.isfinite(found.objective)
+    assert len(at)
+
+
+def test_collocation_returns_its_start(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    interrupting(monkeypatch, collocation, "_solve", 1)
+    found = igpe.Collocation().estimate(problem, START)
+    assert (found.status, found.parameters) == (Status.INTERRUPTED, START)
+    assert np.isfinite(found.objective)
+
+
+def test_ipopt_stops_after_the_iteration(monkeypatch):
+    solved = []
+    solve = Compiled.solve
+
+    def pressed(self, *arguments):
+        press(0.0).join()
+        try:
+            return solve(self, *arguments)
+        finally:
+            solved.append(1)
+
+    monkeypatch.setattr(Compiled, "solve", pressed)
+    found = igpe.estimate(CASE.problem(0.02, 1))
+    assert found.status is Status.INTERRUPTED
+    assert len(solved) <= 1
+    assert found.parameters == pytest.approx(CASE.truth, rel=0.2)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script as a program")
+def test_a_solver_program_is_ended(tmp_path):
+    program = tmp_path / "sleeper"
+    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    program.chmod(0o755)
+    m = pyo.ConcreteModel()
+    m.x = pyo.Var(initialize=1.0)
+    m.o = pyo.Objective(expr=m.x**2)
+    timer, began = press(0.5), time.monotonic()
+    with deadline.session(), pytest.raises(KeyboardInterrupt):
+        AmplProgram(str(program)).solve(m)
+    timer.join()
+    assert time.monotonic() - began < 30
+
+
+def test_a_time_limit_returns_the_best_so_far(monkeypatch):
+    monkeypatch.setattr(step_4, "complement", lambda *arguments: wait(60))
+    result = igpe.estimate(CASE.problem(0.02, 1), time_limit=3.0)
+    assert result.status is Status.TIME_LIMIT
+    assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
+    assert "time limit" in str(result)
+    assert igpe.Result.from_json(result.to_json()).status is Status.TIME_LIMIT
+
+
+def test_a_time_limit_before_anything_says_so():
+    with pytest.raises(igpe.EstimationFailed, match=r"time limit of 0\.001 s") as raised:
+        igpe.estimate(CASE.problem(), time_limit=1e-3)
+    assert raised.value.status is Status.TIME_LIMIT
+
+
+def test_a_time_limit_that_is_not_reached_changes_nothing():
+    problem = CASE.problem(0.02, 1)
+    assert igpe.estimate(problem, time_limit=300.0).status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "1", float("nan")])
+def test_a_time_limit_that_is_none_is_refused(wrong):
+    with pytest.raises(igpe.ProblemError, match="time_limit"):
+        igpe.estimate(CASE.problem(), time_limit=wrong)
+
+
+def test_a_design_keeps_the_best_experiment(monkeypatch):
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0.1, 2.0))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+        return m
+
+    data = pd.DataFrame({"time": [0.5, 1.0, 2.0], "x": [0.6, 0.37, 0.14]})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01)
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    interrupting(monkeypatch, Search, "_improved", 1)
+    plan = igpe.design(problem, {"k": 1.0}, free={"x": igpe.Between(0.5, 2.0)}, pool=8, starts=2)
+    assert "Interrupted" in plan.notes[0]
+    assert np.isfinite(plan.after)
