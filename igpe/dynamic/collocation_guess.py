@@ -69,8 +69,8 @@ def first_meshes(
     problem: Problem,
     profiles: Sequence[Profile],
     radau: Radau,
-    *,
     tolerance: float,
+    *,
     known: AtStart = NOTHING,
 ) -> list[Mesh]:
     """A mesh for each experiment: edges where something happens, and where profiles are steep."""

@@ -111,6 +111,8 @@ def _is_regular(operation: int, nodes: list[_Node]) -> bool:
         return nodes[0].is_regular and (nodes[1].is_affine or not nodes[1].by_time)
     if operation in {ca.OP_POW, ca.OP_CONSTPOW}:
         return len(moving) == 1 and moving[0].is_affine
+    if operation == ca.OP_SQ and nodes[0].operation in {ca.OP_SIN, ca.OP_COS}:
+        return nodes[0].is_regular
     return operation in REGULAR and all(node.is_affine for node in moving)
 
 
