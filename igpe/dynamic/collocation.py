@@ -135,7 +135,7 @@ class Collocation:
         guesses = list(profiles_of) or [()] * len(starts)
         radau = Radau(self.points)
         known = AtStart(starts[0], systems)
-        meshes = first_meshes(problem, guesses[0], radau, tolerance=self.tolerance, known=known)
+        meshes = first_meshes(problem, guesses[0], radau, self.tolerance, known=known)
         poser = Poser(problem, radau, systems)
         fits: list[Fit] = []
         try:

@@ -69,8 +69,8 @@ def first_meshes(
     problem: Problem,
     profiles: Sequence[Profile],
     radau: Radau,
-    *,
     tolerance: float,
+    *,
     known: AtStart = NOTHING,
 ) -> list[Mesh]:
     """A mesh for each experiment: edges where something happens, and where profiles are steep."""
@@ -204,8 +204,8 @@ def _landings(ivp: InitialValueProblem, last: float, start: Mapping[str, float])
     """
     breaks = ivp.breaks(last)
     just_before = [t - JUST * (last - ivp.t0) for t in breaks] if ivp.until < np.inf else []
-    pulses = ivp.stops(last).at(np.array([start.get(n, np.nan) for n in ivp.unknowns]))
-    return [t for t in (*breaks, *just_before, *(pulses or ())) if ivp.t0 < t < last]
+    pulses = ivp.stops(last).through(np.array([start.get(n, np.nan) for n in ivp.unknowns]))
+    return [t for t in (*breaks, *just_before, *pulses) if ivp.t0 < t < last]
 
 
 def guess(

@@ -91,7 +91,7 @@ class GlobalCollocation:
         require_known_sigma(problem, "Collocation by a global solver")
         require_bounds(problem, "A global search")
         began = time.perf_counter()
-        meshes = first_meshes(problem, (), Radau(self.points), tolerance=TOLERANCE)
+        meshes = first_meshes(problem, (), Radau(self.points), TOLERANCE)
         program = transcribe(problem, meshes)
         begins = self._begins(problem, starts, profiles_of)
         incumbent = self._incumbent(program, begins, began)

@@ -22,7 +22,7 @@ NOTHING = 1e-250  # next to the smallest numbers, which have no digits
 UNDECIDED = 9
 BENT = 2  # an upward bend, -2 a downward one: one extremum at most
 HALVINGS = 45
-FLAT_END, EARLY, LATE = 1e-6, 0.1, 0.9  # shares of a rise
+SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
 ABRUPT = 2.0  # times its own length that nothing happened before a rise
 
 
@@ -163,18 +163,24 @@ class Rises(NamedTuple):
     """Stretches on which a function rises or falls, one after the other.
 
     flat         (n,) where the change begins to count
-    early, late  (n,) where a tenth and nine tenths of it are done
+    early, half, late  (n,) where a tenth, half, and nine tenths of it are done
+    rest         (n,) where all of it that counts is done
     """
 
     flat: FloatArray
     early: FloatArray
+    half: FloatArray
     late: FloatArray
+    rest: FloatArray
 
 
-def abrupt(function: Changing, segments: Segments, numbers: FloatArray) -> FloatArray:
+def abrupt(
+    function: Changing, segments: Segments, numbers: FloatArray, *, through: bool = False
+) -> FloatArray:
     """Times that an integrator has to land on to see each rise of a function of time.
 
     numbers  (n_q,) the unknowns
+    through  also times all through such a rise and the next, for a mesh that is not adapted
     returns  for each rise after a time without change, long beside the rise itself: where it
              begins, and where nine tenths of it are done
     raises   ModelError if it rises and falls too often
@@ -185,6 +191,9 @@ def abrupt(function: Changing, segments: Segments, numbers: FloatArray) -> Float
     rises = _Course(function, segments, numbers).rises()
     before = np.concatenate([segments.edges[:1], rises.early])[: len(rises.early)]
     short = rises.early - before > ABRUPT * (rises.late - rises.early)
+    if through:
+        short |= np.append([False], short[:-1])[: len(short)]
+        return np.concatenate([marks[short] for marks in rises])
     return np.concatenate([rises.flat[short], rises.late[short]])
 
 
@@ -201,7 +210,7 @@ class _Course:
         pieces = self._monotone()
         moving = np.flatnonzero(np.isin(pieces.label, (-1, 1)))
         if len(moving) == 0:
-            return Rises(*np.zeros((3, 0)))
+            return Rises(*np.zeros((len(SHARES), 0)))
         sign = pieces.label[moving]
         end = pieces.high[moving][np.append(sign[1:] != sign[:-1], True)]
         begin = np.concatenate([self.segments.edges[:1], end[:-1]])
@@ -252,13 +261,13 @@ class _Course:
         return np.asarray(function(times[None], inputs.T, fixed)).reshape(len(times))
 
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
-        """(3, n) where shares of the change are done, on stretches without extrema."""
+        """(5, n) where shares of the change are done, on stretches without extrema."""
         first, last = np.split(self._values(self.function.value, np.append(begin, end)), 2)
-        shares = np.array([FLAT_END, EARLY, LATE])[:, None] * np.abs(last - first)
-        low, high = (np.tile(v, (3, 1)) for v in (begin, end))
+        shares = np.array(SHARES)[:, None] * np.abs(last - first)
+        low, high = (np.tile(v, (len(SHARES), 1)) for v in (begin, end))
         for _ in range(HALVINGS):
             middle = low + (high - low) / 2
-            now = self._values(self.function.value, middle.ravel()).reshape(3, -1)
+            now = self._values(self.function.value, middle.ravel()).reshape(len(SHARES), -1)
             passed = np.abs(now - first) >= shares
             low, high = np.where(passed, low, middle), np.where(passed, middle, high)
         return high

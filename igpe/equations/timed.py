@@ -111,6 +111,8 @@ def _is_regular(operation: int, nodes: list[_Node]) -> bool:
         return nodes[0].is_regular and (nodes[1].is_affine or not nodes[1].by_time)
     if operation in {ca.OP_POW, ca.OP_CONSTPOW}:
         return len(moving) == 1 and moving[0].is_affine
+    if operation == ca.OP_SQ and nodes[0].operation in {ca.OP_SIN, ca.OP_COS}:
+        return nodes[0].is_regular
     return operation in REGULAR and all(node.is_affine for node in moving)
 
 
@@ -295,12 +297,21 @@ class Stops:
     """Where integrators have to land.
 
     known   increasing, whatever the unknowns are
-    moving  functions of time whose pulses the unknowns move
+    fixed, moving  functions of time with pulses, and those whose pulses the unknowns move
     """
 
     segments: Segments
     known: tuple[float, ...]
-    moving: tuple[Changing, ...]
+    fixed: tuple[Changing, ...] = ()
+    moving: tuple[Changing, ...] = ()
+
+    def through(self, q: FloatArray) -> tuple[float, ...]:
+        """Times all through the pulses, for a mesh; those that move as the unknowns q have them."""
+        numbers = np.asarray(q, dtype=float)
+        known = _times(self.segments, self.fixed, numbers, (), through=True)
+        with suppress(ModelError):
+            return _times(self.segments, self.moving, numbers, known, through=True)
+        return known
 
     def at(self, q: FloatArray) -> tuple[float, ...] | None:
         """All of them for unknowns q (n_q,), increasing; None if they are too many to follow."""
@@ -318,7 +329,7 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
     """
     column = ca.vertcat(*(ca.SX(e) for e in expressions))
     if not clock.moves(column):
-        return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), (), ())
+        return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
     graph = clock.graph()
     rows = graph.rows(column)
     known: list[Changing] = []
@@ -326,7 +337,8 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
     for expression, by_unknown in _irregular(graph, rows):
         (moving if by_unknown else known).append(Changing(*clock.function(expression, 2)))
     nothing = np.zeros(clock.q.numel())
-    return Stops(clock.segments, _times(clock.segments, known, nothing, ()), tuple(moving))
+    times = _times(clock.segments, known, nothing, ())
+    return Stops(clock.segments, times, tuple(known), tuple(moving))
 
 
 def _times(
@@ -334,9 +346,11 @@ def _times(
     functions: Iterable[Changing],
     numbers: FloatArray,
     known: tuple[float, ...],
+    *,
+    through: bool = False,
 ) -> tuple[float, ...]:
     """Increasing, inside the horizon, none where the segments have an edge anyway."""
-    found = [abrupt(function, segments, numbers) for function in functions]
+    found = [abrupt(f, segments, numbers, through=through) for f in functions]
     times = np.unique(np.concatenate([np.array(known), *found]))
     near = 1e-12 * (segments.edges[-1] - segments.edges[0])
     kept: list[float] = []

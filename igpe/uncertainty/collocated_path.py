@@ -84,7 +84,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     simulated = Simulated(problem, systems, Automatic(), start)
     guesses = profiles(simulated, [{}] * len(problem.experiments))
     known, radau = AtStart(start, systems), Radau(method.points)
-    meshes = first_meshes(problem, guesses, radau, tolerance=method.tolerance, known=known)
+    meshes = first_meshes(problem, guesses, radau, method.tolerance, known=known)
     program = transcribe(problem, meshes)
     begin(program, start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))

@@ -10,6 +10,8 @@ from scipy.special import erf
 
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_system
+from igpe.errors import Unsupported
+from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import OneByOne
 from igpe.integrators.local_linearization import LocalLinearization
@@ -199,3 +201,38 @@ def test_unknowns_that_make_too_many_pulses_break_the_run_down(method):
     came = method().prepare(ivp, TIMES, sensitivities=False).run(np.array([1.0, 1e9]))
     assert came.status is Status.INTEGRATION_BROKE
     assert "too often" in came.reason
+
+
+def measuring(condition, times):
+    """x' = k, then -x, of which x, then 2 x is measured."""
+    ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
+    ivp = replace(ivp, measured=ca.if_else(condition(ivp.t), ivp.x, 2 * ivp.x))
+    return ivp, np.array(times)
+
+
+@pytest.mark.parametrize("last", [0.41, 1.0])
+def test_conditions_as_factors_mean_the_same(last):
+    ivp, times = measuring(lambda t: t < 0.4, [0.2, last])
+    plain = ivp.without_conditions(times)
+    symbols = ca.vertcat(plain.t, plain.x, plain.u, plain.q)
+    parts = ca.Function("parts", [symbols], [ca.densify(ca.vertcat(plain.f, plain.measured))])
+    codes = {parts.instruction_id(k) for k in range(parts.n_instructions())}
+    assert not codes & {ca.OP_IF_ELSE_ZERO, ca.OP_LT, ca.OP_LE, ca.OP_NOT}
+    one, other = (OneByOne().integrator.prepare(p, times, sensitivities=True) for p in (ivp, plain))
+    one, other = one.run(np.array([2.0])), other.run(np.array([2.0]))
+    assert one.measured == pytest.approx(other.measured, rel=1e-7)
+    assert one.measured[1, 0] == pytest.approx(1.6 * np.exp(0.4 - last), rel=1e-6)
+
+
+def test_what_is_measured_at_a_switch_is_what_is_written():
+    times = [0.2, 0.4, 1.0]
+    for condition, factor in ((lambda t: t < 0.4, 2), (lambda t: t <= 0.4, 1)):
+        ivp, _ = measuring(condition, times)
+        came = Automatic().prepare(ivp, times, sensitivities=False).run(np.array([2.0]))
+        assert came.measured[1, 0] == pytest.approx(0.8 * factor, rel=1e-7)
+
+
+def test_what_switches_when_it_is_measured_has_no_factor():
+    ivp, times = measuring(lambda t: t < 0.4, [0.2, 0.4])
+    with pytest.raises(Unsupported, match=r"changes at t = 0.4, where it is measured"):
+        ivp.without_conditions(times)
