@@ -117,8 +117,9 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
                 return function(*data)
         if isinstance(node, RangedExpression):
             return _between(node, *data)
-        if type(node) in FOLDED:
-            return _fold(FOLDED[type(node)], data)
+        for kind, function in FOLDED.items():
+            if isinstance(node, kind):
+                return _fold(function, data)
         if isinstance(node, numeric_expr.ExternalFunctionExpression):
             raise ModelError(
                 f"The equations call the external function '{node}', which has no exact "
