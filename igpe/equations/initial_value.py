@@ -11,20 +11,16 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.equations.instant import Instant
-from igpe.equations.pieces import Joined, explored
-from igpe.equations.rules import REFUSALS, reason
+from igpe.equations.of_time import of_time
 from igpe.equations.stack import stack
 from igpe.equations.system import System
-from igpe.equations.translate import Translator, with_safe_powers
+from igpe.equations.translate import with_safe_powers
 from igpe.equations.varying import varying
-from igpe.errors import DataError
 from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table, TimeExpression, evaluate
+from igpe.inputs import Table
 from igpe.model import Instance
 from igpe.problem import Problem
 
-PLACES = 65  # times at which an input given as a function is compared with its expression
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
@@ -269,40 +265,7 @@ def _inputs(symbols: Any, experiment: Experiment) -> tuple[Any, list[Table | Non
         if isinstance(given, Table):
             values.append(symbols.u[i])
         elif callable(given):
-            values.append(_of_time(name, given, symbols.t, experiment))
+            values.append(of_time(name, given, symbols.t, experiment))
         else:
             values.append(ca.SX(given))
     return stack(values), tables
-
-
-def _of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) -> Any:
-    """The function as an expression of t, believed only if it gives the function's numbers."""
-    first, last = experiment.start_time, float(experiment.times[-1])
-
-    def ask(now: float) -> tuple[Any, set[float]]:
-        instant = Instant(np.nan, now)  # looks up nothing
-        return given(instant), instant.seen
-
-    try:
-        cuts, answers = explored(ask, first, (first + last) / 2)
-        expression = ca.SX(Joined(Translator({}, t), {})(cuts, answers))
-    except REFUSALS as error:
-        raise _unexplained(name, reason(error)) from error
-    places = np.linspace(first, last, PLACES)
-    places = np.unique([*places, *experiment.times, *(c for c in cuts if c <= last)])
-    came = np.asarray(ca.Function("input", [t], [expression])(places[None])).ravel()
-    true = np.array([evaluate(given, p) for p in places.tolist()])
-    wrong = ~np.isclose(came, true, rtol=1e-10, atol=0) & (np.isfinite(came) | np.isfinite(true))
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        why = f"at {places[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
-        raise _unexplained(name, why)
-    return expression
-
-
-def _unexplained(name: str, why: str) -> DataError:
-    return DataError(
-        f"Input '{name}' depends on time in a way igpe cannot follow: {why}. Write it with Pyomo's "
-        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as igpe.linear or "
-        "igpe.steps."
-    )

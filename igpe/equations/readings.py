@@ -120,6 +120,8 @@ class _Reader:
         """What the rule says with a symbol for the time."""
         if id(series[self.times[0]]) in self.explicit:
             return self.symbols[id(series[self.times[0]])]
+        for side in _sides(series[self.times[0]]):
+            self._translated(side)  # what cannot be translated at all is refused for that
         try:
             cuts, answers = explored(
                 lambda now: self._ask(series, 0, now), self.first, self.times[0]
@@ -172,7 +174,7 @@ def _over_time(instance: Instance, name: str, times: Sequence[float]) -> Series:
 def _sides(component: Any) -> tuple[Any, ...]:
     """Both sides of a constraint; anything else is one."""
     if not hasattr(component, "to_bounded_expression"):
-        return (component.expr,) if component.is_named_expression_type() else (component,)
+        return component.args if component.is_named_expression_type() else (component,)
     _, body, upper = component.to_bounded_expression()
     return body, upper
 
