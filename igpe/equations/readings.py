@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
+from pyomo.core.expr.numvalue import is_potentially_variable
 from pyomo.core.expr.relational_expr import EqualityExpression
 
 from igpe.equations.alike import Roles, alike
@@ -191,8 +192,12 @@ def _standard(data: Any, answer: Any) -> tuple[Any, ...] | None:
 
 
 def _written(data: Any, answer: Any) -> tuple[Any, ...] | None:
-    """The sides of a rule's answer as the user wrote them."""
-    return tuple(answer.args) if isinstance(answer, EqualityExpression) else _standard(data, answer)
+    """The sides of a rule's answer as the user wrote them, in the order of a member's."""
+    if not isinstance(answer, EqualityExpression):
+        return _standard(data, answer)
+    left, right = answer.args
+    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
+    return (right, left) if is_turned else (left, right)
 
 
 def _alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:

@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
+from igpe.equations.agreement import require_agreement
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.readings import read_equations
@@ -76,8 +77,10 @@ class System:
 def read_system(problem: Problem, experiment: Experiment) -> System:
     """Translate the model as one experiment uses it.
 
-    raises ModelError if an equation cannot be translated or depends on time in a way that cannot
-    be followed, or if the equations do not determine slopes and algebraic variables (higher index)
+    What was translated is compared with the model once for each experiment of a problem.
+
+    raises ModelError if an equation cannot be translated, depends on time in a way that cannot be
+    followed or is not what Pyomo computes, or if the equations do not determine slopes and algebraic variables (higher index)
     """
     first, last = experiment.start_time, float(experiment.times[-1])
     span = last - first or 1.0
@@ -96,6 +99,9 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
         any_times=set(map(float, instance.time)) == set(times),
     )
     _refuse_unsolvable(system)
+    if experiment.name not in problem.compared:
+        require_agreement(problem, experiment, system, instance)
+        problem.compared.add(experiment.name)
     return system
 
 
