@@ -15,8 +15,10 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.numeric_types import native_types
+from pyomo.core.base.var import ScalarVar, VarData
 from pyomo.core.expr import numeric_expr
-from pyomo.core.expr.relational_expr import RangedExpression
+from pyomo.core.expr.numvalue import is_potentially_variable
+from pyomo.core.expr.relational_expr import EqualityExpression, RangedExpression
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.arrays import FloatArray, IntArray
@@ -36,9 +38,10 @@ ROUNDING = 1e-14  # relative change of a quantity that stands for rounding
 AMPLIFIED = 1e4  # differences up to so many times what such a change makes are rounding
 LARGEST = 1e200  # the order of operations decides beyond it whether the result is finite
 ALL = 600  # members of a model that are all compared; of larger ones each at `TIMES` times
-TIMES = 10
+TIMES = 6
 HALF, NEGATIVE, AT_ENDS = 0.5, 0.1, 0.2  # shares of the draws
 DECADES = 4.0  # that quantities are drawn over, up and down
+ASKED = 20  # members evaluated by `pyo.value` besides
 MOST = 8  # quantities that a message names
 STARTS = 8  # points at which start conditions are compared
 
@@ -110,8 +113,11 @@ class Values:
         return np.asarray(found)
 
 
-def _grouped(nodes: Sequence[Any]) -> list[list[int]]:
+def _grouped(nodes: Sequence[Any]) -> list[Sequence[int]]:
     """Places of nodes that can be evaluated together."""
+    kinds = set(map(type, nodes))
+    if len(kinds) == 1 and (kinds <= PLAIN or kinds <= native_types):
+        return [range(len(nodes))]
     groups: dict[Any, list[int]] = {}
     for place, node in enumerate(nodes):
         groups.setdefault(_form(node), []).append(place)
@@ -123,7 +129,7 @@ def _form(node: Any) -> Any:
     if kind in PLAIN or kind in native_types:
         return kind
     if not node.is_expression_type():
-        return "leaf"
+        return kind
     is_function = isinstance(node, numeric_expr.UnaryFunctionExpression)
     own = node.name if is_function else getattr(node, "strict", None)
     return kind, node.nargs(), own
@@ -135,8 +141,10 @@ PLAIN = frozenset({
     numeric_expr.DivisionExpression,
     numeric_expr.NegationExpression,
     numeric_expr.PowExpression,
+    VarData,
+    ScalarVar,
 })
-"""Kinds of expressions that need no further distinction."""
+"""Kinds of nodes that need no further distinction."""
 
 
 def _applied(node: Any, values: list[Any]) -> Any:
@@ -174,16 +182,19 @@ def require_agreement(
     between  an instance at times between the measured ones; the values of its Vars are changed
     raises   ModelError, naming the equation, both values and the point
     """
-    place = [e.name for e in problem.experiments].index(experiment.name)
-    comparison = _Comparison(problem, experiment, system, (problem.instances[place], between))
-    comparison.equations()
-    comparison.starts()
+    pairs = zip(problem.experiments, problem.instances, strict=True)
+    measured = [i for e, i in pairs if e.name == experiment.name]
+    with np.errstate(all="ignore"):
+        comparison = _Comparison(problem, experiment, system, (*measured, between))
+        comparison.equations()
+        comparison.starts()
 
 
 class _Comparison:
     """One experiment's equations, as translated and as Pyomo evaluates them.
 
-    points  (instance, time) of each column of the table
+    instances  at the measured times, and our own at times between
+    points     (number of the instance, time) of each column of the table
     """
 
     def __init__(
@@ -191,11 +202,11 @@ class _Comparison:
         problem: Problem,
         experiment: Experiment,
         system: "System",
-        instances: tuple[Instance, Instance],
+        instances: tuple[Instance, ...],
     ) -> None:
         self.system, self.instances = system, instances
         self.first = instances[0].first
-        self.points = [(i, float(t)) for i in instances for t in i.time]
+        self.points = [(k, float(t)) for k, i in enumerate(instances) for t in i.time]
         self.names = (*system.equations, *system.measured)
         draw = _Draw(problem, experiment, instances[0], system)
         self.parts = draw.parts(np.array([t for _, t in self.points]))
@@ -231,11 +242,10 @@ class _Comparison:
         members = self._members()
         translated = self._translated()[members.rows, members.points]
         body, size = self.values.terms(members.bodies, members.points)
-        upper = self.values.of(members.uppers, members.points)
+        upper, other = self.values.terms(members.uppers, members.points)
         self._ask_pyomo(members, body)
-        with np.errstate(all="ignore"):
-            true, size = body - upper, size + np.abs(upper)
-            wrong = ~(np.abs(true - translated) <= TOLERANCE * size)
+        true, size = body - upper, size + other
+        wrong = ~(np.abs(true - translated) <= TOLERANCE * size)
         wrong &= np.isfinite(true) | np.isfinite(translated)
         for k in np.flatnonzero(wrong):
             if not self._is_explained(members, int(k), float(true[k]), float(translated[k])):
@@ -253,8 +263,8 @@ class _Comparison:
         found: list[tuple[int, int, Any, Any]] = []
         for row, series in enumerate(self._series()):
             for point in self._chosen(row):
-                instance, time = self.points[point]
-                data = series[instance is self.instances[1]].get(time)
+                number, time = self.points[point]
+                data = series[number].get(time)
                 if data is not None:
                     found.append((row, point, *_sides(data)))
         rows, points, bodies, uppers = zip(*found, strict=True)
@@ -273,6 +283,8 @@ class _Comparison:
         The shares of neighbouring equations are shifted, so that every point is one of some.
         """
         n = len(self.points)
+        if self.names[row] in self.system.symbols.states:  # measured: a symbol, no expression
+            return [row % n]
         if n * len(self.names) <= ALL or n <= TIMES or self.explicit[row]:
             return range(n)
         return sorted({(row + k * n // TIMES) % n for k in range(TIMES)})
@@ -281,13 +293,14 @@ class _Comparison:
         """Put `pyo.value` in the place of our evaluation, at one point of our own instance."""
         point = len(self.points) - 2
         self._set(point)
-        for k in np.flatnonzero(members.points == point):
+        for k in np.flatnonzero(members.points == point)[:ASKED]:
             number = pyo.value(members.bodies[k], exception=False)
             if isinstance(number, float | int) and np.isfinite(body[k]):
                 body[k] = number
 
     def _set(self, point: int) -> None:
-        instance, time = self.points[point]
+        number, time = self.points[point]
+        instance = self.instances[number]
         families = (instance.slopes, instance.states, instance.series)
         at = [series[time] for family in families for series in family.values() if time in series]
         starts = [series[instance.first] for series in instance.states.values()]
@@ -299,28 +312,30 @@ class _Comparison:
     def _is_explained(self, members: Members, k: int, true: float, translated: float) -> bool:
         """Whether a difference is rounding, overflow, or a start condition among the equations."""
         body, point = members.bodies[k], int(members.points[k])
-        instance, time = self.points[point]
+        number, time = self.points[point]
+        instance = self.instances[number]
         if time in {instance.first, float(instance.time.last())}:
             usual = self._member(int(members.rows[k]), len(self.points) - 2)
-            if self._quantities(body) != self._quantities(usual):
+            if self._quantities(body, members.uppers[k]) != self._quantities(*usual):
                 return True
         if not (np.isfinite(true) and np.isfinite(translated)):
             return self._overflows(body, point)
         shaken = self._shaken(body, members.uppers[k], point)
         return bool(abs(true - translated) <= AMPLIFIED * np.max(np.abs(shaken - true)))
 
-    def _member(self, row: int, point: int) -> Any:
-        instance, time = self.points[point]
-        name = self.names[row]
+    def _member(self, row: int, point: int) -> tuple[Any, Any]:
+        number, time = self.points[point]
+        instance, name = self.instances[number], self.names[row]
         is_equation = row < len(self.system.equations)
         series = instance.equations[name] if is_equation else instance.over_time(name)
-        return _sides((series or {}).get(time, 0.0))[0]
+        return _sides((series or {}).get(time, 0.0))
 
-    def _quantities(self, body: Any) -> set[int]:
-        """What an expression holds, the start value of a state counting as the state."""
+    def _quantities(self, *sides: Any) -> set[int]:
+        """What expressions hold, the start value of a state counting as the state."""
         n_x = len(self.system.symbols.states)
         first = len(self.values.table) - n_x
-        rows = (self.values.rows.get(id(v), -1) for v in identify_variables(body))
+        held = (v for side in sides for v in identify_variables(side))
+        rows = (self.values.rows.get(id(v), -1) for v in held)
         return {row - first + n_x if row >= first else row for row in rows}
 
     def _overflows(self, body: Any, point: int) -> bool:
@@ -344,7 +359,7 @@ class _Comparison:
         row, point = int(members.rows[k]), int(members.points[k])
         s = self.system.symbols
         names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics, *s.inputs, *s.parameters]
-        used = sorted(self._quantities(members.bodies[k]) - {-1})
+        used = sorted(self._quantities(members.bodies[k], members.uppers[k]) - {-1})
         where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
         return _disagreement(self.names[row], [f"t = {self.points[point][1]:.6g}", *where], (true, translated))
 
@@ -370,8 +385,8 @@ class _Comparison:
         body, upper = _sides(condition)
         at = np.arange(values.table.shape[1])
         value, size = values.terms([body] * len(at), at)
-        other = values.of([upper] * len(at), at)
-        wrong = np.abs(value - other) > TOLERANCE * (size + np.abs(other))
+        other, more = values.terms([upper] * len(at), at)
+        wrong = np.abs(value - other) > TOLERANCE * (size + more)
         if wrong.any():
             k = int(np.argmax(wrong))
             start = f"the start value {values.table[row, k]:.6g}"
@@ -399,8 +414,7 @@ class _Draw:
         is_first = times == times.min()
         x[:, is_first] = start[:, is_first]
         u = np.array([self._input(name, times) for name in s.inputs]).reshape(-1, n)
-        p = np.array([self._parameter(name, n) for name in s.parameters]).reshape(-1, n)
-        return [times[None], slopes, x, z, u, p, start]
+        return [times[None], slopes, x, z, u, self._parameters(n), start]
 
     def _decades(self, sizes: FloatArray, n: int) -> FloatArray:
         """(len(sizes), n) numbers near the sizes and decades away, some negative."""
@@ -426,33 +440,42 @@ class _Draw:
         given = self.experiment.inputs.get(name)
         if given is None:
             varying = self.problem.time_varying[name]
-            return self._within(varying.lower, varying.upper, 1.0, len(times))
+            bounds = (np.array([[b]]) for b in (varying.lower, varying.upper, np.nan))
+            return self._within(*bounds, len(times))[0]
         return np.array([evaluate(given, t) for t in times.tolist()])
 
-    def _parameter(self, name: str, n: int) -> FloatArray:
-        unknown = self.problem.unknown_of(name, self.experiment)
-        box = self.problem.unknowns.select([unknown])
-        number = self.instance.scalars[name].value
-        nominal = float(number) if number is not None and np.isfinite(number) else 0.0
-        return self._within(float(box.lower[0]), float(box.upper[0]), nominal, n)
+    def _parameters(self, n: int) -> FloatArray:
+        names = self.symbols.parameters
+        box = self.problem.unknowns.select(
+            [self.problem.unknown_of(name, self.experiment) for name in names]
+        )
+        values = (self.instance.scalars[name].value for name in names)
+        nominal = np.array([np.nan if v is None else float(v) for v in values])
+        return self._within(*(a.reshape(-1, 1) for a in (box.lower, box.upper, nominal)), n)
 
-    def _within(self, lower: float, upper: float, nominal: float, n: int) -> FloatArray:
-        """(n,) numbers between bounds, at them and at the nominal value, over decades."""
-        size = abs(nominal) or next((abs(b) for b in (upper, lower) if np.isfinite(b) and b), 1.0)
-        wide = np.clip(self._decades(np.array([[size]]), n)[0], lower, upper)
-        ends = [b for b in (lower, upper, nominal) if np.isfinite(b) and lower <= b <= upper]
-        if ends:
-            chosen = self.random.random(n) < AT_ENDS
-            wide[chosen] = self.random.choice(ends, int(chosen.sum()))
-        return wide
+    def _within(
+        self, lower: FloatArray, upper: FloatArray, nominal: FloatArray, n: int
+    ) -> FloatArray:
+        """(m, n) numbers between m bounds, at them and at the nominal value, over decades."""
+        known = [np.where(np.isfinite(a), np.abs(a), 0.0) for a in (nominal, upper, lower)]
+        size = np.where(known[0] > 0, known[0], np.where(known[1] > 0, known[1], known[2]))
+        wide = np.clip(self._decades(np.where(size > 0, size, 1.0), n), lower, upper)
+        ends = np.stack([np.broadcast_to(a, wide.shape) for a in (lower, upper, nominal)])
+        chosen = np.take_along_axis(ends, self.random.integers(0, 3, (1, *wide.shape)), axis=0)[0]
+        use = np.isfinite(chosen) & (self.random.random(wide.shape) < AT_ENDS)
+        return np.where(use, chosen, wide)
 
 
 def _sides(data: Any) -> tuple[Any, Any]:
-    """An expression, and what is to be subtracted from it."""
-    if not hasattr(data, "to_bounded_expression"):
-        return data, 0.0
-    _, body, upper = data.to_bounded_expression()
-    return body, upper
+    """An expression, and what is to be subtracted from it: Pyomo's body and upper bound."""
+    expression = getattr(data, "expr", None)
+    if not isinstance(expression, EqualityExpression):
+        if not hasattr(data, "to_bounded_expression"):
+            return data, 0.0
+        return data.to_bounded_expression()[1:]  # type: ignore[no-any-return]
+    left, right = expression.args
+    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
+    return (right, left) if is_turned else (left, right)
 
 
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
