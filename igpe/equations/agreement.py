@@ -9,6 +9,7 @@ is evaluated by `pyo.value` besides.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi as ca
@@ -102,7 +103,7 @@ class Values:
             return np.array(nodes, dtype=float)
         if not one.is_expression_type():
             return self._leaves(nodes, points)
-        return _applied(one, self._arguments(nodes, points))
+        return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
 
     def _leaves(self, nodes: Sequence[Any], points: Any) -> FloatArray:
         rows = [self.rows.get(id(n), -1) for n in nodes]
@@ -215,7 +216,8 @@ class _Comparison:
 
     def _rows(self) -> dict[int, int]:
         """id(Pyomo data) -> row of dx, x, z, u, p, s one below the other."""
-        s, rows = self.system.symbols, {}
+        s = self.system.symbols
+        rows: dict[int, int] = {}
         n_x = len(s.states)
         after = 2 * n_x + len(s.algebraics)
         p = after + len(s.inputs)
@@ -294,9 +296,10 @@ class _Comparison:
         point = len(self.points) - 2
         self._set(point)
         for k in np.flatnonzero(members.points == point)[:ASKED]:
-            number = pyo.value(members.bodies[k], exception=False)
-            if isinstance(number, float | int) and np.isfinite(body[k]):
-                body[k] = number
+            with suppress(ArithmeticError):  # Pyomo raises where arrays become infinite
+                number = pyo.value(members.bodies[k], exception=False)
+                if isinstance(number, float | int) and np.isfinite(body[k]):
+                    body[k] = number
 
     def _set(self, point: int) -> None:
         number, time = self.points[point]
@@ -339,7 +342,7 @@ class _Comparison:
         return {row - first + n_x if row >= first else row for row in rows}
 
     def _overflows(self, body: Any, point: int) -> bool:
-        """Whether any intermediate result is so large or small that the order of operations counts."""
+        """Whether an intermediate result is so large or small that the order of operations counts."""
         sizes = [abs(v) for v in self._intermediate(body, np.array([point]))]
         return any(not np.isfinite(s) or s > LARGEST or 0 < s < 1 / LARGEST for s in sizes)
 
@@ -361,7 +364,9 @@ class _Comparison:
         names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics, *s.inputs, *s.parameters]
         used = sorted(self._quantities(members.bodies[k], members.uppers[k]) - {-1})
         where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
-        return _disagreement(self.names[row], [f"t = {self.points[point][1]:.6g}", *where], (true, translated))
+        return _disagreement(
+            self.names[row], [f"t = {self.points[point][1]:.6g}", *where], (true, translated)
+        )
 
     def starts(self) -> None:
         """Compare the start values that the model's own conditions give."""
@@ -440,18 +445,19 @@ class _Draw:
         given = self.experiment.inputs.get(name)
         if given is None:
             varying = self.problem.time_varying[name]
-            bounds = (np.array([[b]]) for b in (varying.lower, varying.upper, np.nan))
-            return self._within(*bounds, len(times))[0]
+            lower, upper, none = (np.array([[b]]) for b in (varying.lower, varying.upper, np.nan))
+            return np.asarray(self._within(lower, upper, none, len(times))[0])
         return np.array([evaluate(given, t) for t in times.tolist()])
 
     def _parameters(self, n: int) -> FloatArray:
         names = self.symbols.parameters
-        box = self.problem.unknowns.select(
-            [self.problem.unknown_of(name, self.experiment) for name in names]
-        )
+        box = self.problem.unknowns.select([
+            self.problem.unknown_of(name, self.experiment) for name in names
+        ])
         values = (self.instance.scalars[name].value for name in names)
         nominal = np.array([np.nan if v is None else float(v) for v in values])
-        return self._within(*(a.reshape(-1, 1) for a in (box.lower, box.upper, nominal)), n)
+        lower, upper, nominal = (a.reshape(-1, 1) for a in (box.lower, box.upper, nominal))
+        return self._within(lower, upper, nominal, n)
 
     def _within(
         self, lower: FloatArray, upper: FloatArray, nominal: FloatArray, n: int
@@ -481,7 +487,7 @@ def _sides(data: Any) -> tuple[Any, Any]:
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
     true, translated = values
     return ModelError(
-        f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo computes "
-        f"{true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule over the "
+        f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo "
+        f"computes {true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule over the "
         "time, and what changes with time as an input: Experiment(inputs=...)."
     )

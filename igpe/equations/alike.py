@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyomo.common.numeric_types import native_types
-from pyomo.core.expr.numeric_expr import UnaryFunctionExpression
+from pyomo.core.expr.numeric_expr import Expr_ifExpression, UnaryFunctionExpression
 from pyomo.core.expr.relational_expr import (
     EqualityExpression,
     InequalityExpression,
@@ -17,10 +17,10 @@ from pyomo.environ import value
 
 from igpe.equations.instant import Instant
 from igpe.equations.symbols import Role
-from igpe.equations.translate import ARITHMETIC, DIRECT, FOLDED, FUNCTIONS
+from igpe.equations.translate import ARITHMETIC, DIRECT, FUNCTIONS
 
 Roles = Mapping[int, Role]
-PLAIN = (*DIRECT, *FOLDED, EqualityExpression)
+PLAIN = (*DIRECT, Expr_ifExpression, EqualityExpression)
 
 
 def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
@@ -33,10 +33,8 @@ def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
         return role == role_of_other
     if one.__class__ is not other.__class__:
         return False
-    if one.__class__ in native_types:
-        return bool(one == other)
-    if isinstance(one, Instant):
-        return True
+    if one.__class__ in native_types or isinstance(one, Instant):
+        return isinstance(one, Instant) or bool(one == other)
     if not one.is_expression_type():
         return _same_number(one, other)
     if not is_plain(one, other) or one.nargs() != other.nargs():

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.equations.of_time import of_time
+from igpe.equations.of_time import of_time, ramp
 from igpe.equations.stack import stack
 from igpe.equations.system import System
 from igpe.equations.translate import with_safe_powers
@@ -88,7 +88,7 @@ def initial_value_problem(
     free = _Free(problem)
     p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
     start = [_start(n, problem, experiment, system, free) for n in symbols.states]
-    u, tables = _inputs(symbols, experiment)
+    u, tables = _inputs(system, experiment)
     w = varying(problem, experiment, free)
     solved = system.solved
     y = stack(system.unknowns[j] for j in solved.implicit)
@@ -258,11 +258,15 @@ def _start(
     return free(problem.unknown_of(value, experiment)) if isinstance(value, str) else ca.SX(value)
 
 
-def _inputs(symbols: Any, experiment: Experiment) -> tuple[Any, list[Table | None]]:
-    values, tables = [], []
+def _inputs(system: System, experiment: Experiment) -> tuple[Any, list[Table | None]]:
+    symbols, values, tables = system.symbols, [], []
+    switching = {str(v) for _, condition in system.jumps for v in ca.symvar(condition)}
     for i, (name, given) in enumerate(experiment.inputs.items()):
-        tables.append(given if isinstance(given, Table) else None)
-        if isinstance(given, Table):
+        is_ramp = isinstance(given, Table) and not given.hold and name in switching
+        tables.append(given if isinstance(given, Table) and not is_ramp else None)
+        if isinstance(given, Table) and is_ramp:  # it decides when a condition changes
+            values.append(ramp(given, symbols.t))
+        elif isinstance(given, Table):
             values.append(symbols.u[i])
         elif callable(given):
             values.append(of_time(name, given, symbols.t, experiment))

@@ -11,7 +11,7 @@ from igpe.equations.rules import REFUSALS, reason
 from igpe.equations.translate import Translator
 from igpe.errors import DataError
 from igpe.experiment import Experiment
-from igpe.inputs import TimeExpression, evaluate
+from igpe.inputs import Table, TimeExpression, evaluate
 
 PLACES = 65  # times at which an input given as a function is compared with its expression
 
@@ -39,6 +39,16 @@ def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) ->
         why = f"at {places[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
         raise _unexplained(name, why)
     return expression
+
+
+def ramp(table: Table, t: Any) -> Any:
+    """A table that is linear between its times, as an expression of t."""
+    a, b = table.segment(float(table.times[-1]))
+    result = ca.SX(a + b * t)
+    for time in reversed(table.times.tolist()):
+        a, b = table.segment(float(np.nextafter(time, -np.inf)))
+        result = ca.if_else(t < time, a + b * t, result)
+    return result
 
 
 def _unexplained(name: str, why: str) -> DataError:

@@ -9,7 +9,7 @@ is what it says at all times. Conditions stay as deep in the expression as they 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -41,7 +41,7 @@ def places(cuts: Sequence[float], first: float, usual: float) -> list[float]:
     if not cuts:
         return [usual]
     ends = [first, *cuts, cuts[-1] + (cuts[-1] - first)]
-    between = [(a + b) / 2 for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    between = [(a + b) / 2 for a, b in pairwise(ends)]
     return [t for pair in zip_longest(between, cuts) for t in pair if t is not None]
 
 
@@ -86,8 +86,8 @@ class Joined:
             rows = zip_longest(*(n.args for n in nodes), fillvalue=0.0)
             return sum(self(cuts, row) for row in rows)
         if all(is_plain(one, other) and one.nargs() == other.nargs() for other in nodes[1:]):
-            rows = zip(*(n.args for n in nodes), strict=True)
-            return self.translate.exitNode(one, [self(cuts, row) for row in rows])
+            columns = zip(*(n.args for n in nodes), strict=True)
+            return self.translate.exitNode(one, [self(cuts, column) for column in columns])
         return self._chosen(cuts, nodes)
 
     def _same(self, one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ times are not built alike, or its rule asks for the time, the rule is asked agai
 and its answer is what is read. Nothing is decided by comparing values at some point.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -26,10 +26,14 @@ PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
 
 
 class Reading(NamedTuple):
-    """What the model says: name -> expression."""
+    """What the model says: name -> expression.
+
+    jumps  name and condition at whose change it jumps
+    """
 
     equations: dict[str, Any]
     measured: dict[str, Any]
+    jumps: list[tuple[str, Any]]
 
 
 def read_equations(
@@ -45,6 +49,7 @@ def read_equations(
     return Reading(
         {n: reader.read(n, c) for n, c in instance.equations.items()},
         {n: reader.read(n, c) for n, c in series.items()},
+        reader.jumps,
     )
 
 
@@ -58,6 +63,7 @@ class _Reader:
         self.symbols = symbols.by_identity(instance, times[0])
         self.time = symbols.t
         self.explicit: set[int] = set()
+        self.jumps: list[tuple[str, Any]] = []
         for place, (name, series) in enumerate(instance.expressions.items()):
             self._remember(name, series, place)
 
@@ -67,7 +73,9 @@ class _Reader:
             require_at(series, time)
         if self._depends_on_time(name, series):
             return self._with_time(name, series)
-        sides = [self._translated(side) for side in _sides(series[self.times[0]])]
+        translate = Translator(self.symbols, self.time)
+        sides = [translate(side) for side in _sides(series[self.times[0]])]
+        self.jumps += [(name, condition) for condition in translate.jumps]
         return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _remember(self, name: str, series: Series, place: int) -> None:
@@ -129,10 +137,12 @@ class _Reader:
             )
             self._require_rule(name, series)
             self._require_same(name, series, cuts, answers)
-            joined = Joined(Translator(self.symbols, self.time), self.roles[0])
+            translate = Translator(self.symbols, self.time)
+            joined = Joined(translate, self.roles[0])
             sides = [joined(cuts, row) for row in zip(*self._complete(cuts, answers), strict=True)]
         except REFUSALS as error:
             raise _unexplained(name, reason(error)) from error
+        self.jumps += [(name, condition) for condition in translate.jumps]
         return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:
