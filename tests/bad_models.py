@@ -108,7 +108,7 @@ def uses_math(m: Any, t: float) -> Any:
 
 
 def branches_on_time(m: Any, t: float) -> Any:
-    return m.dA[t] == (-m.k * m.A[t] if t < 0.5 else -2 * m.k * m.A[t])
+    return m.dA[t] == (-m.k * m.A[t] if pyo.sin(t) < 0.5 else -2 * m.k * m.A[t])
 
 
 def skips_inside(m: Any, t: float) -> Any:

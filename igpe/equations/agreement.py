@@ -342,7 +342,7 @@ class _Comparison:
         return {row - first + n_x if row >= first else row for row in rows}
 
     def _overflows(self, body: Any, point: int) -> bool:
-        """Whether an intermediate result is so large or small that the order of operations counts."""
+        """Whether a result is so large or small that the order of operations counts."""
         sizes = [abs(v) for v in self._intermediate(body, np.array([point]))]
         return any(not np.isfinite(s) or s > LARGEST or 0 < s < 1 / LARGEST for s in sizes)
 
@@ -488,6 +488,6 @@ def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) 
     true, translated = values
     return ModelError(
         f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo "
-        f"computes {true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule over the "
-        "time, and what changes with time as an input: Experiment(inputs=...)."
+        f"computes {true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule "
+        "over the time, and what changes with time as an input: Experiment(inputs=...)."
     )
