@@ -152,7 +152,3 @@ def scalar_without_value(m: Any) -> None:
 
 def start_fixed_without_value(m: Any) -> None:
     m.A[m.t.first()].fix()
-
-
-def lags(m: Any, t: float) -> Any:
-    return m.dA[t] == (0.0 if t < 0.05 else -m.k * m.A[t])

@@ -7,6 +7,7 @@ from typing import Any
 import bad_models as bad
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 from bad_models import spoilt, with_rate
 from spoiling import Case, pose, read, run, twins
 

@@ -40,7 +40,8 @@ AMPLIFIED = 1e4  # differences up to so many times what such a change makes are 
 LARGEST = 1e200  # the order of operations decides beyond it whether the result is finite
 ALL = 600  # members of a model that are all compared; of larger ones each at `TIMES` times
 TIMES = 6
-HALF, NEGATIVE, AT_ENDS = 0.5, 0.1, 0.2  # shares of the draws
+HALF, AT_ENDS = 0.5, 0.2  # shares of the draws
+TURN = 6  # all quantities are negative at one of so many points, some at another
 DECADES = 4.0  # that quantities are drawn over, up and down
 ASKED = 20  # members evaluated by `pyo.value` besides
 MOST = 8  # quantities that a message names
@@ -425,7 +426,9 @@ class _Draw:
         """(len(sizes), n) numbers near the sizes and decades away, some negative."""
         shape = (len(sizes), n)
         width = np.where(self.random.random((1, n)) < HALF, 1.0, DECADES)
-        sign = np.where(self.random.random(shape) < NEGATIVE, -1.0, 1.0)
+        turn = np.arange(n) % TURN
+        is_negative = (turn == 1) | ((turn == TURN - 2) & (self.random.random(shape) < HALF))
+        sign = np.where(is_negative, -1.0, 1.0)
         return np.asarray(sign * sizes * 10.0 ** (width * self.random.uniform(-1, 1, shape)))
 
     def _size(self, state: str) -> float:

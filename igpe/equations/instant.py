@@ -152,7 +152,7 @@ class Pretended(float):
 def _boxed(given: Any) -> Any:
     """An array of Python objects that NumPy takes apart without asking them."""
     box = np.empty(np.shape(given) if not isinstance(given, Instant) else (), dtype=object)
-    box[...] = given
+    box[...] = given if isinstance(given, Instant) else np.asarray(given).tolist()
     return box
 
 

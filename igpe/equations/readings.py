@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
+from pyomo.common.errors import PyomoException
 from pyomo.core.expr.numvalue import is_potentially_variable
 from pyomo.core.expr.relational_expr import EqualityExpression
 
 from igpe.equations.alike import Roles, alike
-from igpe.equations.instant import OUTSIDE, Instant, Pretended
+from igpe.equations.instant import Instant, Pretended
 from igpe.equations.pieces import Joined, explored, mentions, places
 from igpe.equations.rules import REFUSALS, reason, said
 from igpe.equations.symbols import Role, Symbols, require_at
@@ -116,14 +117,14 @@ class _Reader:
     def _refuse_if_computed(self, name: str, series: Series, error: Exception) -> None:
         """Refuse a rule that computes with the time outside Pyomo if it ever says another thing."""
         data, roles = series[self.times[0]], self.roles[0]
-        if not isinstance(error, TypeError):
+        if not isinstance(error, TypeError | PyomoException):
             return
         for k in range(1, PRETENDED + 1):
             now = self.first + (self.last - self.first) * k / (PRETENDED + 1)
             with suppress(*REFUSALS):
                 answer = said(data, self.times[0], Pretended(now, self.times[0]))
                 if not _alike(_standard(data, answer), _sides(data), roles, roles):
-                    raise _unexplained(name, OUTSIDE)
+                    raise _unexplained(name, reason(error))
 
     def _with_time(self, name: str, series: Series) -> Any:
         """What the rule says with a symbol for the time."""

@@ -115,7 +115,7 @@ REFUSED = {
     "float": lambda m, t: float(t),
     "numpy": lambda m, t: np.interp(t, [0, 1], [0, 1]),
     "a table by time": lambda m, t: {u: u**2 for u in m.t}[t],
-    "if about what is computed": lambda m, t: 1 if pyo.sin(t) > 0.95 else 0,
+    "if about what is computed": lambda m, t: 1 if pyo.sin(t) > 0.5 else 0,
 }
 
 
@@ -151,7 +151,7 @@ SHAPES = {
     "a pair": lambda m, t: (m.dx[t], -m.k * m.x[t] * (t if 0.2 < t <= 0.6 else 0)),
     "one instant": lambda m, t: m.dx[t] == -m.k * m.x[t] * (3 if t == 0.4 else 1),
     "doses": lambda m, t: m.dx[t] == -m.k * m.x[t] + sum(1 for d in (0.1, 0.4, 7.0) if t >= d),
-    "NumPy's numbers": lambda m, t: m.dx[t] == np.float64(2) * t * m.k * (np.float64(0.4) < t),
+    "NumPy's numbers": lambda m, t: m.dx[t] == np.float64(2) * t * m.k * int(np.float64(0.4) < t),
     "searchsorted": lambda m, t: m.dx[t] == -m.k * float(np.searchsorted([0.4, 0.8], t)) * m.x[t],
     "skipped at both ends": lambda m, t: (
         pyo.Constraint.Skip if t in (0, m.t.last()) else m.dx[t] == -m.k * m.x[t] * t
