@@ -31,6 +31,7 @@ SECTIONS = (
     "lack_of_fit",  # good fits and wrong models: how often the alarm is raised
     "small_samples",  # coverage of intervals from few measurements
     "interrupts",  # Ctrl-C and time limits at any moment
+    "agreement_cost",  # what comparing each translation with Pyomo's values costs
     "petab",  # objectives of public problems with switches
 )
 

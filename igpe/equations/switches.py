@@ -41,8 +41,8 @@ def refuse_switches(problem: Problem, experiment: Experiment, system: "System") 
         hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
         raise ModelError(
             f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
-            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps "
-            f"at known times only. {hold if cause.unknown else 'Write'} a smooth transition instead "
+            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps at "
+            f"known times only. {hold if cause.unknown else 'Write'} a smooth transition instead "
             "of the condition, for example 1/(1 + pyo.exp(-(a - b)/width))."
         )
 

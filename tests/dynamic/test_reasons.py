@@ -5,9 +5,7 @@ import dataclasses
 import lotka_volterra_iss as lotka
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
 from zoo import ZOO
 
 import igpe

@@ -1,6 +1,7 @@
 """A wrong translation is refused, whatever part of the translator is wrong."""
 
 import pickle
+from dataclasses import replace
 
 import casadi as ca
 import numpy as np
@@ -97,7 +98,7 @@ def test_a_jump_at_a_wrong_side_is_noticed(monkeypatch):
         return found._replace(answers=found.answers[:1] + found.answers[:1] + found.answers[2:])
 
     monkeypatch.setattr(readings, "explored", lambda *a: moved(*a) if usual(*a).cuts else usual(*a))
-    with pytest.raises(ModelError, match="'rate' (as it is written|changes with time)"):
+    with pytest.raises(ModelError, match=r"'rate' (as it is written|changes with time)"):
         read_systems(posed())
 
 
@@ -106,10 +107,8 @@ def test_a_wrong_start_and_a_wrong_output_are_noticed(monkeypatch):
     run = problem.experiments[0]
     given = read_system(problem, run)
     between = problem.instances[0]
-    from dataclasses import replace
-
     start = replace(given, starts={"x": given.starts["x"] * 1.001})
-    with pytest.raises(ModelError, match="'begin'.*the start value"):
+    with pytest.raises(ModelError, match=r"'begin'.*the start value"):
         agreement.require_agreement(problem, run, start, between)
     output = replace(given, measured={**given.measured, "heat": given.symbols.p[0]})
     with pytest.raises(ModelError, match="'heat'"):

@@ -156,7 +156,7 @@ SHAPES = {
     "skipped at both ends": lambda m, t: (
         pyo.Constraint.Skip if t in (0, m.t.last()) else m.dx[t] == -m.k * m.x[t] * t
     ),
-    "turned": lambda m, t: 0 == m.dx[t] + m.k * m.x[t] * (1 if t < 0.4 else t),
+    "turned": lambda m, t: m.dx[t] + m.k * m.x[t] * (1 if t < 0.4 else t) == 0,
 }
 
 

@@ -79,7 +79,7 @@ def test_a_jump_at_an_unknown_time_is_refused(name):
 
 
 def test_a_jump_of_what_is_measured_is_refused():
-    with pytest.raises(ModelError, match="'h' jumps where .*state 'x'"):
+    with pytest.raises(ModelError, match=r"'h' jumps where .*state 'x'"):
         read_systems(
             posed(lambda m, t: -m.a * m.x[t], measured=lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, m.n))
         )
@@ -113,7 +113,7 @@ def test_a_held_unknown_is_a_known_time():
     (system,) = read_systems(problem.fixing({"k": 0.75}))
     held = problem.fixing({"k": 0.75})
     assert "k" not in initial_value_problem(held, held.experiments[0], system).unknowns
-    with pytest.raises(ModelError, match="'state'|state 'x'"):
+    with pytest.raises(ModelError, match="state 'x'"):
         read_systems(posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2)).fixing({"k": 1.0}))
 
 

@@ -12,7 +12,6 @@ from zoo import ZOO, Case
 
 from igpe.equations.linearity import equation_linearity
 from igpe.equations.system import read_system
-from igpe.errors import ModelError
 from igpe.experiment import Experiment
 from igpe.problem import Problem
 
