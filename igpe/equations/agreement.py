@@ -276,7 +276,7 @@ class _Comparison:
     def _series(self) -> Iterator[list[Mapping[float, Any]]]:
         """Each equation and measured quantity over time, in both instances."""
         for name in self.system.equations:
-            yield [i.equations[name] for i in self.instances]
+            yield [i.equations.get(name, {}) for i in self.instances]
         for name in self.system.measured:
             yield [i.over_time(name) or {} for i in self.instances]
 
@@ -331,7 +331,7 @@ class _Comparison:
         number, time = self.points[point]
         instance, name = self.instances[number], self.names[row]
         is_equation = row < len(self.system.equations)
-        series = instance.equations[name] if is_equation else instance.over_time(name)
+        series = instance.equations.get(name) if is_equation else instance.over_time(name)
         return _sides((series or {}).get(time, 0.0))
 
     def _quantities(self, *sides: Any) -> set[int]:

@@ -39,11 +39,12 @@ def refuse_switches(problem: Problem, experiment: Experiment, system: "System") 
         text = str(condition)
         shown = text if len(text) <= LONGEST else text[:LONGEST] + "..."
         hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
+        advice = hold if cause.unknown else "Write"
         raise ModelError(
             f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
-            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps at "
-            f"known times only. {hold if cause.unknown else 'Write'} a smooth transition instead "
-            "of the condition, for example 1/(1 + pyo.exp(-(a - b)/width))."
+            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps "
+            f"at known times only. {advice} a smooth transition instead of the condition, for "
+            "example 1/(1 + pyo.exp(-(a - b)/width))."
         )
 
 
