@@ -13,6 +13,8 @@ from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import casadi as ca
+from pyomo.common.numeric_types import native_types
+from pyomo.core.base.var import VarData
 from pyomo.core.expr.numeric_expr import SumExpression
 
 from igpe.equations.alike import Roles, alike, is_plain
@@ -123,11 +125,13 @@ def _either(condition: Any, then: Any, otherwise: Any) -> Any:
 
 def mentions(node: Any, ids: set[int]) -> bool:
     """Whether an expression holds an `Instant` or one of the components."""
-    if isinstance(node, Instant) or id(node) in ids:
+    kind = node.__class__
+    if kind in native_types or (kind is VarData and not ids):
+        return False
+    if kind is Instant or id(node) in ids:
         return True
-    if isinstance(node, tuple | list):
+    if kind is tuple or kind is list:
         return any(mentions(part, ids) for part in node)
-    is_expression = getattr(node, "is_expression_type", None)
-    if is_expression is None or not is_expression():
+    if not (hasattr(node, "is_expression_type") and node.is_expression_type()):
         return False
     return any(mentions(argument, ids) for argument in node.args)

@@ -62,7 +62,7 @@ class _Reader:
         self.last = float(instance.time.last())
         self.roles: list[dict[int, Role]] = [dict(symbols.roles(instance, t)) for t in times]
         self.symbols = symbols.by_identity(instance, times[0])
-        self.time = symbols.t
+        self.translate = Translator(self.symbols, symbols.t)  # making one takes Pyomo long
         self.explicit: set[int] = set()
         self.jumps: list[tuple[str, Any]] = []
         for place, (name, series) in enumerate(instance.expressions.items()):
@@ -74,9 +74,9 @@ class _Reader:
             require_at(series, time)
         if self._depends_on_time(name, series):
             return self._with_time(name, series)
-        translate = Translator(self.symbols, self.time)
-        sides = [translate(side) for side in _sides(series[self.times[0]])]
-        self.jumps += [(name, condition) for condition in translate.jumps]
+        self.translate.jumps.clear()
+        sides = [self.translate(side) for side in _sides(series[self.times[0]])]
+        self._keep_jumps(name)
         return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _remember(self, name: str, series: Series, place: int) -> None:
@@ -91,8 +91,9 @@ class _Reader:
                 for time, roles in zip(self.times, self.roles, strict=True):
                     roles[id(series[time])] = Role("e", place)
 
-    def _translated(self, node: Any) -> Any:
-        return Translator(self.symbols, self.time)(node)
+    def _keep_jumps(self, name: str) -> None:
+        self.jumps += [(name, condition) for condition in self.translate.jumps]
+        self.translate.jumps.clear()
 
     def _depends_on_time(self, name: str, series: Series) -> bool:
         """Whether the members differ in structure, or the rule asks for the time."""
@@ -131,19 +132,19 @@ class _Reader:
         if id(series[self.times[0]]) in self.explicit:
             return self.symbols[id(series[self.times[0]])]
         for side in _sides(series[self.times[0]]):
-            self._translated(side)  # what cannot be translated at all is refused for that
+            self.translate(side)  # what cannot be translated at all is refused for that
         try:
             cuts, answers = explored(
                 lambda now: self._ask(series, 0, now), self.first, self.times[0]
             )
             self._require_rule(name, series)
             self._require_same(name, series, cuts, answers)
-            translate = Translator(self.symbols, self.time)
-            joined = Joined(translate, self.roles[0])
+            self.translate.jumps.clear()
+            joined = Joined(self.translate, self.roles[0])
             sides = [joined(cuts, row) for row in zip(*self._complete(cuts, answers), strict=True)]
         except REFUSALS as error:
             raise _unexplained(name, reason(error)) from error
-        self.jumps += [(name, condition) for condition in translate.jumps]
+        self._keep_jumps(name)
         return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:

@@ -120,7 +120,9 @@ def test_a_small_term_that_is_lost_is_noticed(share, monkeypatch):
     rule = lambda m, t: m.dx[t] == -m.k * m.x[t] + share * t  # noqa: E731
     usual = readings._Reader.read
     monkeypatch.setattr(
-        readings._Reader, "read", lambda self, n, c: ca.substitute(usual(self, n, c), self.time, 0)
+        readings._Reader,
+        "read",
+        lambda self, n, c: ca.substitute(usual(self, n, c), self.translate.time, 0),
     )
     with pytest.raises(ModelError, match="'rate'"):
         read_systems(posed(rule))
