@@ -35,6 +35,7 @@ SECTIONS = (
     "petab",  # objectives of public problems with switches
     "edges",  # proofs where arithmetic overflows or divides by zero, beside grids of points
     "known",  # igpe.check: models with known answers
+    "agreement_cost",  # what comparing each translation with Pyomo's values costs
 )
 
 

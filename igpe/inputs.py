@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pyomo.environ import value as pyomo_value
 
 from igpe.arrays import FloatArray
 from igpe.errors import DataError
@@ -121,7 +122,7 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
     if isinstance(value, Table):
         return value.at(time, before=before)
     if callable(value):
-        return float(value(time))
+        return float(pyomo_value(value(time)))
     return value
 
 

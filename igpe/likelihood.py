@@ -7,7 +7,7 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.residuals import deviations, simulate
 from igpe.dynamic.wanted import require_start
-from igpe.equations.system import read_systems
+from igpe.equations.system import read_systems_at
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.experiment import Experiment
 from igpe.integrators.automatic import Automatic
@@ -45,7 +45,8 @@ def negative_log_likelihood(
     require_start(parameters, problem.box, "negative_log_likelihood")
     grids = tuple(e.times for e in problem.experiments)
     values = {n: float(parameters[n]) for n in problem.box.names}
-    runs = simulate(problem, read_systems(problem), integrator, values, grids)
+    held, free, systems = read_systems_at(problem, values)
+    runs = simulate(held, systems, integrator, free, grids)
     total = 0.0
     for experiment, (_, run) in zip(problem.experiments, runs, strict=True):
         if not run.status.usable:

@@ -93,6 +93,7 @@ class Problem:
             check_experiment(self, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: tuple[FloatArray, ...] | None = None
+        self.compared: set[str] = set()  # experiments whose equations were read and compared
         self.unknowns = with_logarithms(
             self._unknowns(parameters),
             expanded("logarithmic", self._given["logarithmic"], self.instances),
@@ -108,7 +109,7 @@ class Problem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy keep what the problem was made of and build the models again."""
-        return _made_again, (self._given, dict(self.fixed), self._weights)
+        return _made_again, (self._given, dict(self.fixed), self._weights, self.compared)
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
@@ -270,9 +271,13 @@ class Problem:
 
 
 def _made_again(
-    given: Mapping[str, Any], fixed: Mapping[str, float], weights: Sequence[FloatArray] | None
+    given: Mapping[str, Any],
+    fixed: Mapping[str, float],
+    weights: Sequence[FloatArray] | None,
+    compared: Iterable[str],
 ) -> Problem:
     whole = Problem(**given).fixing(fixed)
+    whole.compared.update(compared)
     return whole if weights is None else whole.weighted(weights)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import simulate as integrate
-from igpe.equations.system import read_systems
+from igpe.equations.system import read_systems_at
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.integrators.base import Integrator
 from igpe.integrators.sundials import Sundials
@@ -46,7 +46,8 @@ def simulate(
             raise ProblemError(
                 f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
             )
-    runs = integrate(problem, read_systems(problem), integrator, values, grids)
+    held, free, systems = read_systems_at(problem, values)
+    runs = integrate(held, systems, integrator, free, grids)
     tables = []
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
         if not run.status.usable:

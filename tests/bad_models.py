@@ -108,7 +108,7 @@ def uses_math(m: Any, t: float) -> Any:
 
 
 def branches_on_time(m: Any, t: float) -> Any:
-    return m.dA[t] == (-m.k * m.A[t] if t < 0.5 else -2 * m.k * m.A[t])
+    return m.dA[t] == (-m.k * m.A[t] if pyo.sin(t) < 0.5 else -2 * m.k * m.A[t])
 
 
 def skips_inside(m: Any, t: float) -> Any:
@@ -152,7 +152,3 @@ def scalar_without_value(m: Any) -> None:
 
 def start_fixed_without_value(m: Any) -> None:
     m.A[m.t.first()].fix()
-
-
-def lags(m: Any, t: float) -> Any:
-    return m.dA[t] == (0.0 if t < 0.05 else -m.k * m.A[t])

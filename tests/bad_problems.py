@@ -7,6 +7,7 @@ from typing import Any
 import bad_models as bad
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 from bad_models import spoilt, with_rate
 from spoiling import Case, pose, read, run, twins
 
@@ -231,12 +232,7 @@ MODELS: Mapping[str, Case] = {
     "branches on time": (
         lambda: read(with_rate(bad.branches_on_time)),
         ModelError,
-        ["'rate' branches on the time at 0.5", "Experiment(inputs=", "igpe.steps"],
-    ),
-    "lags behind": (
-        lambda: read(with_rate(bad.lags)),
-        ModelError,
-        ["'rate' branches on the time at 0.05", "Experiment(inputs=", "igpe.steps"],
+        ["'rate' changes with time", "asks `if`", "pyo.Expr_if", "Experiment(inputs="],
     ),
     "input by math": (
         lambda: initial(math.sin),
@@ -245,9 +241,9 @@ MODELS: Mapping[str, Case] = {
     ),
     "input by numpy": (lambda: initial(np.sin), DataError, ["'feed'", "outside Pyomo"]),
     "input that branches": (
-        lambda: initial(lambda t: 1.0 if t < 1.5 else 2.0),
+        lambda: initial(lambda t: 1.0 if pyo.sin(t) < 0.5 else 2.0),
         DataError,
-        ["'feed'", "without `if`", "igpe.steps"],
+        ["'feed'", "asks `if`", "pyo.Expr_if", "igpe.steps"],
     ),
     "exists sometimes": (
         lambda: read(with_rate(bad.skips_inside)),

@@ -185,7 +185,7 @@ class PreparedIncremental:
         first = self.box.clip(self.box.vector(start))
         attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
         found = concluded(attempts, self.box, name)
-        told = remarks(attempts[0].fit, self.box, self.gate, self.residuals.switched)
+        told = remarks(attempts[0].fit, self.box, self.gate)
         unit = self.stages[-1].spread ** 2
         return replace(
             found,

@@ -191,7 +191,7 @@ class PreparedMultiple:
             reached=tuple(c if a.fit.status.usable else np.inf for c, a in pairs),
             notes=(
                 *found.notes,
-                *remarks(attempts[0].fit, box, gate, self.chains.switched),
+                *remarks(attempts[0].fit, box, gate),
                 *self._stopped(deadline, attempts[0], gate),
             ),
             seconds=time.perf_counter() - began,

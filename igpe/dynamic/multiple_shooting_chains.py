@@ -19,7 +19,6 @@ from igpe.dynamic.residuals import NO_NUMBER, Broken, measured_only
 from igpe.dynamic.starting import Starting, starting
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.switches import switching
 from igpe.equations.system import read_systems
 from igpe.experiment import Experiment, Measurements
 from igpe.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
@@ -221,12 +220,6 @@ class Chains:
         level = copy(self)
         level.shootings = tuple(f or s for f, s in zip(found, self.shootings, strict=True))
         return level
-
-    @cached_property
-    def switched(self) -> tuple[str, ...]:
-        """The unknowns that move a time at which the model switches; derivatives lack that."""
-        found = {name for s in self.shootings for name in switching(s.ivp)}
-        return tuple(n for n in self.names if n in found)
 
     def reasons(self, fit: Fit) -> tuple[str, ...]:
         """Why a search ended, if it is for an integration that broke down."""

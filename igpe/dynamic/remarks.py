@@ -1,6 +1,6 @@
 """What a user should know of an optimum by shooting, as sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,11 +28,10 @@ def limited(fit: Fit) -> bool:
     return bool(digit > NOTICED or broken)
 
 
-def remarks(fit: Fit, box: Box, gate: float, switched: Sequence[str] = ()) -> Iterator[str]:
+def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     """Sentences on an optimum whose residuals are in standard deviations.
 
-    gate      cost that the measurement errors explain; infinite if they are not known
-    switched  unknowns that move a time at which the model switches
+    gate  cost that the measurement errors explain; infinite if they are not known
     """
     if fit.at is None:
         return
@@ -50,15 +49,8 @@ def remarks(fit: Fit, box: Box, gate: float, switched: Sequence[str] = ()) -> It
     held = box.at_bound(fit.x)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
         yield f"{name} ends on its bound {value:g}; a better value may lie beyond."
-    if switched:
-        moved = " and ".join(switched)
-        yield (
-            f"The model switches under a condition that depends on {moved}; derivatives leave out "
-            f"that the switch moves with them, so the estimate of {moved} may be no optimum. "
-            "Compare several starts, or give the model a smooth transition."
-        )
     lost = undetermined(_with_active(fit.at.jacobian, fit), fit.x, box.names)
-    yield from (d.sentence for d in lost if not set(d.names) & set(switched))
+    yield from (d.sentence for d in lost)
 
 
 def _with_active(jacobian: FloatArray, fit: Fit) -> FloatArray:

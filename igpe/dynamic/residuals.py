@@ -18,7 +18,6 @@ from igpe.deadline import finishing, require_going_on
 from igpe.dynamic.likelihood_residuals import likelihood_residuals
 from igpe.dynamic.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.switches import switching
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment, Measurements
@@ -160,12 +159,6 @@ class Residuals:
         self._unmeasured = unmeasured(problem)
         self.broken: Broken | None = None
         self.best = Best()
-
-    @cached_property
-    def switched(self) -> tuple[str, ...]:
-        """The unknowns that move a time at which the model switches; derivatives lack that."""
-        found = {name for run in self.runs for name in switching(run.ivp)}
-        return tuple(n for n in self.names if n in found)
 
     def __len__(self) -> int:
         """How many residuals there are."""

@@ -101,7 +101,7 @@ class PreparedShooting:
         gate = self._gate()
         attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
         found = concluded(attempts, box, "single shooting")
-        told = tuple(remarks(attempts[0].fit, box, gate, self.residuals.switched))
+        told = tuple(remarks(attempts[0].fit, box, gate))
         return replace(
             found,
             objective=found.objective * spread_of(self.problem) ** 2,

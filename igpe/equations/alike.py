@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyomo.common.numeric_types import native_types
-from pyomo.core.expr.numeric_expr import UnaryFunctionExpression
+from pyomo.core.expr.numeric_expr import Expr_ifExpression, UnaryFunctionExpression
+from pyomo.core.expr.relational_expr import (
+    EqualityExpression,
+    InequalityExpression,
+    RangedExpression,
+)
 from pyomo.environ import value
 
+from igpe.equations.instant import Instant
 from igpe.equations.symbols import Role
-from igpe.equations.translate import ARITHMETIC, FUNCTIONS
+from igpe.equations.translate import ARITHMETIC, DIRECT, FUNCTIONS
 
 Roles = Mapping[int, Role]
+PLAIN = (*DIRECT, Expr_ifExpression, EqualityExpression)
 
 
 def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
@@ -26,19 +33,25 @@ def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
         return role == role_of_other
     if one.__class__ is not other.__class__:
         return False
-    if one.__class__ in native_types:
-        return bool(one == other)
+    if one.__class__ in native_types or isinstance(one, Instant):
+        return isinstance(one, Instant) or bool(one == other)
     if not one.is_expression_type():
         return _same_number(one, other)
-    if not _is_plain(one, other) or one.nargs() != other.nargs():
+    if not is_plain(one, other) or one.nargs() != other.nargs():
         return False
     pairs = zip(one.args, other.args, strict=True)
     return all(alike(a, b, roles, roles_of_other) for a, b in pairs)
 
 
-def _is_plain(one: Any, other: Any) -> bool:
-    """Whether two nodes of one kind do the same to their arguments."""
+def is_plain(one: Any, other: Any) -> bool:
+    """Whether two nodes are of one kind and do the same to their arguments."""
+    if one.__class__ is not other.__class__ or not hasattr(one, "args"):
+        return False
     if one.__class__ in ARITHMETIC or one.is_named_expression_type():
+        return True
+    if isinstance(one, InequalityExpression | RangedExpression):
+        return bool(one.strict == other.strict)
+    if isinstance(one, PLAIN):
         return True
     is_function = isinstance(one, UnaryFunctionExpression)
     return is_function and one.name in FUNCTIONS and one.name == other.name

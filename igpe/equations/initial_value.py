@@ -9,22 +9,20 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from pyomo.common.errors import PyomoException
 
 from igpe.arrays import FloatArray
-from igpe.equations.instant import Instant
+from igpe.equations.of_time import of_time, ramp
 from igpe.equations.stack import stack
 from igpe.equations.system import System
 from igpe.equations.timed import Clock, Stops, as_products, held, stops
-from igpe.equations.translate import Translator, with_safe_powers
+from igpe.equations.translate import with_safe_powers
 from igpe.equations.varying import varying
-from igpe.errors import DataError, Unsupported
+from igpe.errors import Unsupported
 from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table, TimeExpression, evaluate
+from igpe.inputs import Table
 from igpe.model import Instance
 from igpe.problem import Problem
 
-PLACES = 65  # times at which an input given as a function is compared with its expression
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
@@ -147,7 +145,7 @@ def initial_value_problem(
     free = _Free(problem)
     p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
     start = [_start(n, problem, experiment, system, free) for n in symbols.states]
-    u, tables = _inputs(symbols, experiment)
+    u, tables = _inputs(system, experiment)
     w = varying(problem, experiment, free)
     solved = system.solved
     y = stack(system.unknowns[j] for j in solved.implicit)
@@ -327,33 +325,18 @@ def _start(
     return free(problem.unknown_of(value, experiment)) if isinstance(value, str) else ca.SX(value)
 
 
-def _inputs(symbols: Any, experiment: Experiment) -> tuple[Any, list[Table | None]]:
-    values, tables = [], []
+def _inputs(system: System, experiment: Experiment) -> tuple[Any, list[Table | None]]:
+    symbols, values, tables = system.symbols, [], []
+    switching = {str(v) for _, condition in system.jumps for v in ca.symvar(condition)}
     for i, (name, given) in enumerate(experiment.inputs.items()):
-        tables.append(given if isinstance(given, Table) else None)
-        if isinstance(given, Table):
+        is_ramp = isinstance(given, Table) and not given.hold and name in switching
+        tables.append(given if isinstance(given, Table) and not is_ramp else None)
+        if isinstance(given, Table) and is_ramp:  # it decides when a condition changes
+            values.append(ramp(given, symbols.t))
+        elif isinstance(given, Table):
             values.append(symbols.u[i])
         elif callable(given):
-            values.append(_of_time(name, given, symbols.t, experiment))
+            values.append(of_time(name, given, symbols.t, experiment))
         else:
             values.append(ca.SX(given))
     return stack(values), tables
-
-
-def _of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) -> Any:
-    """The function as an expression of t, believed only if it gives the function's numbers."""
-    places = np.linspace(experiment.start_time, experiment.times[-1], PLACES)
-    try:
-        expression = ca.SX(Translator({}, t)(given(Instant(experiment.start_time))))
-        told = np.asarray(ca.Function("input", [t], [expression])(places[None])).ravel()
-        same = np.allclose(told, [evaluate(given, p) for p in places], rtol=1e-10, equal_nan=True)
-        why = "" if same else "its numbers differ from those of the expression"
-    except (TypeError, ValueError, PyomoException) as error:
-        why = str(error)
-    if why:
-        raise DataError(
-            f"Input '{name}' depends on time in a way igpe cannot follow ({why}). Write it with "
-            "Pyomo's functions of t (pyo.exp(-t)) and without `if`, or give it as igpe.linear or "
-            "igpe.steps."
-        )
-    return expression

@@ -16,10 +16,12 @@ import casadi as ca
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
+from igpe.equations.agreement import require_agreement
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.readings import read_equations
 from igpe.equations.stack import stack
+from igpe.equations.switches import moving, refuse_switches
 from igpe.equations.symbols import Symbols, make_symbols
 from igpe.equations.translate import Translator
 from igpe.errors import ModelError
@@ -43,6 +45,7 @@ class System:
                are estimated
     starts     state -> start value where the model gives it: a number or an expression in p
     any_times  whether the model took the times it was given, and no others
+    jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
     """
 
     symbols: Symbols
@@ -51,6 +54,7 @@ class System:
     measured: Mapping[str, Any]
     starts: Mapping[str, Any]
     any_times: bool = True
+    jumps: tuple[tuple[str, Any], ...] = ()
 
     def function(self) -> Any:
         """F as a CasADi function of (t, dx, x, z, u, p, s), with exact derivatives of any order."""
@@ -76,8 +80,11 @@ class System:
 def read_system(problem: Problem, experiment: Experiment) -> System:
     """Translate the model as one experiment uses it.
 
-    raises ModelError if an equation cannot be translated or depends on time in a way that cannot
-    be followed, or if the equations do not determine slopes and algebraic variables (higher index)
+    What was translated is compared with the model once for each experiment of a problem.
+
+    raises ModelError if an equation cannot be translated, depends on time in a way that cannot be
+    followed or is not what Pyomo computes, or if the equations do not determine slopes and
+    algebraic variables (higher index)
     """
     first, last = experiment.start_time, float(experiment.times[-1])
     span = last - first or 1.0
@@ -94,15 +101,49 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
         measured=reading.measured,
         starts=_model_starts(instance, symbols),
         any_times=set(map(float, instance.time)) == set(times),
+        jumps=tuple(reading.jumps),
     )
     _refuse_unsolvable(system)
+    if experiment.name not in problem.compared:
+        require_agreement(problem, experiment, system, instance)
+        problem.compared.add(experiment.name)
     return system
 
 
 def read_systems(problem: Problem) -> tuple[System, ...]:
-    """The system of every experiment, in their order."""
+    """The system of every experiment, in their order.
+
+    raises ModelError as `read_system` does, and if a jump depends on a free unknown or a state
+    """
+    systems = _translated(problem)
+    _refuse_switches(problem, systems)
+    return systems
+
+
+def read_systems_at(
+    problem: Problem, values: Mapping[str, float]
+) -> tuple[Problem, dict[str, float], tuple[System, ...]]:
+    """The systems where all free unknowns have values: those that decide when it jumps are held.
+
+    returns  the problem with these unknowns fixed, the values of the others, the systems
+    raises   ModelError as `read_system` does, and if a jump depends on a state
+    """
+    systems = _translated(problem)
+    pairs = zip(problem.experiments, systems, strict=True)
+    names = {name for e, system in pairs for name in moving(problem, e, system)}
+    held = problem.fixing({n: values[n] for n in problem.box.names if n in names})
+    _refuse_switches(held, systems)
+    return held, {n: values[n] for n in held.box.names}, systems
+
+
+def _translated(problem: Problem) -> tuple[System, ...]:
     with PauseGC():  # a third of the time of large models: their many objects are all in use
         return tuple(read_system(problem, e) for e in problem.experiments)
+
+
+def _refuse_switches(problem: Problem, systems: tuple[System, ...]) -> None:
+    for experiment, system in zip(problem.experiments, systems, strict=True):
+        refuse_switches(problem, experiment, system)
 
 
 def _nearest(instance: Instance, places: list[float]) -> list[float]:

@@ -4,7 +4,7 @@ The leaves are looked up by identity: the caller says which Pyomo variable is wh
 Everything else is evaluated with Pyomo's own operators on those symbols.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import casadi as ca
@@ -41,8 +41,10 @@ FUNCTIONS = {
 
 DIRECT: dict[type, Callable[..., Any]] = {
     numeric_expr.AbsExpression: ca.fabs,
-    numeric_expr.Expr_ifExpression: ca.if_else,
+    numeric_expr.MaxExpression: lambda *of: _fold(ca.fmax, of),
+    numeric_expr.MinExpression: lambda *of: _fold(ca.fmin, of),
 }
+STEPS = frozenset({"floor", "ceil"})
 ARITHMETIC = frozenset({
     kind
     for name, kind in vars(numeric_expr).items()
@@ -59,7 +61,7 @@ ARITHMETIC = frozenset({
 })
 """Kinds of nodes that are told by their kind and arguments alone."""
 
-FOLDED = {numeric_expr.MaxExpression: ca.fmax, numeric_expr.MinExpression: ca.fmin}
+DEPTH = 20  # of expressions that are compared node by node
 
 
 class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
@@ -67,6 +69,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
 
     symbols  id(Pyomo component data) -> CasADi symbol
     time     the symbol that stands for an `Instant`
+    jumps    conditions at whose change what was rewritten jumps: not those of branches that meet
     raises   ModelError for a free variable that is not among the symbols, a component without
              value, or a function CasADi does not have
     """
@@ -75,6 +78,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         super().__init__()
         self.symbols = symbols
         self.time = time
+        self.jumps: list[Any] = []
 
     def __call__(self, expression: Any) -> Any:
         """The expression in CasADi symbols (a number stays a number)."""
@@ -111,20 +115,53 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         if node.__class__ in ARITHMETIC:
             return node._apply_operation(data)
         if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
-            return FUNCTIONS[node.name](*data)
+            return self._function(node.name, data)
+        if isinstance(node, numeric_expr.Expr_ifExpression):
+            return self._chosen(*data)
         for kind, function in DIRECT.items():
             if isinstance(node, kind):
                 return function(*data)
         if isinstance(node, RangedExpression):
             return _between(node, *data)
-        if type(node) in FOLDED:
-            return _fold(FOLDED[type(node)], data)
         if isinstance(node, numeric_expr.ExternalFunctionExpression):
             raise ModelError(
                 f"The equations call the external function '{node}', which has no exact "
                 "derivatives here; write it with Pyomo's functions."
             )
         return node._apply_operation(data)
+
+    def _function(self, name: str, data: list[Any]) -> Any:
+        result = FUNCTIONS[name](*data)
+        if name in STEPS:
+            self.jumps.append(ca.SX(result))
+        return result
+
+    def _chosen(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        if not _meet(condition, then, otherwise):
+            self.jumps.append(ca.SX(condition))
+        return ca.if_else(condition, then, otherwise)
+
+
+def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
+    """Whether it can be shown that two branches are equal where the condition changes.
+
+    That is the case of a > b if they differ by a - b, or if they become one expression once a
+    symbol that a - b is linear in is inserted from a = b: then there is a kink, but no jump.
+    """
+    condition, difference = ca.SX(condition), ca.SX(then) - ca.SX(otherwise)
+    if difference.is_zero() or not ca.symvar(condition):
+        return True
+    if condition.op() not in {ca.OP_LT, ca.OP_LE}:
+        return False
+    gap = condition.dep(0) - condition.dep(1)
+    if any(ca.is_equal(difference, g, DEPTH) for g in (gap, -gap)):
+        return True
+    for symbol in ca.symvar(gap):
+        slope = ca.jacobian(gap, symbol)
+        if slope.is_constant() and not slope.is_zero():
+            where = -ca.substitute(gap, symbol, 0) / slope
+            return bool(ca.simplify(ca.substitute(difference, symbol, where)).is_zero())
+    return False
 
 
 def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
@@ -133,7 +170,7 @@ def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
     return ca.logic_and(above, below)
 
 
-def _fold(function: Any, data: list[Any]) -> Any:
+def _fold(function: Any, data: Sequence[Any]) -> Any:
     result = data[0]
     for other in data[1:]:
         result = function(result, other)

@@ -364,18 +364,6 @@ def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):
     assert "No C compiler." in found.notes[0]
 
 
-def test_a_switch_that_an_unknown_moves_is_told():
-    t = np.linspace(0.0, 3.0, 13)
-    builder = one_state(
-        lambda m, t: pyo.Expr_if(m.A[t] > m.k, -m.k * m.A[t], -2 * m.k * m.A[t]), k=(0.1, 5)
-    )
-    run = Experiment(pd.DataFrame({"time": t, "A": 2 * np.exp(-t)}), start={"A": 2.0}, sigma=0.1)
-    found = MultipleShooting(restarts=Restarts(count=0)).estimate(
-        Problem(builder, parameters=["k"], experiments=run), {"k": 1.0}
-    )
-    assert [n for n in found.notes if "switches under a condition that depends on k" in n]
-
-
 def test_an_optimum_that_is_hardly_determined_is_reached_by_single_shooting():
     """Two measurements of s (A + 2 B) that A -> B -> cannot fit: k1 and s are nearly one."""
 

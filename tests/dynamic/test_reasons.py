@@ -5,9 +5,7 @@ import dataclasses
 import lotka_volterra_iss as lotka
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
 from zoo import ZOO
 
 import igpe
@@ -193,32 +191,6 @@ def test_an_exact_fit_that_predicts_nothing_is_told():
         once = igpe.IncrementalShooting(restarts=igpe.Restarts(count=0))  # others begin far away
         found = once.estimate(case.problem(noise=0.05), case.near)
         assert not any("interpolates" in n for n in found.notes)
-
-
-def switched(times):
-    """x' = a below k, a tenth of it above."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.k, m.a = pyo.Var(m.t), pyo.Var(), pyo.Var()
-    m.dx = dae.DerivativeVar(m.x)
-    m.rate = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx[t] == pyo.Expr_if(m.x[t] < m.k, m.a, 0.1 * m.a)
-    )
-    return m
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_switch_that_an_unknown_moves_is_told(method):
-    t = np.linspace(0.5, 5.0, 10)
-    table = pd.DataFrame({"time": t, "x": np.where(t < 2, t, 2 + 0.1 * (t - 2))})
-    run = igpe.Experiment(table, start={"x": 0.0}, start_time=0.0, sigma=0.01)
-    bounds = {"k": (0.1, 10), "a": (0.1, 10)}
-    problem = igpe.Problem(switched, parameters=bounds, experiments=run)
-    found = method(igpe.Lsoda()).estimate(problem, {"k": 3.0, "a": 1.5})
-    assert any(n.startswith("The model switches under a condition") for n in found.notes)
-    assert not any("do not determine" in n for n in found.notes)
-    plain = method().estimate(CASE["decay"].problem(), {"k": 1.0})
-    assert not any("switches" in n for n in plain.notes)
 
 
 def test_many_starts_keep_the_status_and_the_horizons():

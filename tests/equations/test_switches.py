@@ -1,4 +1,4 @@
-"""Which unknowns decide a condition of the model; our own conditions do not count."""
+"""Jumps at times that are known are read; those that an unknown or a state decides are refused."""
 
 import numpy as np
 import pandas as pd
@@ -6,98 +6,157 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 
+import igpe
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.switches import switching
-from igpe.equations.system import read_system
+from igpe.equations.system import read_systems
+from igpe.errors import ModelError
 from igpe.experiment import Experiment, Unknown
+from igpe.inputs import linear, steps
 from igpe.problem import Problem
 
 TIMES = np.linspace(0.0, 2.0, 5)
 
 
-def posed(rule, *, measured=None, fixed=None, start=1.0):
-    """x' = rule with unknowns a, k, n; y' = -b y; z is implicit in k y."""
+def posed(rule, *, measured=None, start=1.0, feed=1.0, times=TIMES):
+    """x' = rule with unknowns a, k, n; y' = -b y; z is implicit in k y; w = 2 feed."""
 
     def build(times):
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.y, m.z = (pyo.Var(m.t, initialize=1.0) for _ in range(3))
+        m.x, m.y, m.z, m.w, m.feed = (pyo.Var(m.t, initialize=1.0) for _ in range(5))
         m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
         m.a, m.b, m.k, m.n = (pyo.Var(bounds=(0, 5)) for _ in range(4))
+        m.late = pyo.Param(initialize=0.75, mutable=True)
         m.of_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == rule(m, t))
         m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -m.b * m.y[t])
         m.of_z = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] + m.z[t] ** 3 == m.k * m.y[t])
+        m.of_w = pyo.Constraint(m.t, rule=lambda m, t: m.w[t] == 2 * m.feed[t])
         if measured:
             m.h = pyo.Expression(m.t, rule=measured)
         return m
 
     names = ("x", "h") if measured else ("x",)
-    table = pd.DataFrame({"time": TIMES} | {n: 1.0 + 0 * TIMES for n in names})
-    run = Experiment(table, start={"x": start, "y": 1.0})
-    problem = Problem(build, parameters=["a", "b", "k", "n"], experiments=run).fixing(fixed or {})
-    return initial_value_problem(problem, run, read_system(problem, run))
+    table = pd.DataFrame({"time": times} | {n: 1.0 + 0 * times for n in names})
+    run = Experiment(table, start={"x": start, "y": 1.0}, inputs={"feed": feed})
+    return Problem(build, parameters=["a", "b", "k", "n"], experiments=run)
 
 
-def test_a_smooth_model_has_none():
-    assert switching(posed(lambda m, t: -m.a * m.x[t] + m.k * pyo.exp(-m.n * m.y[t]))) == ()
+REFUSED = {
+    "an unknown time": (lambda m, t: pyo.Expr_if(t < m.k, m.a, 0), "'of_x'", "unknown 'k'"),
+    "an unknown alone": (lambda m, t: pyo.Expr_if(m.n >= 1, m.a, 0), "'of_x'", "unknown 'n'"),
+    "a state": (lambda m, t: pyo.Expr_if(m.y[t] < 0.5, m.a, 0), "'of_x'", "state 'y'"),
+    "a range": (
+        lambda m, t: pyo.Expr_if(pyo.inequality(0.1, m.y[t], 0.5), m.a, 0),
+        "'of_x'",
+        "state 'y'",
+    ),
+    "implicit": (lambda m, t: pyo.Expr_if(m.z[t] < 0.5, m.a, 0), "'of_x'", "variable 'z'"),
+    "nested": (
+        lambda m, t: pyo.Expr_if(t < 1, pyo.Expr_if(t < m.k, 1, 2), 0),
+        "'of_x'",
+        "unknown 'k'",
+    ),
+    "within if": (
+        lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, 2) if t < 1 else 0.0,
+        "'of_x'",
+        "state 'x'",
+    ),
+    "floor": (lambda m, t: -pyo.floor(m.k * m.y[t]), "'of_x'", "floor"),
+    "branches that only nearly meet": (
+        lambda m, t: pyo.Expr_if(m.x[t] > 1, m.x[t] ** 2, 2.001 * m.x[t] - 1),
+        "'of_x'",
+        "state 'x'",
+    ),
+}
 
 
-def test_directly_and_through_the_states():
-    decided = posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, m.a, 0.1 * m.a))
-    assert switching(decided) == ("a", "k")
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_jump_at_an_unknown_time_is_refused(name):
+    rule, *fragments = REFUSED[name]
+    with pytest.raises(ModelError) as caught:
+        read_systems(posed(rule))
+    assert [f for f in (*fragments, "smooth transition") if f not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (lambda m, t: m.y[t] < 0.5, ("b",)),
-        (lambda m, t: m.z[t] < 0.5, ("b", "k")),
-        (lambda m, t: m.n >= 1, ("n",)),
-        (lambda m, t: pyo.inequality(0.1, m.y[t], 0.5), ("b",)),
-    ],
-    ids=["state", "implicit", "unknown", "range"],
-)
-def test_conditions(condition, expected):
-    assert switching(posed(lambda m, t: pyo.Expr_if(condition(m, t), m.a, 0.0))) == expected
+def test_a_jump_of_what_is_measured_is_refused():
+    with pytest.raises(ModelError, match=r"'h' jumps where .*state 'x'"):
+        read_systems(
+            posed(lambda m, t: -m.a * m.x[t], measured=lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, m.n))
+        )
 
 
-def test_a_state_that_depends_on_another():
-    through = posed(lambda m, t: pyo.Expr_if(m.x[t] > 0.5, m.a, 0.0) - m.n * m.y[t])
-    assert switching(through) == ("a", "b", "n")
+def test_an_unknown_start_counts():
+    rule = lambda m, t: pyo.Expr_if(m.x[0] < 0.5, -1.0, -2.0)  # noqa: E731
+    with pytest.raises(ModelError, match=r"unknown 'x\(t0\)'"):
+        read_systems(posed(rule, start=Unknown(0.5, 2)))
+    read_systems(posed(rule))
 
 
-def test_a_condition_of_what_is_measured():
-    smooth = {"rule": lambda m, t: -m.a * m.x[t]}
-    decided = posed(smooth["rule"], measured=lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1.0, m.n))
-    assert switching(decided) == ("a", "k")
+KINKS = {
+    "max": lambda m, t: pyo.Expr_if(m.x[t] > 0, m.x[t], 0),
+    "beyond a threshold": lambda m, t: -pyo.Expr_if(m.x[t] > m.k, m.a * (m.x[t] - m.k), 0),
+    "the larger of two": lambda m, t: pyo.Expr_if(m.x[t] ** 2 >= m.y[t], m.x[t] ** 2, m.y[t]),
+    "tangent": lambda m, t: pyo.Expr_if(m.x[t] > 1, m.x[t] ** 2, 2 * m.x[t] - 1),
+    "ramp from an unknown time": lambda m, t: pyo.Expr_if(t > m.k, t - m.k, 0),
+    "abs": lambda m, t: abs(m.x[t] - m.k),
+    "power": lambda m, t: -m.k * m.x[t] ** m.n,
+}
 
 
-def test_a_floor_is_a_condition():
-    assert switching(posed(lambda m, t: -pyo.floor(m.k * m.y[t]))) == ("b", "k")
+@pytest.mark.parametrize("name", KINKS)
+def test_a_kink_is_no_jump(name):
+    read_systems(posed(KINKS[name]))
 
 
-def test_what_is_held_does_not_count():
-    rule = lambda m, t: pyo.Expr_if(m.y[t] < m.k, m.a, 0.0)  # noqa: E731
-    assert switching(posed(rule)) == ("b", "k")
-    assert switching(posed(rule, fixed={"b": 1.0})) == ("k",)
-    assert switching(posed(rule, fixed={"b": 1.0, "k": 1.0})) == ()
+def test_a_held_unknown_is_a_known_time():
+    problem = posed(lambda m, t: pyo.Expr_if(t < m.k, m.a, 0))
+    (system,) = read_systems(problem.fixing({"k": 0.75}))
+    held = problem.fixing({"k": 0.75})
+    assert "k" not in initial_value_problem(held, held.experiments[0], system).unknowns
+    with pytest.raises(ModelError, match="state 'x'"):
+        read_systems(posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2)).fixing({"k": 1.0}))
 
 
-def test_unknown_start_values_count():
-    decided = posed(lambda m, t: pyo.Expr_if(m.x[t] < 0.5, -1.0, -2.0), start=Unknown(0.5, 2))
-    assert switching(decided) == ("x(t0)",)
+KNOWN = {
+    "Expr_if": lambda m, t: pyo.Expr_if(t >= 0.75, m.a, 2.0),
+    "if": lambda m, t: m.a if t >= 0.75 else 2.0,
+    "nested": lambda m, t: pyo.Expr_if(t >= 0.75, pyo.Expr_if(t < 9, m.a, 7), 2.0),
+    "a Param": lambda m, t: pyo.Expr_if(t >= m.late, m.a, 2.0),
+    "a Param within if": lambda m, t: m.a if t >= pyo.value(m.late) else 2.0,
+    "sine": lambda m, t: pyo.Expr_if(pyo.sin(2 * t) < np.sin(1.5), m.a, 2.0),
+    "an input": lambda m, t: pyo.Expr_if(m.feed[t] >= 0.75, m.a, 2.0),
+    "what an input defines": lambda m, t: pyo.Expr_if(m.w[t] >= 1.5, m.a, 2.0),
+}
+"""x' = a from 0.75 on, 2 before (the sine only to 0.82)."""
 
 
-def test_powers_with_unknown_exponents_are_no_conditions():
-    assert switching(posed(lambda m, t: -m.k * m.x[t] ** m.n)) == ()
-    twice = posed(lambda m, t: -m.k * m.x[t] ** m.n + m.y[t] ** m.n + (m.x[t] * m.y[t]) ** m.a)
-    assert switching(twice) == ()
+@pytest.mark.parametrize("name", [n for n in KNOWN if n != "sine"])
+@pytest.mark.parametrize("feed", ["function", "ramp"])
+def test_a_jump_at_a_known_time_is_integrated(name, feed):
+    given = {"function": lambda t: t, "ramp": linear([0.0, 2.0], [0.0, 2.0])}[feed]
+    problem = posed(KNOWN[name], feed=given)
+    values = {"a": 0.5, "b": 1.0, "k": 1.0, "n": 1.0}
+    x = igpe.simulate(problem, values, times=[0.0, 0.5, 1.0, 2.0])["x"]
+    assert x.to_numpy() == pytest.approx([1.0, 2.0, 2.625, 3.125], abs=2e-5)
 
 
-def test_what_looks_like_such_a_power_and_jumps():
-    jumps = posed(lambda m, t: pyo.Expr_if(m.y[t] > 0, m.y[t], 1.0))
-    assert switching(jumps) == ("b",)
-    jumps = posed(lambda m, t: pyo.Expr_if(m.y[t] > 0, m.y[t] ** m.n, 1.0))
-    assert switching(jumps) == ("b",)
-    jumps = posed(lambda m, t: pyo.Expr_if(m.y[t] > 0, m.y[t] ** 1.5, 1.0) + m.x[t] ** m.n)
-    assert switching(jumps) == ("b",)
+def test_steps_decide_a_condition():
+    problem = posed(KNOWN["an input"], feed=steps([0.0, 0.75], [0.0, 1.0]))
+    values = {"a": 0.5, "b": 1.0, "k": 1.0, "n": 1.0}
+    x = igpe.simulate(problem, values, times=[0.0, 0.5, 1.0, 2.0])["x"]
+    assert x.to_numpy() == pytest.approx([1.0, 2.0, 2.625, 3.125], abs=1e-6)
+
+
+@pytest.mark.parametrize("instant", [1.0, 5.0, 50.0])
+def test_an_unknown_time_is_known_where_it_has_a_value(instant):
+    problem = posed(
+        lambda m, t: pyo.Expr_if(t < 10 * m.k, 1, 0), start=0.0, times=np.array([0.0, 20, 40, 60])
+    )
+    values = {"a": 1.0, "b": 1.0, "k": instant / 10, "n": 1.0}
+    times = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
+    x = igpe.simulate(problem, values, times=times)["x"]
+    assert x.to_numpy() == pytest.approx(np.minimum(times, instant), abs=1e-4 * instant)
+    with pytest.raises(ModelError, match="depends on the unknown 'k'"):
+        igpe.estimate(problem)
+    with pytest.raises(ModelError, match="depends on the unknown 'k'"):
+        igpe.check(problem)

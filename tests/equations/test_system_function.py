@@ -12,7 +12,6 @@ from zoo import ZOO, Case
 
 from igpe.equations.linearity import equation_linearity
 from igpe.equations.system import read_system
-from igpe.errors import ModelError
 from igpe.experiment import Experiment
 from igpe.problem import Problem
 
@@ -70,7 +69,7 @@ def test_in_which_parameters_an_equation_is_linear() -> None:
 
 
 @pytest.mark.parametrize("inside", [0.5, 1.9999])
-def test_a_branch_on_time_between_the_reading_places_is_refused(inside: float) -> None:
+def test_a_branch_on_time_between_the_reading_places_is_read(inside: float) -> None:
     def model(times: list[float]) -> Any:
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -89,5 +88,13 @@ def test_a_branch_on_time_between_the_reading_places_is_refused(inside: float) -
     data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 0.5, 0.2]})
     run = Experiment(data, start={"x": 1.0})
     problem = Problem(model, parameters=["k"], experiments=run)
-    with pytest.raises(ModelError, match=f"branches on the time at {inside:g}.*igpe.steps"):
-        read_system(problem, run)
+    f = read_system(problem, run).function()
+    for t, source in (
+        (inside - 1e-6, 0),
+        (inside, 20),
+        (inside + 1e-3, 20),
+        (inside + 1.0001e-3, 0),
+        (3, 0),
+    ):
+        residual = f(t, 0.0, 1.0, [], [], 0.25, 0.0)
+        assert float(residual) == pytest.approx(0.25 - source)

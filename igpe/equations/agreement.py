@@ -1,0 +1,496 @@
+"""Does igpe integrate what the user wrote? A second reader of the Pyomo model.
+
+What was translated is compared with the values that Pyomo's own expressions have at many points:
+all measured times and times between them, the inputs that are given, start values and bounds, and
+magnitudes drawn over decades. Nothing here uses the translation: expressions are evaluated node by
+node with Pyomo's operations, members of one form together as arrays. One member of each component
+is evaluated by `pyo.value` besides.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.common.numeric_types import native_types
+from pyomo.core.base.var import ScalarVar, VarData
+from pyomo.core.expr import numeric_expr
+from pyomo.core.expr.numvalue import is_potentially_variable
+from pyomo.core.expr.relational_expr import EqualityExpression, RangedExpression
+from pyomo.core.expr.visitor import identify_variables
+
+from igpe.arrays import FloatArray, IntArray
+from igpe.equations.stack import stack
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.inputs import evaluate
+from igpe.model import Instance, Series
+from igpe.problem import Problem
+from igpe.starts import model_starts
+
+if TYPE_CHECKING:
+    from igpe.equations.system import System
+
+TOLERANCE = 1e-9  # of the sum of the absolute terms
+ROUNDING = 1e-14  # relative change of a quantity that stands for rounding
+AMPLIFIED = 1e4  # differences up to so many times what such a change makes are rounding
+LARGEST = 1e200  # the order of operations decides beyond it whether the result is finite
+ALL = 150  # members of a model that are all compared; of larger ones each at `TIMES` times
+TIMES = 6
+HALF, AT_ENDS = 0.5, 0.2  # shares of the draws
+TURN = 6  # all quantities are negative at one of so many points, some at another
+DECADES = 4.0  # that quantities are drawn over, up and down
+ASKED = 20  # members evaluated by `pyo.value` besides
+MOST = 8  # quantities that a message names
+STARTS = 8  # points at which start conditions are compared
+
+
+class Members(NamedTuple):
+    """Pyomo expressions to be evaluated.
+
+    rows    (n,) which equation or measured quantity each is a member of
+    points  (n,) at which point
+    bodies, uppers   Pyomo expressions; the value of a member is their difference
+    """
+
+    rows: IntArray
+    points: IntArray
+    bodies: list[Any]
+    uppers: list[Any]
+
+
+class Values:
+    """Values of all quantities at all points, and of expressions in them.
+
+    rows   id(Pyomo data) -> row of the table
+    table  (n_quantities, n_points)
+    """
+
+    def __init__(self, rows: dict[int, int], table: FloatArray) -> None:
+        self.rows, self.table = rows, table
+
+    def of(self, nodes: Sequence[Any], points: IntArray) -> FloatArray:
+        """(n,) values of n expressions, each at its point; those of one form at once."""
+        groups = _grouped(nodes)
+        if len(groups) == 1:
+            return self._alike(nodes, points)
+        result = np.empty(len(nodes))
+        for places in groups:
+            result[places] = self._alike([nodes[k] for k in places], points[places])
+        return result
+
+    def terms(self, nodes: Sequence[Any], points: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(n,) values, and (n,) sums of the absolute terms."""
+        value, size = np.empty(len(nodes)), np.empty(len(nodes))
+        for places in _grouped(nodes):
+            members, at = [nodes[k] for k in places], points[places]
+            if isinstance(members[0], numeric_expr.SumExpression):
+                parts = self._arguments(members, at)
+                value[places], size[places] = sum(parts), sum(map(np.abs, parts))
+            else:
+                value[places] = self._alike(members, at)
+                size[places] = np.abs(value[places])
+        return value, size
+
+    def _arguments(self, nodes: Sequence[Any], points: Any) -> list[FloatArray]:
+        return [self.of(column, points) for column in zip(*[n.args for n in nodes], strict=True)]
+
+    def _alike(self, nodes: Sequence[Any], points: Any) -> FloatArray:
+        one = nodes[0]
+        if one.__class__ in native_types:
+            return np.array(nodes, dtype=float)
+        if not one.is_expression_type():
+            return self._leaves(nodes, points)
+        return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
+
+    def _leaves(self, nodes: Sequence[Any], points: Any) -> FloatArray:
+        rows = [self.rows.get(id(n), -1) for n in nodes]
+        found = self.table[rows, points]
+        for k in (k for k, row in enumerate(rows) if row < 0):
+            number = pyo.value(nodes[k], exception=False)
+            found[k] = np.nan if number is None else number
+        return np.asarray(found)
+
+
+def _grouped(nodes: Sequence[Any]) -> list[Sequence[int]]:
+    """Places of nodes that can be evaluated together."""
+    kinds = set(map(type, nodes))
+    if len(kinds) == 1 and (kinds <= PLAIN or kinds <= native_types):
+        return [range(len(nodes))]
+    groups: dict[Any, list[int]] = {}
+    for place, node in enumerate(nodes):
+        groups.setdefault(_form(node), []).append(place)
+    return list(groups.values())
+
+
+def _form(node: Any) -> Any:
+    kind = node.__class__
+    if kind in PLAIN or kind in native_types:
+        return kind
+    if not node.is_expression_type():
+        return kind
+    is_function = isinstance(node, numeric_expr.UnaryFunctionExpression)
+    own = node.name if is_function else getattr(node, "strict", None)
+    return kind, node.nargs(), own
+
+
+PLAIN = frozenset({
+    numeric_expr.ProductExpression,
+    numeric_expr.MonomialTermExpression,
+    numeric_expr.DivisionExpression,
+    numeric_expr.NegationExpression,
+    numeric_expr.PowExpression,
+    VarData,
+    ScalarVar,
+})
+"""Kinds of nodes that need no further distinction."""
+
+
+def _applied(node: Any, values: list[Any]) -> Any:
+    """Pyomo's operation on arrays."""
+    if isinstance(node, numeric_expr.Expr_ifExpression):
+        return np.where(values[0] != 0, values[1], values[2])
+    if isinstance(node, numeric_expr.AbsExpression):
+        return np.abs(values[0])
+    if isinstance(node, numeric_expr.UnaryFunctionExpression):
+        return np.array([_guarded(node._fcn, v) for v in values[0].tolist()])
+    if isinstance(node, numeric_expr.MaxExpression | numeric_expr.MinExpression):
+        fold = np.maximum if isinstance(node, numeric_expr.MaxExpression) else np.minimum
+        return fold.reduce(values)
+    if isinstance(node, RangedExpression):
+        lower, body, upper = values
+        above = lower < body if node.strict[0] else lower <= body
+        return above & (body < upper if node.strict[1] else body <= upper)
+    return node._apply_operation(values)
+
+
+def _guarded(function: Callable[[float], float], value: float) -> float:
+    try:
+        return float(function(value))
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.nan
+
+
+def require_agreement(
+    problem: Problem, experiment: Experiment, system: "System", between: Instance
+) -> None:
+    """Compare a translated system with Pyomo's values of the equations it came from.
+
+    between  an instance at times between the measured ones; the values of its Vars are changed
+    raises   ModelError, naming the equation, both values and the point
+    """
+    pairs = zip(problem.experiments, problem.instances, strict=True)
+    measured = [i for e, i in pairs if e.name == experiment.name]
+    with np.errstate(all="ignore"):
+        comparison = _Comparison(problem, experiment, system, (*measured, between))
+        comparison.equations()
+        comparison.starts()
+
+
+class _Comparison:
+    """One experiment's equations, as translated and as Pyomo evaluates them.
+
+    instances  at the measured times, and our own at times between
+    points     (number of the instance, time) of each column of the table
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        experiment: Experiment,
+        system: "System",
+        instances: tuple[Instance, ...],
+    ) -> None:
+        self.system, self.instances = system, instances
+        self.first = instances[0].first
+        self.points = [(k, float(t)) for k, i in enumerate(instances) for t in i.time]
+        self.names = (*system.equations, *system.measured)
+        draw = _Draw(problem, experiment, instances[0], system)
+        self.parts = draw.parts(np.array([t for _, t in self.points]))
+        self.explicit = ca.which_depends(self._expressions(), system.symbols.t, 1, True)
+        self.values = Values(self._rows(), np.vstack(self.parts[1:]))
+
+    def _rows(self) -> dict[int, int]:
+        """id(Pyomo data) -> row of dx, x, z, u, p, s one below the other."""
+        s = self.system.symbols
+        rows: dict[int, int] = {}
+        n_x = len(s.states)
+        after = 2 * n_x + len(s.algebraics)
+        p = after + len(s.inputs)
+        for instance in self.instances:
+            families: list[tuple[int, Sequence[str], Mapping[str, Series]]] = [
+                (0, s.states, instance.slopes),
+                (n_x, s.states, instance.states),
+                (2 * n_x, s.algebraics, instance.series),
+                (after, s.inputs, instance.series),
+            ]
+            for start, names, family in families:
+                for row, name in enumerate(names, start):
+                    rows |= {id(data): row for data in family.get(name, {}).values()}
+            for start, names in ((after, s.inputs), (p, s.parameters)):
+                for row, name in enumerate(names, start):
+                    if name in instance.scalars:
+                        rows[id(instance.scalars[name])] = row
+            for row, name in enumerate(s.states, p + len(s.parameters)):
+                rows[id(instance.states[name][instance.first])] = row
+        return rows
+
+    def equations(self) -> None:
+        """Compare residuals and measured quantities."""
+        members = self._members()
+        translated = self._translated()[members.rows, members.points]
+        body, size = self.values.terms(members.bodies, members.points)
+        upper, other = self.values.terms(members.uppers, members.points)
+        self._ask_pyomo(members, body)
+        true, size = body - upper, size + other
+        wrong = ~(np.abs(true - translated) <= TOLERANCE * size)
+        wrong &= np.isfinite(true) | np.isfinite(translated)
+        for k in np.flatnonzero(wrong):
+            if not self._is_explained(members, int(k), float(true[k]), float(translated[k])):
+                raise self._difference(members, int(k), float(true[k]), float(translated[k]))
+
+    def _expressions(self) -> Any:
+        return stack([self.system.residual, *self.system.measured.values()])
+
+    def _translated(self) -> FloatArray:
+        """(n_equations + n_measured, n_points) values of the translation."""
+        function = ca.Function("F", list(self.system.symbols.vectors), [self._expressions()])
+        return np.asarray(function(*self.parts), dtype=float).reshape(len(self.names), -1)
+
+    def _members(self) -> Members:
+        found: list[tuple[int, int, Any, Any]] = []
+        for row, series in enumerate(self._series()):
+            for point in self._chosen(row):
+                number, time = self.points[point]
+                data = series[number].get(time)
+                if data is not None:
+                    found.append((row, point, *_sides(data)))
+        rows, points, bodies, uppers = zip(*found, strict=True)
+        return Members(np.array(rows), np.array(points), list(bodies), list(uppers))
+
+    def _series(self) -> Iterator[list[Mapping[float, Any]]]:
+        """Each equation and measured quantity over time, in both instances."""
+        for name in self.system.equations:
+            yield [i.equations.get(name, {}) for i in self.instances]
+        for name in self.system.measured:
+            yield [i.over_time(name) or {} for i in self.instances]
+
+    def _chosen(self, row: int) -> Sequence[int]:
+        """All points; of a large model a share of them for each equation without explicit time.
+
+        The shares of neighbouring equations are shifted, so that every point is one of some.
+        """
+        n = len(self.points)
+        if self.names[row] in self.system.symbols.states:  # measured: a symbol, no expression
+            return [row % n]
+        if n * len(self.names) <= ALL or n <= TIMES or self.explicit[row]:
+            return range(n)
+        return sorted({(row + k * n // TIMES) % n for k in range(TIMES)})
+
+    def _ask_pyomo(self, members: Members, body: FloatArray) -> None:
+        """Put `pyo.value` in the place of our evaluation, at one point of our own instance."""
+        point = len(self.points) - 2
+        self._set(point)
+        for k in np.flatnonzero(members.points == point)[:ASKED]:
+            with suppress(ArithmeticError):  # Pyomo raises where arrays become infinite
+                number = pyo.value(members.bodies[k], exception=False)
+                if isinstance(number, float | int) and np.isfinite(body[k]):
+                    body[k] = number
+
+    def _set(self, point: int) -> None:
+        number, time = self.points[point]
+        instance = self.instances[number]
+        families = (instance.slopes, instance.states, instance.series)
+        at = [series[time] for family in families for series in family.values() if time in series]
+        starts = [series[instance.first] for series in instance.states.values()]
+        for data in (*at, *instance.scalars.values(), *starts):
+            row = self.values.rows.get(id(data))
+            if row is not None:
+                data._value = float(self.values.table[row, point])
+
+    def _is_explained(self, members: Members, k: int, true: float, translated: float) -> bool:
+        """Whether a difference is rounding, overflow, or a start condition among the equations."""
+        body, point = members.bodies[k], int(members.points[k])
+        number, time = self.points[point]
+        instance = self.instances[number]
+        if time in {instance.first, float(instance.time.last())}:
+            usual = self._member(int(members.rows[k]), len(self.points) - 2)
+            if self._quantities(body, members.uppers[k]) != self._quantities(*usual):
+                return True
+        if not (np.isfinite(true) and np.isfinite(translated)):
+            return self._overflows(body, point)
+        shaken = self._shaken(body, members.uppers[k], point)
+        return bool(abs(true - translated) <= AMPLIFIED * np.max(np.abs(shaken - true)))
+
+    def _member(self, row: int, point: int) -> tuple[Any, Any]:
+        number, time = self.points[point]
+        instance, name = self.instances[number], self.names[row]
+        is_equation = row < len(self.system.equations)
+        series = instance.equations.get(name) if is_equation else instance.over_time(name)
+        return _sides((series or {}).get(time, 0.0))
+
+    def _quantities(self, *sides: Any) -> set[int]:
+        """What expressions hold, the start value of a state counting as the state."""
+        n_x = len(self.system.symbols.states)
+        first = len(self.values.table) - n_x
+        held = (v for side in sides for v in identify_variables(side))
+        rows = (self.values.rows.get(id(v), -1) for v in held)
+        return {row - first + n_x if row >= first else row for row in rows}
+
+    def _overflows(self, body: Any, point: int) -> bool:
+        """Whether a result is so large or small that the order of operations counts."""
+        sizes = [abs(v) for v in self._intermediate(body, np.array([point]))]
+        return any(not np.isfinite(s) or s > LARGEST or 0 < s < 1 / LARGEST for s in sizes)
+
+    def _intermediate(self, node: Any, point: IntArray) -> Iterator[float]:
+        yield float(self.values.of([node], point)[0])
+        for argument in getattr(node, "args", ()):
+            yield from self._intermediate(argument, point)
+
+    def _shaken(self, body: Any, upper: Any, point: int) -> FloatArray:
+        """(n,) values with every quantity changed by rounding."""
+        change = 1 + ROUNDING * np.random.default_rng(1).uniform(-1, 1, (len(self.values.table), 9))
+        shaken = Values(self.values.rows, self.values.table[:, [point]] * change)
+        at = np.arange(9)
+        return shaken.of([body] * 9, at) - shaken.of([upper] * 9, at)
+
+    def _difference(self, members: Members, k: int, true: float, translated: float) -> ModelError:
+        row, point = int(members.rows[k]), int(members.points[k])
+        s = self.system.symbols
+        names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics, *s.inputs, *s.parameters]
+        used = sorted(self._quantities(members.bodies[k], members.uppers[k]) - {-1})
+        where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
+        return _disagreement(
+            self.names[row], [f"t = {self.points[point][1]:.6g}", *where], (true, translated)
+        )
+
+    def starts(self) -> None:
+        """Compare the start values that the model's own conditions give."""
+        s = self.system.symbols
+        instance = self.instances[0]
+        conditions = model_starts(instance).conditions
+        names = [n for n in conditions if n in self.system.starts]
+        if not names:
+            return
+        at = np.arange(len(self.points))[:STARTS]
+        p = self.parts[5][:, at]
+        told = ca.Function("starts", [s.p], [stack(ca.SX(self.system.starts[n]) for n in names)])
+        start = np.asarray(told(p), dtype=float).reshape(len(names), -1)
+        for name, value in zip(names, start, strict=True):
+            table = self.values.table[:, at].copy()
+            row = self.values.rows[id(instance.states[name][instance.first])]
+            table[row] = value
+            self._compare_start(conditions[name], Values(self.values.rows, table), row)
+
+    def _compare_start(self, condition: Any, values: Values, row: int) -> None:
+        body, upper = _sides(condition)
+        at = np.arange(values.table.shape[1])
+        value, size = values.terms([body] * len(at), at)
+        other, more = values.terms([upper] * len(at), at)
+        wrong = np.abs(value - other) > TOLERANCE * (size + more)
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            start = f"the start value {values.table[row, k]:.6g}"
+            raise _disagreement(condition.name, [start], (float(value[k]), float(other[k])))
+
+
+class _Draw:
+    """Values of all quantities at points."""
+
+    def __init__(
+        self, problem: Problem, experiment: Experiment, instance: Instance, system: "System"
+    ) -> None:
+        self.problem, self.experiment, self.instance = problem, experiment, instance
+        self.symbols, self.starts = system.symbols, system.starts
+        self.random = np.random.default_rng(0)
+
+    def parts(self, times: FloatArray) -> list[FloatArray]:
+        """t, dx, x, z, u, p, s: (n, n_times) each; at the start x is s."""
+        s, n = self.symbols, len(times)
+        span = float(times.max() - times.min()) or 1.0
+        sizes = np.array([self._size(name) for name in s.states]).reshape(-1, 1)
+        x, start = self._decades(sizes, n), self._decades(sizes, n)
+        slopes = self._decades(sizes / span, n) * (self.random.random((len(sizes), n)) < HALF)
+        z = self._decades(np.array([self._guess(m) for m in s.algebraics]).reshape(-1, 1), n)
+        is_first = times == times.min()
+        x[:, is_first] = start[:, is_first]
+        u = np.array([self._input(name, times) for name in s.inputs]).reshape(-1, n)
+        return [times[None], slopes, x, z, u, self._parameters(n), start]
+
+    def _decades(self, sizes: FloatArray, n: int) -> FloatArray:
+        """(len(sizes), n) numbers near the sizes and decades away, some negative."""
+        shape = (len(sizes), n)
+        width = np.where(self.random.random((1, n)) < HALF, 1.0, DECADES)
+        turn = np.arange(n) % TURN
+        is_negative = (turn == 1) | ((turn == TURN - 2) & (self.random.random(shape) < HALF))
+        sign = np.where(is_negative, -1.0, 1.0)
+        return np.asarray(sign * sizes * 10.0 ** (width * self.random.uniform(-1, 1, shape)))
+
+    def _size(self, state: str) -> float:
+        given = self.experiment.start.get(state, self.starts.get(state))
+        measured = np.zeros(0)
+        if state in self.experiment.measured:
+            measured = self.experiment.measurements.of(state)[1]
+        largest = float(np.max(np.abs(measured), initial=0.0))
+        return (abs(given) if isinstance(given, float) else 0.0) or largest or self._guess(state)
+
+    def _guess(self, name: str) -> float:
+        series = self.instance.over_time(name)
+        number = getattr(series[self.instance.first], "value", None) if series else None
+        return abs(float(number or 0.0)) or 1.0
+
+    def _input(self, name: str, times: FloatArray) -> FloatArray:
+        given = self.experiment.inputs.get(name)
+        if given is None:
+            varying = self.problem.time_varying[name]
+            lower, upper, none = (np.array([[b]]) for b in (varying.lower, varying.upper, np.nan))
+            return np.asarray(self._within(lower, upper, none, len(times))[0])
+        return np.array([evaluate(given, t) for t in times.tolist()])
+
+    def _parameters(self, n: int) -> FloatArray:
+        names = self.symbols.parameters
+        box = self.problem.unknowns.select([
+            self.problem.unknown_of(name, self.experiment) for name in names
+        ])
+        values = (self.instance.scalars[name].value for name in names)
+        nominal = np.array([np.nan if v is None else float(v) for v in values])
+        lower, upper, nominal = (a.reshape(-1, 1) for a in (box.lower, box.upper, nominal))
+        return self._within(lower, upper, nominal, n)
+
+    def _within(
+        self, lower: FloatArray, upper: FloatArray, nominal: FloatArray, n: int
+    ) -> FloatArray:
+        """(m, n) numbers between m bounds, at them and at the nominal value, over decades."""
+        known = [np.where(np.isfinite(a), np.abs(a), 0.0) for a in (nominal, upper, lower)]
+        size = np.where(known[0] > 0, known[0], np.where(known[1] > 0, known[1], known[2]))
+        wide = np.clip(self._decades(np.where(size > 0, size, 1.0), n), lower, upper)
+        ends = np.stack([np.broadcast_to(a, wide.shape) for a in (lower, upper, nominal)])
+        chosen = np.take_along_axis(ends, self.random.integers(0, 3, (1, *wide.shape)), axis=0)[0]
+        use = np.isfinite(chosen) & (self.random.random(wide.shape) < AT_ENDS)
+        return np.where(use, chosen, wide)
+
+
+def _sides(data: Any) -> tuple[Any, Any]:
+    """An expression, and what is to be subtracted from it: Pyomo's body and upper bound."""
+    expression = getattr(data, "expr", None)
+    if not isinstance(expression, EqualityExpression):
+        if not hasattr(data, "to_bounded_expression"):
+            return data, 0.0
+        return data.to_bounded_expression()[1:]  # type: ignore[no-any-return]
+    left, right = expression.args
+    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
+    return (right, left) if is_turned else (left, right)
+
+
+def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
+    true, translated = values
+    return ModelError(
+        f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo "
+        f"computes {true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule "
+        "over the time, and what changes with time as an input: Experiment(inputs=...)."
+    )

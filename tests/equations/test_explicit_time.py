@@ -1,0 +1,176 @@
+"""Explicit time is integrated as it is written, however small, large or saturated its terms."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from scipy.integrate import solve_ivp
+
+import igpe
+from igpe.equations.system import read_systems
+from igpe.errors import ModelError
+from igpe.experiment import Experiment
+from igpe.problem import Problem
+
+
+def one_state(rule, last, *, start=1.0, unknowns=("k",), second=None):
+    """dx = rule with an input T = 600, beside y' = second."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.y, m.T = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+        m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
+        for name in unknowns:
+            m.add_component(name, pyo.Var(bounds=(0, None)))
+        m.rate = pyo.Constraint(m.t, rule=rule)
+        m.other = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == (second or (lambda *_: 0))(m, t))
+        return m
+
+    times = np.linspace(0, last, 6)
+    table = pd.DataFrame({"time": times, "x": start + 0 * times})
+    run = Experiment(table, start={"x": start, "y": 1.0}, inputs={"T": 600.0})
+    return Problem(build, parameters=list(unknowns), experiments=run)
+
+
+def simulated(problem, values, last):
+    times = np.linspace(0, last, 9)
+    return times, igpe.simulate(problem, values, times=times)["x"].to_numpy()
+
+
+def integrated(slope, times, start=1.0):
+    way = {"method": "LSODA", "rtol": 1e-9, "atol": 1e-12 * start, "t_eval": times}
+    return solve_ivp(slope, (0, times[-1]), [start], **way).y[0]
+
+
+def arrhenius(m, t):
+    return m.dx[t] == -m.k0 * pyo.exp(-80000 / (8.314 * m.T[t])) * pyo.exp(-m.kd * t) * m.x[t]
+
+
+def test_a_factor_that_vanishes_at_small_temperatures():
+    problem = one_state(arrhenius, 20, unknowns=("k0", "kd"))
+    k0, kd = 5e6, 0.2
+    times, x = simulated(problem, {"k0": k0, "kd": kd}, 20)
+    rate = k0 * np.exp(-80000 / (8.314 * 600))
+    true = np.exp(-rate * (1 - np.exp(-kd * times)) / kd)
+    assert x == pytest.approx(true, rel=1e-4)
+    verdicts = igpe.check(problem)
+    assert "not identifiable" not in str(verdicts).lower()
+
+
+@pytest.mark.parametrize("last", [1000.0, 5000.0, 50000.0])
+def test_a_catalyst_that_deactivates(last):
+    problem = one_state(
+        lambda m, t: m.dx[t] == -m.a * pyo.exp(-m.b * t) * m.x[t], last, unknowns=("a", "b")
+    )
+    a, b = 2 / last, 2 / last
+    times, x = simulated(problem, {"a": a, "b": b}, last)
+    assert x == pytest.approx(np.exp(-a * (1 - np.exp(-b * times)) / b), rel=1e-4)
+
+
+def test_a_decay_beside_an_equation_that_vanishes():
+    a, b, last = 2e-3, 2.65e-3, 1856.0
+    problem = one_state(
+        lambda m, t: m.dx[t] == -m.a * pyo.exp(-m.b * t) * m.x[t],
+        last,
+        unknowns=("a", "b", "E"),
+        second=lambda m, t: -pyo.exp(-m.E / m.T[t]) * m.y[t],
+    )
+    times, x = simulated(problem, {"a": a, "b": b, "E": 5000.0}, last)
+    assert x == pytest.approx(np.exp(-a * (1 - np.exp(-b * times)) / b), rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 2.4e-6, 1.0, 1e9])
+def test_a_source_beside_a_term_of_another_size(scale):
+    def rule(m, t):
+        source = m.a * pyo.sin(m.b * t) ** 2
+        return m.dx[t] == scale * (source - m.k * (m.x[t] / scale) ** 2)
+
+    problem = one_state(rule, 8, start=scale, unknowns=("a", "b", "k"))
+    a, b, k = 1.3, 0.9, 0.7
+    times, x = simulated(problem, {"a": a, "b": b, "k": k}, 8)
+    true = integrated(lambda t, x: a * np.sin(b * t) ** 2 - k * x**2, times)
+    assert x / scale == pytest.approx(true, abs=1e-4)
+
+
+def test_a_short_pulse_is_in_the_equations():
+    problem = one_state(
+        lambda m, t: m.dx[t] == m.c * pyo.exp(-(((t - 0.5) / 1e-3) ** 2)), 1, unknowns=("c",)
+    )
+    (system,) = read_systems(problem)
+    f = system.function()
+    for t in (0.0, 0.4999, 0.5, 0.501):
+        slope = -float(f(t, [0, 0], [0, 0], [], 600, 2.0, [1, 1])[0])
+        assert slope == pytest.approx(2 * math.exp(-(((t - 0.5) / 1e-3) ** 2)), abs=1e-300)
+
+
+REFUSED = {
+    "math": lambda m, t: math.exp(-t),
+    "a pulse by math that is 0 at all times read": lambda m, t: math.exp(
+        -(((t - 0.512) / 1e-3) ** 2)
+    ),
+    "float": lambda m, t: float(t),
+    "numpy": lambda m, t: np.interp(t, [0, 1], [0, 1]),
+    "a table by time": lambda m, t: {u: u**2 for u in m.t}[t],
+    "if about what is computed": lambda m, t: 1 if pyo.sin(t) > 0.5 else 0,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_followed_is_refused(name):
+    rule = REFUSED[name]
+    problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t] + rule(m, t), 1)
+    with pytest.raises(ModelError, match="'rate' changes with time in a way igpe cannot follow"):
+        read_systems(problem)
+
+
+def test_members_that_were_changed_are_not_read_by_their_rule():
+    problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t] * t, 1)
+    given = problem.model
+
+    def changed(times):
+        m = given(times)
+        for t in m.t:
+            m.rate[t].set_value(m.dx[t] == -m.k * m.x[t] * (1 + t))
+        return m
+
+    problem = Problem(changed, parameters=["k"], experiments=problem.experiments)
+    with pytest.raises(ModelError, match="changed after its rule"):
+        read_systems(problem)
+
+
+SHAPES = {
+    "another factor": lambda m, t: m.dx[t] == (-m.k if t < 0.4 else -2 * m.k) * m.x[t],
+    "another sum": lambda m, t: m.dx[t] == (-m.k * m.x[t] if t < 0.4 else -m.k * m.x[t] + t),
+    "another equation": lambda m, t: (
+        m.dx[t] == -m.k * m.x[t] if t <= 0.4 else m.dx[t] == -m.k * m.x[t] ** 2
+    ),
+    "a pair": lambda m, t: (m.dx[t], -m.k * m.x[t] * (t if 0.2 < t <= 0.6 else 0)),
+    "one instant": lambda m, t: m.dx[t] == -m.k * m.x[t] * (3 if t == 0.4 else 1),
+    "doses": lambda m, t: m.dx[t] == -m.k * m.x[t] + sum(1 for d in (0.1, 0.4, 7.0) if t >= d),
+    "NumPy's numbers": lambda m, t: m.dx[t] == np.float64(2) * t * m.k * int(np.float64(0.4) < t),
+    "searchsorted": lambda m, t: m.dx[t] == -m.k * float(np.searchsorted([0.4, 0.8], t)) * m.x[t],
+    "skipped at both ends": lambda m, t: (
+        pyo.Constraint.Skip if t in (0, m.t.last()) else m.dx[t] == -m.k * m.x[t] * t
+    ),
+    "turned": lambda m, t: m.dx[t] + m.k * m.x[t] * (1 if t < 0.4 else t) == 0,
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("t", [0.1, 0.1 + 1e-12, 0.3, 0.4, 0.4 + 1e-12, 0.6, 0.61, 0.8, 0.9])
+def test_conditions_on_known_times_are_read(name, t):
+    rule = SHAPES[name]
+    problem = one_state(rule, 1)
+    (system,) = read_systems(problem)
+    values = system.function()(t, [0.3, 0.2], [1.7, 1.0], [], [], 0.9, [1, 1])
+    m = problem.model([0.0, t, 1.0])
+    m.dx[t], m.x[t], m.k.value = 0.3, 1.7, 0.9
+    body = pyo.Constraint(expr=rule(m, t))
+    body.construct()
+    assert float(values[0]) == pytest.approx(
+        pyo.value(body.body) - pyo.value(body.upper), abs=1e-14
+    )
