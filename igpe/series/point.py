@@ -71,7 +71,8 @@ def random_point(
         # Instants of one experiment share the symbols of y: each gets its own.
         own = [ca.SX.sym("y", parts[i][1].y.numel()) for i in hard]
         equations = stack(
-            ca.substitute(at_start[i], parts[i][1].y, mine) for i, mine in zip(hard, own, strict=True)
+            ca.substitute(at_start[i], parts[i][1].y, mine)
+            for i, mine in zip(hard, own, strict=True)
         )
         ys = stack(own)
         given = np.hstack([y[i] for i in hard])

@@ -217,8 +217,9 @@ def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansio
             )
             changed["pieces"] = (piece,)
             outputs = tuple(_within(output, [pieces[i] for i in own]) for output in outputs)
-        yield replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs), (
-            tuple(dict.fromkeys(levels)) or ((),)
+        yield (
+            replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs),
+            (tuple(dict.fromkeys(levels)) or ((),)),
         )
 
 
