@@ -92,7 +92,7 @@ def random_point(
 
 
 def _instants(d: Dynamics) -> list[Dynamics]:
-    """Without implicit variables there is nothing to solve at any instant, and one stands for all."""
+    """Without implicit variables there is nothing to solve, and one stands for all."""
     return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1), inputs=())]
 
 
