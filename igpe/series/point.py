@@ -77,18 +77,24 @@ def random_point(
         ys = stack(own)
         given = np.hstack([y[i] for i in hard])
         keys = [key for i in hard for key in parts[i][1].inputs]
-        solver = _Linear(equations, [q, ys, us, stack(shifts)], field, shared[0])
-        candidates = linear_parameters(equations, q).jointly
-        solver.solve(0, candidates, [free, given, _u(keys, shared[1]), known])
+        both, whole = stack([q, *shifts]), np.hstack([free, known])
+        solver = _Linear(equations, [both, ys, us], field, shared[0])
+        columns = linear_parameters(equations, both).jointly
+        candidates = [c for c in columns if c < n_q or moved]  # given start values stay
+        solver.solve(0, candidates, [whole, given, _u(keys, shared[1])])
+        free, known = whole[:, :n_q], whole[:, n_q:]
     for i, (_, d) in enumerate(parts):
         if d.y.numel() and not bent[i]:
             solver = _Linear(at_start[i], [q, d.y, d.u, stack(shifts)], field, shared[0])
             solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1]), known])
-    whole = [
+    each = [
         np.hstack([own for own, (k, _) in zip(y, parts, strict=True) if k == i])
         for i in range(len(courses))
     ]
-    return Point(free, whole, moves)
+    starts = np.split(known, np.cumsum([d.x.numel() for d in courses])[:-1], axis=1)
+    return Point(
+        free, each, [s if m is not None else None for s, m in zip(starts, moves, strict=True)]
+    )
 
 
 def _instants(d: Dynamics) -> list[Dynamics]:

@@ -271,7 +271,9 @@ class Start:
         self.courses = []
         for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
             q = self.point.q[:, list(d.columns)]
-            x = moves[i]
+            x, start = moves[i], self.point.x[i]
+            if x is not None and start is not None:
+                x[:, :, 0] = start
             if levels and x is None:
                 x = random_tangents(d, q, levels[i], fields[i], shared[0])
             self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))
