@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "igpe"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 300  # lines
+LONGEST = 600  # lines
 
 FLOORS: dict[str, int] = {
     "errors": 1,
@@ -79,6 +79,7 @@ FLOORS: dict[str, int] = {
     "many_starts": 71,
     "run_table": 70,
     "notes": 72,
+    "rank_notes": 72,
     "uncertainty": 72,
     "summary": 73,
     "planning": 73,
