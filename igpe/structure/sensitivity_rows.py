@@ -9,6 +9,7 @@ an output at one time, a power series in the length of the experiment (`igpe.ser
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -207,7 +208,7 @@ def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansio
     for i, piece in enumerate(pieces):
         alike.setdefault((levels[i], piece.slopes), []).append(i)
     for own in alike.values() or [[]]:
-        changed = {"t0": float(random.integers(1, 2**31))}
+        changed: dict[str, Any] = {"t0": float(random.integers(1, 2**31))}
         outputs = e.outputs
         if own:
             held = [Fraction(int(random.integers(1, 2**31))) if v is None else v
