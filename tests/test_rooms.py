@@ -82,6 +82,7 @@ FLOORS: dict[str, int] = {
     "many_starts": 71,
     "run_table": 70,
     "notes": 72,
+    "rank_notes": 72,
     "uncertainty": 72,
     "summary": 73,
     "planning": 73,

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from figures import Row, at_least, at_most
-from trust.run import Answer, run
 
 import igpe
 from igpe.structure.findings import Verdict
+from trust.run import Answer, run
 
 LEAST = 100  # models
 LEAST_NEW = 40  # of inputs, windows, starts and explicit time

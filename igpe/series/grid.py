@@ -91,7 +91,7 @@ class Grid:
         j = max((j for j, piece in enumerate(self.pieces) if piece.start < time), default=0)
         own = values[j * self.m : (j + 1) * self.m]
         weights = self._rules[p].values_at(time - self.pieces[j].start)
-        return product(weights, own, p)[0]
+        return np.asarray(product(weights, own, p)[0], dtype=np.uint64)
 
 
 class _Rule:

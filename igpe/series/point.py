@@ -71,27 +71,44 @@ def random_point(
         # Instants of one experiment share the symbols of y: each gets its own.
         own = [ca.SX.sym("y", parts[i][1].y.numel()) for i in hard]
         equations = stack(
-            ca.substitute(at_start[i], parts[i][1].y, mine) for i, mine in zip(hard, own, strict=True)
+            ca.substitute(at_start[i], parts[i][1].y, mine)
+            for i, mine in zip(hard, own, strict=True)
         )
         ys = stack(own)
         given = np.hstack([y[i] for i in hard])
         keys = [key for i in hard for key in parts[i][1].inputs]
-        solver = _Linear(equations, [q, ys, us, stack(shifts)], field, shared[0])
-        candidates = linear_parameters(equations, q).jointly
-        solver.solve(0, candidates, [free, given, _u(keys, shared[1]), known])
+        both, whole = stack([q, *shifts]), np.hstack([free, known])
+        solver = _Linear(equations, [both, ys, us], field, shared[0])
+        columns = linear_parameters(equations, both).jointly
+        candidates = [
+            c for c in columns if c < n_q or any(m is not None for m in moves)
+        ]  # given start values stay
+        solver.solve(0, candidates, [whole, given, _u(keys, shared[1])])
+        free, known = whole[:, :n_q], whole[:, n_q:]
     for i, (_, d) in enumerate(parts):
         if d.y.numel() and not bent[i]:
             solver = _Linear(at_start[i], [q, d.y, d.u, stack(shifts)], field, shared[0])
             solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1]), known])
-    whole = [
-        np.hstack([own for own, (k, _) in zip(y, parts, strict=True) if k == i])
-        for i in range(len(courses))
+    return Point(free, _together(y, [i for i, _ in parts]), _moves(known, courses, moves))
+
+
+def _together(y: Sequence[Residues], owners: Sequence[int]) -> list[Residues]:
+    """Of each experiment, the implicit variables of all its instants."""
+    return [
+        np.hstack([own for own, k in zip(y, owners, strict=True) if k == i])
+        for i in range(max(owners, default=-1) + 1)
     ]
-    return Point(free, whole, moves)
+
+
+def _moves(
+    values: Residues, courses: Sequence[Dynamics], moved: Sequence[Residues | None]
+) -> list[Residues | None]:
+    starts = np.split(values, np.cumsum([d.x.numel() for d in courses])[:-1], axis=1)
+    return [s if m is not None else None for s, m in zip(starts, moved, strict=True)]
 
 
 def _instants(d: Dynamics) -> list[Dynamics]:
-    """Without implicit variables there is nothing to solve at any instant, and one stands for all."""
+    """Without implicit variables there is nothing to solve, and one stands for all."""
     return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1), inputs=())]
 
 

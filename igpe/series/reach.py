@@ -13,11 +13,10 @@ import numpy as np
 
 from igpe.series.constants import Constants, PointConstants
 from igpe.series.dynamics import Dynamics
-from igpe.series.evaluation import Evaluation
+from igpe.series.evaluation import Evaluation, Given
 from igpe.series.field import Field, Residues, Singular, residue
 from igpe.series.linear_algebra import echelon, product
 from igpe.series.tape import tape_of
-
 
 Levels = tuple[tuple[Fraction | None, ...], ...]
 """Of an experiment's inputs, all that occur together; None: any."""
@@ -60,7 +59,7 @@ def random_tangents(
 
 def _combined(directions: Residues, prime: int, random: np.random.Generator) -> Residues:
     weights = random.integers(1, prime, (1, len(directions)), dtype=np.uint64)
-    return product(weights, directions, prime)[0]
+    return np.asarray(product(weights, directions, prime)[0], dtype=np.uint64)
 
 
 def _tangents(
@@ -80,9 +79,7 @@ def _tangents(
     tape = tape_of(d.f, d.symbols, (True,) * len(d.symbols))
     found = np.zeros((0, width), dtype=np.uint64)
     while len(found) < width:
-        weights = many.random.integers(
-            1, prime, (len(many.primes), len(found)), dtype=np.uint64
-        )
+        weights = many.random.integers(1, prime, (len(many.primes), len(found)), dtype=np.uint64)
         x = (base + product(weights, found, prime)) % np.uint64(prime)
         values = [
             [*x.reshape(-1, d.x.numel(), field.size).transpose(1, 0, 2)],
@@ -91,13 +88,17 @@ def _tangents(
             [many.constant(_levels(levels, i, many)) for i in range(d.u.numel())],
             [many.constant(many.draw())],
         ]
-        slopes = Evaluation(many, tape, constants).compute(0, lambda a, i, k, g=values: g[a][i])
+        slopes = Evaluation(many, tape, constants).compute(0, _given(values))
         rows = np.stack(slopes, axis=1).reshape(len(many.primes), width)
         more = echelon(np.vstack([found, rows]), prime).rows
         if len(more) == len(found):
             break
         found = more
     return found
+
+
+def _given(values: list[list[Residues]]) -> Given:
+    return lambda argument, element, order: values[argument][element]
 
 
 def _levels(levels: Levels, i: int, field: Field) -> list[int]:

@@ -172,12 +172,15 @@ def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[Piece, 
         lines = [_line(table, begin) for table in tables]
         at = rational(begin)
         origin = [_line(table, first)[0] for table in tables]
-        levels = [value if t.hold else o for t, (value, _), o in zip(tables, lines, origin)]
+        levels = [
+            line[0] if table.hold else o
+            for table, line, o in zip(tables, lines, origin, strict=True)
+        ]
         piece = Piece(
             start=at - t0,
             end=None if end is None else rational(end) - t0,
             levels=tuple(levels),
-            rises=tuple(value - level for (value, _), level in zip(lines, levels)),
+            rises=tuple(value - level for (value, _), level in zip(lines, levels, strict=True)),
             slopes=tuple(slope for _, slope in lines),
         )
         if found and _continues(found[-1], piece):
@@ -197,6 +200,8 @@ def _line(table: Table, time: float) -> tuple[Fraction, Fraction]:
     k = int(np.searchsorted(table.times, time, side="right")) - 1
     if k < 0 or table.hold or k >= len(table.times) - 1:
         return rational(float(table.values[max(k, 0)])), Fraction(0)
-    times, values = ([rational(float(v[i])) for i in (k, k + 1)] for v in (table.times, table.values))
+    times, values = (
+        [rational(float(v[i])) for i in (k, k + 1)] for v in (table.times, table.values)
+    )
     slope = (values[1] - values[0]) / (times[1] - times[0])
     return values[0] + slope * (rational(time) - times[0]), slope

@@ -154,14 +154,19 @@ def _exact(
         alone = unique(experiments, algebra.slopes, len(names), seed=seed)
         found = replace(found, unique=frozenset(names[i] for i in alone))
         return _counted(problem, experiments, found, seed, most_work)
-    except UnknownOperation as error:
-        return undecided(names, f"the equations contain '{error}'")
-    except NoPoint:
-        return undecided(names, "no exact point was found for the implicit equations")
-    except TooMany:
-        return undecided(names, "an input has too many pieces")
-    except Singular:
-        return undecided(names, "the equations are not defined at any start values tried")
+    except (UnknownOperation, NoPoint, TooMany, Singular) as error:
+        return undecided(names, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Why an exact test cannot be made."""
+    if isinstance(error, UnknownOperation):
+        return f"the equations contain '{error}'"
+    if isinstance(error, NoPoint):
+        return "no exact point was found for the implicit equations"
+    if isinstance(error, TooMany):
+        return "an input has too many pieces"
+    return "the equations are not defined at any start values tried"
 
 
 def _counted(

@@ -9,6 +9,7 @@ an output at one time, a power series in the length of the experiment (`igpe.ser
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -207,7 +208,7 @@ def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansio
     for i, piece in enumerate(pieces):
         alike.setdefault((levels[i], piece.slopes), []).append(i)
     for own in alike.values() or [[]]:
-        changed = {"t0": float(random.integers(1, 2**31))}
+        changed: dict[str, Any] = {"t0": float(random.integers(1, 2**31))}
         outputs = e.outputs
         if own:
             held = [Fraction(int(random.integers(1, 2**31))) if v is None else v
@@ -217,8 +218,9 @@ def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansio
             )
             changed["pieces"] = (piece,)
             outputs = tuple(_within(output, [pieces[i] for i in own]) for output in outputs)
-        yield replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs), (
-            tuple(dict.fromkeys(levels)) or ((),)
+        yield (
+            replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs),
+            (tuple(dict.fromkeys(levels)) or ((),)),
         )
 
 
@@ -270,7 +272,9 @@ class Start:
         self.courses = []
         for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
             q = self.point.q[:, list(d.columns)]
-            x = moves[i]
+            x, start = moves[i], self.point.x[i]
+            if x is not None and start is not None:
+                x[:, :, 0] = start
             if levels and x is None:
                 x = random_tangents(d, q, levels[i], fields[i], shared[0])
             self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))

@@ -179,7 +179,8 @@ def test_the_same_table_in_two_experiments_is_the_same_function():
         inputs=({"u": PULSE, "w": PULSE},),
     )
     assert lost(case.problem()) == {"d"}
-    assert lost(replace(case, inputs=({"u": PULSE, "w": 2 * PULSE},)).problem()) == set()
+    assert lost(replace(case, inputs=({"u": PULSE, "w": 2 * PULSE},)).problem()) == {"k", "d"}
+    assert lost(replace(case, inputs=({"u": PULSE, "w": PULSE**2},)).problem()) == set()
 
 
 def measured_at(times, case, **conditions):
@@ -200,11 +201,12 @@ def test_one_measurement_gives_one_combination_two_give_two():
     assert lost(one_each) == set()
 
 
-def test_starts_at_which_equations_are_undefined_are_taken_as_any():
+def test_starts_at_which_equations_are_undefined_are_left_to_integrations():
+    """A' = k sqrt(A) from 0 stays at 0, or leaves it at any time."""
     case = Known("root", {"A": lambda v: v.k * pyo.sqrt(v.A)}, "k", "A", {"A": 0.0}, "", "")
     found = examined(case.problem())
     assert found.generic
-    assert found.names(Verdict.YES) == ("k",)
+    assert found.names(Verdict.YES) == ()
     assert "start values that were given are taken as any" in str(igpe.check(case.problem()))
 
 
