@@ -16,6 +16,7 @@ from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.settling import settle
+from igpe.equally_good import with_other_optima
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.problem import Problem
@@ -100,7 +101,7 @@ def estimate(
         steps = Steps(
             found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
         )
-        result = summarise(steps, settings)
+        result = summarise(with_other_optima(steps, settings), settings)
         result = replace(result, notes=(*result.notes, *begun.proved))
     return with_proof(found.problem, result, clock) if certify else result
 

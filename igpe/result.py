@@ -29,6 +29,7 @@ LATER: dict[str, Any] = {
     "settings": "",
     "maps": [],
     "proof": None,
+    "other_optima": [],
 }  # what older results did not keep
 
 
@@ -36,7 +37,8 @@ LATER: dict[str, Any] = {
 class Parameter:
     """One estimated unknown, in the model's unit.
 
-    standard_error, lower, upper   linearised; NaN on a bound, infinite where undetermined
+    standard_error  linearised; NaN on a bound, infinite where undetermined
+    lower, upper    linearised, inside the bounds; one-sided on a bound
     bounds      where it was sought
     found_by    how its value was first found, in words
     remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"
@@ -72,6 +74,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Optimum:
+    """Another set of values that explains the data within the statistical threshold.
+
+    estimates   one `Parameter` per free unknown, with intervals around this optimum
+    objective   weighted sum of squared residuals there
+    """
+
+    estimates: tuple[Parameter, ...]
+    objective: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Unknown -> value."""
+        return {p.name: p.value for p in self.estimates}
+
+
+@dataclass(frozen=True)
 class Result:
     """Estimates with their uncertainty and how they came about.
 
@@ -92,6 +111,8 @@ class Result:
     notes         sentences worth reading;  settings: how the steps were carried out, as text
     maps          which equations give what, and which parameters: as `Structure.maps`
     proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
+    other_optima  all other optima that are known whose objective is within the threshold of the
+                  likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
     """
 
     estimates: tuple[Parameter, ...]
@@ -115,6 +136,7 @@ class Result:
     settings: str = ""
     maps: tuple[StructureMap, ...] = field(default=(), repr=False)
     proof: DynamicCertificate | None = None
+    other_optima: tuple[Optimum, ...] = ()
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -245,8 +267,10 @@ class Result:
             | {
                 "status": Status[stored["status"]],
                 "covariance": np.array(kept["covariance"], dtype=float),
-                "estimates": tuple(
-                    Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in kept["estimates"]
+                "estimates": _parameters(kept["estimates"]),
+                "other_optima": tuple(
+                    Optimum(_parameters(o["estimates"]), o["objective"])
+                    for o in kept["other_optima"]
                 ),
                 "candidates": tuple(
                     Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
@@ -281,6 +305,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         return html(self)
+
+
+def _parameters(stored: list[dict[str, Any]]) -> tuple[Parameter, ...]:
+    return tuple(Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in stored)
 
 
 def _weights(points: pd.DataFrame) -> FloatArray:

@@ -22,10 +22,12 @@ from igpe.dynamic.tangent import Tangent, tangent
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised
-from igpe.notes import alike, passed, uneven
+from igpe.notes import passed, several, uneven
+from igpe.optima import is_same_objective
 from igpe.problem import Problem
-from igpe.result import Candidate, Parameter, Result
+from igpe.result import Candidate, Optimum, Parameter, Result
 from igpe.settings import Settings
 from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
 from igpe.structure.findings import Reach
@@ -33,6 +35,7 @@ from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.findings import with_findings
 
+OTHER = "search for other optima"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
@@ -58,6 +61,7 @@ class Steps(NamedTuple):
     ways     steps 3 to 5, best first
     best     the best way's estimate, polished, with residuals and derivative
     seconds  wall time of each step
+    others   further optima within the statistical threshold
     """
 
     problem: Problem
@@ -68,6 +72,7 @@ class Steps(NamedTuple):
     ways: Sequence[Way]
     best: Polished
     seconds: dict[str, float]
+    others: tuple[Polished, ...] = ()
 
 
 def summarise(steps: Steps, settings: Settings) -> Result:
@@ -76,9 +81,11 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
-    errors = _errors(problem, x, at, settings.confidence, free)
+    errors = errors_at(problem, x, at, settings.confidence, free)
     points, curves = _tables(steps, values, settings)
-    parameters = _parameters(steps, x, errors)
+    origins = _origins(steps)
+    parameters = _parameters(problem, x, errors, origins)
+    others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
@@ -100,28 +107,51 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(*alike(parameters, candidates, errors.variance), *_notes(steps, free.known)),
+        notes=(*several(parameters, others), *_notes(steps, free.known)),
+        other_optima=others,
     )
     return with_findings(result, problem, at)
 
 
-def _errors(
-    problem: Problem, x: FloatArray, at: Linearised | None, confidence: float, free: Tangent
+def errors_at(
+    problem: Problem,
+    x: FloatArray,
+    at: Linearised | None,
+    confidence: float,
+    free: Tangent | None = None,
 ) -> Uncertainty:
-    held = problem.box.at_bound(x)
+    """Linearised errors of the free unknowns at an optimum x (n,).
+
+    at    residuals and derivative there; None where the model cannot be integrated
+    free  active constraints; None: there are none
+    """
+    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
     if at is None:  # nothing can be said where the model cannot be integrated
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
     return uncertainty(
         x, at.residual, at.jacobian,
         held=held, sigma_known=problem.sigma_known, confidence=confidence,
-        active=free.rows,
+        active=None if free is None else free.rows,
+        bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
 
 
-def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parameter]:
-    box = steps.problem.box
-    origin = _origins(steps)
+def _optimum(
+    problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
+) -> Optimum:
+    x = problem.box.vector(one.estimate.parameters)
+    errors = errors_at(problem, x, one.at, confidence)
+    return Optimum(
+        tuple(_parameters(problem, x, errors, dict.fromkeys(origins, OTHER))),
+        one.estimate.objective,
+    )
+
+
+def _parameters(
+    problem: Problem, x: FloatArray, errors: Uncertainty, origin: Mapping[str, str]
+) -> list[Parameter]:
+    box = problem.box
     return [
         Parameter(
             name=name,
@@ -129,10 +159,10 @@ def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parame
             standard_error=float(errors.standard_error[i]),
             lower=float(errors.lower[i]),
             upper=float(errors.upper[i]),
-            unit=steps.problem.unit(name),
+            unit=problem.unit(name),
             bounds=_bounds(box.select([name])),
-            found_by=origin.get(name, "step 4, dynamics"),
-            remark=_remark(steps.problem, errors, x, i),
+            found_by=origin[name],
+            remark=_remark(problem, errors, x, i),
         )
         for i, name in enumerate(box.names)
     ]
@@ -146,15 +176,16 @@ def _origins(steps: Steps) -> dict[str, str]:
         for name in answer.estimate.parameters:
             found[name] = f"step 3, {answer.estimate.method}"
     smoothed = set(best.parameters) - set(found)
-    return found | dict.fromkeys(smoothed, "step 1, smoothing")
+    first = found | dict.fromkeys(smoothed, "step 1, smoothing")
+    return dict.fromkeys(steps.problem.box.names, "step 4, dynamics") | first
 
 
 def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
     if errors.undetermined[i]:
         return "not determined by the data"
-    if not errors.held[i]:
-        return ""
     box = problem.box
+    if not errors.held[i] or not np.isfinite(errors.lower[i]):
+        return ""
     return (
         "on its lower bound" if x[i] - box.lower[i] < box.upper[i] - x[i] else "on its upper bound"
     )
@@ -272,7 +303,9 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
     costs = [way.corrected.objective for way in steps.ways]
     smoothing = (
-        () if np.allclose(costs, costs[0], rtol=1e-3) else steps.ladder[0].notes(steps.problem)
+        ()
+        if all(is_same_objective(cost, costs[0]) for cost in costs)
+        else steps.ladder[0].notes(steps.problem)
     )
     kept = [name for name in constraints(steps.problem) if name not in known]
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []

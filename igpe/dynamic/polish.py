@@ -17,6 +17,7 @@ from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Integrator
+from igpe.least_squares.active import refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
@@ -24,6 +25,7 @@ from igpe.status import Status
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=50)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
+ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
@@ -48,10 +50,13 @@ def polish(
         return Polished(rough, None, ("The model could not be integrated at the estimate.",))
     fit = Fit(x, at, rough.status, 0)
     if is_plain(problem) and len(box) > 0:
-        fit = SEARCH.fit(residuals, x, box)
-    if not (_agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)):
+        fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
+    is_judged = np.isfinite(rough.objective)
+    if is_judged and not (
+        _agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)
+    ):
         return Polished(rough, at, (_difference(rough.objective, at.cost),))
-    if fit.at is None or fit.cost > at.cost:
+    if fit.at is None or fit.cost > (1 + ROUNDING) * at.cost:
         return Polished(rough, at)
     passed = _passed_bounds(problem, residuals, fit.x)
     if passed:
