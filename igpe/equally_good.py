@@ -16,6 +16,8 @@ from igpe.problem import Problem
 from igpe.settings import Settings
 from igpe.statistics.covariance import allowed_rise
 from igpe.status import Status
+from igpe.structure.findings import Form, Reach
+from igpe.structure.structure import Structure
 from igpe.summary import Steps, Way, errors_at
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
@@ -32,6 +34,8 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     stopped = best.estimate.status is Status.INTERRUPTED
     if best.at is None or stopped or not len(problem.box) or not is_plain(problem):
         return steps
+    if _is_linear(steps.structure) and _agree(problem, steps.ways):
+        return steps
     x = problem.box.vector(best.estimate.parameters)
     errors = errors_at(problem, x, best.at, settings.confidence)
     rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
@@ -40,6 +44,22 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     values, complete = other_optima(problem, steps.systems, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
     return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
+
+
+def _is_linear(structure: Structure) -> bool:
+    """Return True if slopes are linear in all unknowns: then one set of values explains them."""
+    return all(
+        finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
+        else finding.reach is Reach.SMOOTHING
+        for finding in structure.findings
+    )  # fmt: skip
+
+
+def _agree(problem: Problem, ways: Sequence[Way]) -> bool:
+    """Return True if all candidates ended at the same values."""
+    box = problem.box
+    best, *others = (box.vector(w.corrected.parameters) for w in ways if w.usable)
+    return all(has_same_values(best, other, box) for other in others)
 
 
 def _starts(problem: Problem, ways: Sequence[Way]) -> list[FloatArray]:

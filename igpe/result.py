@@ -17,7 +17,7 @@ from igpe.json_form import Form, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
-from igpe.result_text import html, text
+from igpe.result_text import html, text, verdict
 from igpe.statistics.covariance import correlation
 from igpe.statistics.ellipse import ellipse
 from igpe.statistics.weakness import combinations
@@ -245,7 +245,7 @@ class Result:
             **self._form().head(),
             "parameters": self.parameters,
             "status": self.status.name,
-            "message": self.status.value,
+            "message": verdict(self),
             "covariance": self.covariance.tolist(),
             "points": self.points.to_dict("list"),
             "curves": self.curves.to_dict("list"),

@@ -311,12 +311,23 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
-        *steps.best.notes,
+        *_inner_notes(steps),
         *uneven(steps.problem),
         *ignored,
         *passed(steps.first.passed),
         *smoothing,
     )
+
+
+def _inner_notes(steps: Steps) -> tuple[str, ...]:
+    """What the estimators of steps 4 and 5 say of the best candidate, each sentence once.
+
+    Those of step 4 are about its own values, which step 5 may have changed.
+    """
+    way = steps.ways[0]
+    last = dict.fromkeys((*steps.best.notes, *way.corrected.notes))
+    before = [note for note in way.complete.notes if note not in last]
+    return (*last, *(f"Step 4: {note}" for note in dict.fromkeys(before)))
 
 
 @cache

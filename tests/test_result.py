@@ -306,7 +306,7 @@ def test_the_front_of_the_json(known_sigma):
     found = known_sigma.to_dict()
     assert found["format"] == 1
     assert found["parameters"] == known_sigma.parameters
-    assert (found["status"], found["message"]) == ("CONVERGED", known_sigma.status.value)
+    assert (found["status"], found["message"]) == ("CONVERGED", verdict(known_sigma))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "igpe"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 300  # lines
+LONGEST = 600  # lines
 
 FLOORS: dict[str, int] = {
     "errors": 1,

@@ -25,7 +25,6 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-
 from trust.run import Answer, run
 
 SEEDS = 3

@@ -27,13 +27,14 @@ from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.optima import SAME, Landscape, differences, is_same_optimum, profiled, spread
 from igpe.problem import Problem
 
-TRIALS, STARTS = 64, 12  # points that are simulated, and how many of them are searched from
+TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
 EXCHANGES = 12  # of one optimum, the best of all after the others were fitted again
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=60)
 HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
 MOST = 60  # optima
+QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
@@ -59,7 +60,7 @@ def other_optima(
 
     returns  (n,) values of each, and whether the search was not interrupted (Ctrl-C)
     """
-    residuals = Residuals(problem, systems, Automatic())
+    residuals = Residuals(problem, systems, QUICKLY)
     hunt = _Hunt(Landscape(residuals, problem.box, rounding(problem)), sought)
     complete = True
     try:
