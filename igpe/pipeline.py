@@ -97,11 +97,13 @@ def estimate(
         )
         ways, best = found.fits[-1]
         best = best._replace(notes=(*best.notes, *found.notes))
-    with clock.step("statistics", "Statistics of the fit"):
+    with clock.step("other optima", "Other optima that explain the data alike"):
         steps = Steps(
             found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
         )
-        result = summarise(with_other_optima(steps, settings), settings)
+        steps = with_other_optima(steps, settings)
+    with clock.step("statistics", "Statistics of the fit"):
+        result = summarise(steps, settings)
         result = replace(result, notes=(*result.notes, *begun.proved))
     return with_proof(found.problem, result, clock) if certify else result
 
