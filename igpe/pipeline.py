@@ -98,13 +98,14 @@ def estimate(
         ways, best = found.fits[-1]
         best = best._replace(notes=(*best.notes, *found.notes))
     with clock.step("other optima", "Other optima that explain the data alike"):
-        steps = Steps(
-            found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
+        steps = with_other_optima(
+            Steps(
+                found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
+            ),
+            settings,
         )
-        steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"):
-        result = summarise(steps, settings)
-        result = replace(result, notes=(*result.notes, *begun.proved))
+        result = summarise(steps, settings, begun.proved)
     return with_proof(found.problem, result, clock) if certify else result
 
 

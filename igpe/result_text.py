@@ -149,7 +149,11 @@ def verdict(result: "Result") -> str:
     if result.proof is not None and result.proof.closed:
         least = result.proof.lower_bound
         gap = relative_gap(result.objective, least) if least > 0 else 0.0
-        exact = f"gap {100 * max(gap, 0.0):.2g} %" if least > 0 else "the sum of squares is 0 but for rounding"
+        exact = (
+            f"gap {100 * max(gap, 0.0):.2g} %"
+            if least > 0
+            else "the sum of squares is 0 but for rounding"
+        )
         return f"Proved best within the bounds ({exact}).{_shared(result)}"
     return f"{_agreement(result)}Not proved: a better optimum may exist.{_advice(result)}"
 

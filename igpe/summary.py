@@ -1,6 +1,7 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
@@ -75,8 +76,11 @@ class Steps(NamedTuple):
     others: tuple[Polished, ...] = ()
 
 
-def summarise(steps: Steps, settings: Settings) -> Result:
-    """The result of the best way, with the others as candidates."""
+def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) -> Result:
+    """The result of the best way, with the others as candidates.
+
+    proved  sentences on what was proved of step 4
+    """
     problem, best = steps.problem, steps.ways[0]
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
@@ -110,7 +114,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         notes=(*several(parameters, others), *_notes(steps, free.known)),
         other_optima=others,
     )
-    return with_findings(result, problem, at)
+    result = with_findings(result, problem, at)
+    return replace(result, notes=(*result.notes, *proved))
 
 
 def errors_at(

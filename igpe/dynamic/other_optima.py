@@ -24,7 +24,15 @@ from igpe.equations.system import System
 from igpe.integrators.automatic import Automatic
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.optima import SAME, Landscape, differences, is_same_optimum, profiled, spread
+from igpe.optima import (
+    SAME,
+    Landscape,
+    differences,
+    is_same_objective,
+    is_same_optimum,
+    profiled,
+    spread,
+)
 from igpe.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
@@ -34,6 +42,7 @@ QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a searc
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=60)
 HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
 MOST = 60  # optima
+NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
@@ -67,7 +76,7 @@ def other_optima(
         hunt.run()
     except KeyboardInterrupt:
         complete = False
-    return [fit.x for fit in sorted(hunt.found[1:], key=lambda fit: fit.cost)], complete
+    return [fit.x for fit in sorted(hunt.others, key=lambda fit: fit.cost)], complete
 
 
 def rounding(problem: Problem) -> float:
@@ -79,19 +88,28 @@ def rounding(problem: Problem) -> float:
 class _Hunt:
     """The search.
 
-    found  optima within the threshold, the estimate first
+    found     optima within the threshold, the one next to the estimate first
+    improved  whether that one is better than the estimate
     """
 
     def __init__(self, landscape: Landscape, sought: Sought) -> None:
         self.landscape, self.sought = landscape, sought
         self.found: list[Fit] = []
+        self.improved = False
         self.level = np.inf
+
+    @property
+    def others(self) -> list[Fit]:
+        """Those that are not the estimate."""
+        return self.found if self.improved else self.found[1:]
 
     def run(self) -> None:
         """Search from all starts, then from the exchanges of every optimum."""
-        own = self._fitted(self.sought.best, CLOSE)
-        if own.at is None:
+        here, own = self.landscape.residual(self.sought.best), self._fitted(self.sought.best, CLOSE)
+        if here is None or own.at is None:
             return
+        same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
+        self.improved = own.cost < here.cost and not same
         self.found = [own]
         self._lower_level(own)
         for start in (*self.sought.starts, *self._scattered()):
@@ -104,12 +122,18 @@ class _Hunt:
 
     def _search(self, start: FloatArray) -> None:
         fit = self._fitted(start, QUICK)
-        if fit.cost > HOPELESS * abs(self.level) + self.level or self._is_known(fit):
+        if fit.cost > HOPELESS * abs(self.level) + self.level or self._known(fit) == KNOWN:
             return
         fit = self._fitted(fit.x, CLOSE)
-        if fit.at is not None and fit.cost <= self.level and not self._is_known(fit):
+        known = self._known(fit)
+        if fit.cost > self.level or known == KNOWN:
+            return
+        if known == NEW:
             self.found.append(fit)
-            self._lower_level(fit)
+        else:  # what was known was no optimum: a saddle, or the end of a search too soon
+            self.found[known] = fit
+            self.improved = self.improved or known == 0
+        self._lower_level(fit)
 
     def _fitted(self, start: FloatArray, search: GaussNewton) -> Fit:
         return search.fit(self.landscape.residual, start, self.landscape.box)
@@ -119,11 +143,16 @@ class _Hunt:
         self.level = min(self.level, fit.cost + self.sought.rise + self.landscape.rounding)
         self.found = [*self.found[:1], *(one for one in self.found[1:] if one.cost <= self.level)]
 
-    def _is_known(self, fit: Fit) -> bool:
+    def _known(self, fit: Fit) -> int:
+        """KNOWN, or the place of what it is a better end of, or NEW."""
         if fit.at is None:
-            return True
-        pairs = [sorted((one, fit), key=lambda f: f.cost) for one in self.found]
-        return any(is_same_optimum(self.landscape, *pair) for pair in pairs)
+            return KNOWN
+        for k, one in enumerate(self.found):
+            better, worse = sorted((one, fit), key=lambda f: f.cost)
+            if is_same_optimum(self.landscape, better, worse):
+                level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
+                return KNOWN if level or better is one else k
+        return NEW
 
     def _scattered(self) -> list[FloatArray]:
         box = self.landscape.box
