@@ -16,13 +16,14 @@ from igpe.dynamic.remarks import spread_of
 from igpe.dynamic.restarts import PERFECT
 from igpe.dynamic.searches import Asked, given_starts, is_estimator, searched
 from igpe.errors import ProblemError
+from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.progress import Progress
 from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
-from igpe.waterfall import SAME, draw, series
+from igpe.waterfall import draw, series
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Comparison:
         rows = {}
         for method, runs in self.runs.groupby("method", sort=False):
             objective = runs["objective"].to_numpy()
-            good = runs["arrived"] & (
-                objective <= self.best + SAME * abs(self.best) + self.rounding
-            )
+            good = runs["arrived"] & np.array([
+                is_same_objective(self.best, one, self.rounding) for one in objective
+            ])
             broke = runs["status"] == Status.INTEGRATION_BROKE.name
             rows[method] = {
                 "runs": len(runs),

@@ -17,13 +17,14 @@ from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, search
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
+from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.progress import Progress
 from igpe.run_table import RunTable
 from igpe.status import Status
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
-from igpe.waterfall import SAME, draw, series
+from igpe.waterfall import draw, series
 
 TELL = 100  # runs
 
@@ -92,7 +93,7 @@ class Campaign:
         lines = [f"{count:>7}  {Status[name].value}" for name, count in self.counts.items()]
         found = self.objectives
         if len(found):
-            near = int(np.sum(found <= found[0] + SAME * abs(found[0])))
+            near = sum(is_same_objective(found[0], one) for one in found)
             lines.append(f"best objective {found[0]:.8g}, from {near} of {len(self.table)} starts")
         if not self.complete:
             lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")

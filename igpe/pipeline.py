@@ -18,7 +18,8 @@ from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
-from igpe.dynamic.settling import settle
+from igpe.dynamic.settling import Settled, settle
+from igpe.equally_good import with_other_optima
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.least_squares.base import Linearised
@@ -112,31 +113,44 @@ def _estimate(
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         begun = _complemented(problem, algebraic, settings, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-
-        def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
-            if begun.stopped:
-                return _uncorrected(weighted, systems, begun.ways, settings)
-            return _fitted(weighted, systems, begun.ways, before, settings)
-
-        found = settle(
-            problem,
-            given.fixing(problem.fixed),
-            systems,
-            fit,
-            lambda fitted: fitted.best.estimate,
-            integrator=settings.integrator,
-        )
+        found = _settled(problem, given, systems, begun, settings)
         ways, best = found.fits[-1]
         best = best._replace(notes=(*best.notes, *found.notes))
         if stopped():
             ways, best = _told_so(ways, best, ended_by())
+    steps = Steps(
+        found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
+    )
+    if not stopped():
+        with clock.step("other optima", "Other optima that explain the data alike"):
+            steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"), finishing():
-        steps = Steps(
-            found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
-        )
-        result = summarise(steps, settings)
-        result = replace(result, notes=(*result.notes, *begun.proved))
+        result = summarise(steps, settings, begun.proved)
     return with_proof(found.problem, result, clock) if certify and not stopped() else result
+
+
+def _settled(
+    problem: Problem,
+    given: Problem,
+    systems: tuple[System, ...],
+    begun: "Begun",
+    settings: Settings,
+) -> Settled["Fitted"]:
+    """Step 5, repeated until standard deviations that follow the model are those of the fit."""
+
+    def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
+        if begun.stopped:
+            return _uncorrected(weighted, systems, begun.ways, settings)
+        return _fitted(weighted, systems, begun.ways, before, settings)
+
+    return settle(
+        problem,
+        given.fixing(problem.fixed),
+        systems,
+        fit,
+        lambda fitted: fitted.best.estimate,
+        integrator=settings.integrator,
+    )
 
 
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:

@@ -18,7 +18,7 @@ from igpe.json_form import Form, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
-from igpe.result_text import html, text
+from igpe.result_text import html, text, verdict
 from igpe.statistics.covariance import correlation
 from igpe.statistics.ellipse import ellipse
 from igpe.statistics.weakness import combinations
@@ -31,6 +31,7 @@ LATER: dict[str, Any] = {
     "maps": [],
     "proof": None,
     "adequacy": None,
+    "other_optima": [],
 }  # what older results did not keep
 
 
@@ -38,7 +39,8 @@ LATER: dict[str, Any] = {
 class Parameter:
     """One estimated unknown, in the model's unit.
 
-    standard_error, lower, upper   linearised; NaN on a bound, infinite where undetermined
+    standard_error  linearised; NaN on a bound, infinite where undetermined
+    lower, upper    linearised, inside the bounds; one-sided on a bound
     bounds      where it was sought
     found_by    how its value was first found, in words
     remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"
@@ -74,6 +76,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Optimum:
+    """Another set of values that explains the data within the statistical threshold.
+
+    estimates   one `Parameter` per free unknown, with intervals around this optimum
+    objective   weighted sum of squared residuals there
+    """
+
+    estimates: tuple[Parameter, ...]
+    objective: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Unknown -> value."""
+        return {p.name: p.value for p in self.estimates}
+
+
+@dataclass(frozen=True)
 class Result:
     """Estimates with their uncertainty and how they came about.
 
@@ -96,6 +115,8 @@ class Result:
     proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
     adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
                   that older versions stored
+    other_optima  all other optima that are known whose objective is within the threshold of the
+                  likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
     """
 
     estimates: tuple[Parameter, ...]
@@ -120,6 +141,7 @@ class Result:
     maps: tuple[StructureMap, ...] = field(default=(), repr=False)
     proof: DynamicCertificate | None = None
     adequacy: Adequacy | None = None
+    other_optima: tuple[Optimum, ...] = ()
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -228,7 +250,7 @@ class Result:
             **self._form().head(),
             "parameters": self.parameters,
             "status": self.status.name,
-            "message": self.status.value,
+            "message": verdict(self),
             "covariance": self.covariance.tolist(),
             "points": self.points.to_dict("list"),
             "curves": self.curves.to_dict("list"),
@@ -250,8 +272,10 @@ class Result:
             | {
                 "status": Status[stored["status"]],
                 "covariance": np.array(kept["covariance"], dtype=float),
-                "estimates": tuple(
-                    Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in kept["estimates"]
+                "estimates": _parameters(kept["estimates"]),
+                "other_optima": tuple(
+                    Optimum(_parameters(o["estimates"]), o["objective"])
+                    for o in kept["other_optima"]
                 ),
                 "candidates": tuple(
                     Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
@@ -287,6 +311,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         return html(self)
+
+
+def _parameters(stored: list[dict[str, Any]]) -> tuple[Parameter, ...]:
+    return tuple(Parameter(**e | {"bounds": tuple(e["bounds"])}) for e in stored)
 
 
 def _weights(points: pd.DataFrame) -> FloatArray:

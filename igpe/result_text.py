@@ -4,27 +4,54 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from igpe.estimates import relative_gap
 from igpe.markup import bullets, table
+from igpe.optima import is_same_objective
 from igpe.status import Status
 
 if TYPE_CHECKING:
+    from igpe.dynamic_certificate import DynamicCertificate
     from igpe.result import Parameter, Result
 
+SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
+ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found by")
 
 
 def text(result: "Result") -> str:
     """The answer first, then how sure it is, then how it came about."""
-    rows = estimates(result)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = _aligned(estimates(result))
+    for title, rows in other_tables(result):
+        lines += ["", title, *_aligned(rows)]
     return "\n".join([*lines, "", *_sentences(result)])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def html(result: "Result") -> str:
     """The same as a table and a list."""
     heads, *rows = estimates(result)
-    return table(heads, rows) + bullets(_sentences(result))
+    others = [table(*_split(rows), title) for title, rows in other_tables(result)]
+    return table(heads, rows) + "".join(others) + bullets(_sentences(result))
+
+
+def other_tables(result: "Result") -> list[tuple[str, list[list[str]]]]:
+    """A title, and heads and rows, of every other set of values that explains the data alike."""
+    return [
+        (
+            f"Set {k} of {len(result.other_optima) + 1} that explain the data alike, "
+            f"sum of squares {other.objective:.6g}:",
+            _rows(other.estimates),
+        )
+        for k, other in enumerate(result.other_optima, 2)
+    ]
+
+
+def _split(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    return rows[0], rows[1:]
 
 
 def number(value: float, error: float = math.nan) -> str:
@@ -39,14 +66,21 @@ def number(value: float, error: float = math.nan) -> str:
 
 def estimates(result: "Result") -> list[list[str]]:
     """Heads and one row for each unknown, without columns that say nothing."""
-    rows = [_cells(p) for p in result.estimates]
+    return _rows(result.estimates)
+
+
+def _rows(estimated: Sequence["Parameter"]) -> list[list[str]]:
+    rows = [_cells(p) for p in estimated]
     kept = [i for i in range(len(HEADS)) if any(row[i] for row in rows)]
     return [[row[i] for i in kept] for row in (HEADS, *rows)]
 
 
 def _cells(p: "Parameter") -> tuple[str, ...]:
     if p.remark:
-        return p.name, number(p.value), p.remark, "", p.unit, p.found_by
+        on_bound = math.isnan(p.standard_error)
+        shown = on_bound and math.isfinite(p.lower) and math.isfinite(p.upper)
+        one_sided = f"[{number(p.lower)}, {number(p.upper)}]" if shown else ""
+        return p.name, number(p.value), p.remark, one_sided, p.unit, p.found_by
     interval = f"[{number(p.lower, p.standard_error)}, {number(p.upper, p.standard_error)}]"
     error = f"± {p.standard_error:.2g}" if math.isfinite(p.standard_error) else "unknown"
     known = interval if math.isfinite(p.lower) else ""
@@ -78,8 +112,19 @@ def quality(result: "Result") -> list[str]:
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
         f"{result.degrees} degrees of freedom.",
         *_spread(result),
-        *([f"Intervals: {percent}, linearised."] if _has_intervals(result) else []),
+        *([f"Intervals: {percent}, linearised{_cut(result)}."] if _has_intervals(result) else []),
     ]
+
+
+def _cut(result: "Result") -> str:
+    """Whether bounds cut intervals short."""
+    cut = any(
+        math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
+        for p in result.estimates
+    )
+    one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
+    words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
+    return f", {' and '.join(words)}" if words else ""
 
 
 def _has_intervals(result: "Result") -> bool:
@@ -100,28 +145,68 @@ def _spread(result: "Result") -> list[str]:
 
 
 def verdict(result: "Result") -> str:
-    """How it ended, and whether the candidates agree."""
-    tried = len(result.candidates)
-    if result.status is not Status.CONVERGED or tried <= 1:
+    """How good the optimum is, from all that is known: the proof, the candidates, the status."""
+    if not result.status.usable or result.status not in SEARCHED:
         return result.status.value
-    best = result.candidates[0].objective
-    others = [c.objective for c in result.candidates if not _close(c.objective, best)]
-    if not others:
-        return (
-            f"All {tried} candidates of step 3 led to this sum of squares; a proof that it is "
-            "global is lacking."
+    if result.proof is not None and result.proof.objective < result.objective:
+        told = _by_proof(result, result.proof)
+        if told:
+            return told
+    if result.proof is not None and result.proof.closed:
+        least = result.proof.lower_bound
+        gap = relative_gap(result.objective, least) if least > 0 else 0.0
+        exact = (
+            f"gap {100 * max(gap, 0.0):.2g} %"
+            if least > 0
+            else "the sum of squares is 0 but for rounding"
         )
-    return (
-        f"The best of several optima: {tried - len(others)} of {tried} candidates of step 3 led to "
-        f"it, the next best has {min(others):.6g}; a proof that it is global is lacking."
+        return f"Proved best within the bounds ({exact}).{_shared(result)}"
+    return f"{_agreement(result)}Not proved: a better optimum may exist.{_advice(result)}"
+
+
+def _by_proof(result: "Result", proof: "DynamicCertificate") -> str:
+    """What to say where the proof met better parameters; empty if they are hardly better."""
+    if is_same_objective(proof.objective, result.objective, _rounding(result)):
+        return ""
+    values = ", ".join(
+        f"{n} = {number(v)}" for n, v in zip(proof.unknowns, proof.parameters, strict=True)
     )
+    return (
+        f"Not the best: igpe.certify met a smaller sum of squares, {proof.objective:.6g}, at "
+        f"{values}. Fit again from there: igpe.SingleShooting().estimate(problem, {{...}})."
+    )
+
+
+def _agreement(result: "Result") -> str:
+    """How many candidates of step 3 led to the estimate; empty where there was only one."""
+    ends = [c.objective for c in result.candidates]
+    if len(ends) <= 1:
+        return ""
+    none = _rounding(result)
+    others = [e for e in ends if not is_same_objective(e, result.objective, none)]
+    if not others:
+        return f"All {len(ends)} candidates of step 3 led to this sum of squares. "
+    worse = [e for e in others if math.isfinite(e)]
+    rest = f"the next best has {min(worse):.6g}" if worse else "the others have no sum of squares"
+    led = len(ends) - len(others)
+    return f"The best of several optima: {led} of {len(ends)} candidates led to it, {rest}. "
+
+
+def _advice(result: "Result") -> str:
+    return " Run igpe.certify(problem, result) to find out." if result.proof is None else ""
+
+
+def _shared(result: "Result") -> str:
+    return " Other values are as good, see below." if result.other_optima else ""
+
+
+def _rounding(result: "Result") -> float:
+    """Differences of the sum of squares that mean nothing."""
+    weights = result.points["sigma"].fillna(1.0)
+    return ROUNDING * float(((result.points["measured"] / weights) ** 2).sum())
 
 
 def _time(result: "Result") -> str:
     longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
     whole = f"Time {sum(result.seconds.values()):.1f} s"
     return f"{whole} (step {longest}: {result.seconds[longest]:.1f} s)." if longest else f"{whole}."
-
-
-def _close(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-15)

@@ -8,9 +8,9 @@ class Status(enum.Enum):
 
     OPTIMAL_WITHIN_GAP = "The gap is closed: within the bounds no better parameters exist."
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is the global one."
-    CONVERGED = "A local optimum was reached; another, better one may exist."
+    CONVERGED = "A local optimum was reached."
     STAGED = "Each stage has its optimum, what came before being held; all at once may fit better."
-    BEST_OF_SEVERAL = "The best of several local optima; a better one may exist, none was found."
+    BEST_OF_SEVERAL = "The best of several local optima was reached."
     TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
     ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
     STALLED = "The search could not leave this point: every step from it breaks the integration."

@@ -1,6 +1,7 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
@@ -22,11 +23,13 @@ from igpe.dynamic.tangent import Tangent, tangent
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised
-from igpe.notes import alike, passed, uneven
+from igpe.notes import passed, several, uneven
+from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.rank_notes import rank_notes
-from igpe.result import Candidate, Parameter, Result
+from igpe.result import Candidate, Optimum, Parameter, Result
 from igpe.settings import Settings
 from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
 from igpe.structure.findings import Reach
@@ -34,6 +37,7 @@ from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.findings import with_findings
 
+OTHER = "search for other optima"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
@@ -59,6 +63,7 @@ class Steps(NamedTuple):
     ways     steps 3 to 5, best first
     best     the best way's estimate, polished, with residuals and derivative
     seconds  wall time of each step
+    others   further optima within the statistical threshold
     """
 
     problem: Problem
@@ -69,17 +74,23 @@ class Steps(NamedTuple):
     ways: Sequence[Way]
     best: Polished
     seconds: dict[str, float]
+    others: tuple[Polished, ...] = ()
 
 
-def summarise(steps: Steps, settings: Settings) -> Result:
-    """The result of the best way, with the others as candidates."""
+def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) -> Result:
+    """The result of the best way, with the others as candidates.
+
+    proved  sentences on what was proved of step 4
+    """
     problem, best = steps.problem, steps.ways[0]
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
-    errors = _errors(problem, x, at, settings.confidence, free)
+    errors = errors_at(problem, x, at, settings.confidence, free)
     points, curves = _tables(steps, values, settings)
-    parameters = _parameters(steps, x, errors)
+    origins = _origins(steps)
+    parameters = _parameters(problem, x, errors, origins)
+    others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
     rank = [] if at is None else _rank(steps, at, problem.box.at_bound(x))
     result = Result(
@@ -102,32 +113,56 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(*alike(parameters, candidates, errors.variance), *rank, *_notes(steps, free.known)),
+        notes=(*several(parameters, others), *rank, *_notes(steps, free.known)),
+        other_optima=others,
     )
-    return with_findings(result, problem, at, free.rows)
+    result = with_findings(result, problem, at, free.rows)
+    return replace(result, notes=(*result.notes, *proved))
 
 
 def _rank(steps: Steps, at: Linearised, held: BoolArray) -> list[str]:
     return rank_notes(steps.problem, steps.systems, steps.structure, at.jacobian, held)
 
 
-def _errors(
-    problem: Problem, x: FloatArray, at: Linearised | None, confidence: float, free: Tangent
+def errors_at(
+    problem: Problem,
+    x: FloatArray,
+    at: Linearised | None,
+    confidence: float,
+    free: Tangent | None = None,
 ) -> Uncertainty:
-    held = problem.box.at_bound(x)
+    """Linearised errors of the free unknowns at an optimum x (n,).
+
+    at    residuals and derivative there; None where the model cannot be integrated
+    free  active constraints; None: there are none
+    """
+    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
     if at is None:  # nothing can be said where the model cannot be integrated
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
     return uncertainty(
         x, at.residual, at.jacobian,
         held=held, sigma_known=problem.sigma_known, confidence=confidence,
-        active=free.rows,
+        active=None if free is None else free.rows,
+        bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
 
 
-def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parameter]:
-    box = steps.problem.box
-    origin = _origins(steps)
+def _optimum(
+    problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
+) -> Optimum:
+    x = problem.box.vector(one.estimate.parameters)
+    errors = errors_at(problem, x, one.at, confidence)
+    return Optimum(
+        tuple(_parameters(problem, x, errors, dict.fromkeys(origins, OTHER))),
+        one.estimate.objective,
+    )
+
+
+def _parameters(
+    problem: Problem, x: FloatArray, errors: Uncertainty, origin: Mapping[str, str]
+) -> list[Parameter]:
+    box = problem.box
     return [
         Parameter(
             name=name,
@@ -135,10 +170,10 @@ def _parameters(steps: Steps, x: FloatArray, errors: Uncertainty) -> list[Parame
             standard_error=float(errors.standard_error[i]),
             lower=float(errors.lower[i]),
             upper=float(errors.upper[i]),
-            unit=steps.problem.unit(name),
+            unit=problem.unit(name),
             bounds=_bounds(box.select([name])),
-            found_by=origin.get(name, "step 4, dynamics"),
-            remark=_remark(steps.problem, errors, x, i),
+            found_by=origin[name],
+            remark=_remark(problem, errors, x, i),
         )
         for i, name in enumerate(box.names)
     ]
@@ -152,15 +187,16 @@ def _origins(steps: Steps) -> dict[str, str]:
         for name in answer.estimate.parameters:
             found[name] = f"step 3, {answer.estimate.method}"
     smoothed = set(best.parameters) - set(found)
-    return found | dict.fromkeys(smoothed, "step 1, smoothing")
+    first = found | dict.fromkeys(smoothed, "step 1, smoothing")
+    return dict.fromkeys(steps.problem.box.names, "step 4, dynamics") | first
 
 
 def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
     if errors.undetermined[i]:
         return "not determined by the data"
-    if not errors.held[i]:
-        return ""
     box = problem.box
+    if not errors.held[i] or not np.isfinite(errors.lower[i]):
+        return ""
     return (
         "on its lower bound" if x[i] - box.lower[i] < box.upper[i] - x[i] else "on its upper bound"
     )
@@ -278,19 +314,32 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
     costs = [way.corrected.objective for way in steps.ways]
     smoothing = (
-        () if np.allclose(costs, costs[0], rtol=1e-3) else steps.ladder[0].notes(steps.problem)
+        ()
+        if all(is_same_objective(cost, costs[0]) for cost in costs)
+        else steps.ladder[0].notes(steps.problem)
     )
     kept = [name for name in constraints(steps.problem) if name not in known]
     ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *steps.structure.warnings,
-        *steps.best.notes,
+        *_inner_notes(steps),
         *uneven(steps.problem),
         *ignored,
         *passed(steps.first.passed),
         *smoothing,
     )
+
+
+def _inner_notes(steps: Steps) -> tuple[str, ...]:
+    """What the estimators of steps 4 and 5 say of the best candidate, each sentence once.
+
+    Those of step 4 are about its own values, which step 5 may have changed.
+    """
+    way = steps.ways[0]
+    last = dict.fromkeys((*steps.best.notes, *way.corrected.notes))
+    before = [note for note in way.complete.notes if note not in last]
+    return (*last, *(f"Step 4: {note}" for note in dict.fromkeys(before)))
 
 
 @cache

@@ -13,8 +13,8 @@ from igpe.arrays import BoolArray, FloatArray
 from igpe.axes import axes_for, colour
 from igpe.errors import ProblemError
 from igpe.estimates import Estimate
+from igpe.optima import is_same_objective
 
-SAME = 1e-3  # relative difference of objectives of one step, or of the best one
 MOST = 4  # steps of a single series whose lengths are written
 FLAT, ROOM = 1.1, 3.0  # ratio of objectives below which all look alike, and of room around them
 MARKERS = "os^Dv"
@@ -146,6 +146,6 @@ def _steps(values: Sequence[float] | FloatArray) -> Iterator[range]:
     """Places of ascending values that are the same."""
     start = 0
     for i in range(1, len(values) + 1):
-        if i == len(values) or values[i] - values[start] > SAME * abs(values[start]):
+        if i == len(values) or not is_same_objective(values[start], values[i]):
             yield range(start, i)
             start = i

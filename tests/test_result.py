@@ -14,7 +14,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.result_text import number
+from igpe.result_text import number, verdict
 
 CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)
@@ -306,7 +306,7 @@ def test_the_front_of_the_json(known_sigma):
     found = known_sigma.to_dict()
     assert found["format"] == 1
     assert found["parameters"] == known_sigma.parameters
-    assert (found["status"], found["message"]) == ("CONVERGED", known_sigma.status.value)
+    assert (found["status"], found["message"]) == ("CONVERGED", verdict(known_sigma))
 
 
 @pytest.mark.parametrize(

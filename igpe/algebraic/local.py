@@ -13,10 +13,10 @@ import numpy as np
 from igpe.algebraic.base import Found
 from igpe.algebraic.optima import distinct, known
 from igpe.algebraic.regression import Regression
-from igpe.arrays import FloatArray
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.optima import spread
 from igpe.status import Status
 
 
@@ -67,30 +67,6 @@ class Local:
         points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
         starts = [points[i] for i in spread(points, self.starts)]
         return [self.search.fit(regression.linearised, p, box) for p in starts]
-
-
-def spread(points: Sequence[FloatArray], count: int) -> list[int]:
-    """Indices of `count` points, none near an earlier one as long as there are such; ascending.
-
-    The starts of multi-level single linkage (Rinnooy Kan & Timmer 1987): where points are ordered
-    by their objective, the best ones alone would all lie in one well. Distances are the largest
-    difference of ranks, so that scale and unit of a coordinate do not count; `count` cubes of twice
-    the least distance fill the space.
-
-    points  m of shape (n,), the best first
-    """
-    if len(points) <= count:
-        return list(range(len(points)))
-    ranks = np.argsort(np.argsort(np.array(points), axis=0), axis=0) / len(points)
-    least = 0.5 * count ** (-1 / max(ranks.shape[1], 1))
-    chosen: list[int] = []
-    for i, rank in enumerate(ranks):
-        if (np.abs(rank - ranks[chosen]).max(axis=1, initial=0.0) >= least).all():
-            chosen.append(i)
-        if len(chosen) == count:
-            return chosen
-    rest = [i for i in range(len(points)) if i not in set(chosen)]
-    return sorted((chosen + rest)[:count])
 
 
 def found(

@@ -13,13 +13,14 @@ import numpy as np
 
 from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.local import found, spread
+from igpe.algebraic.local import found
 from igpe.algebraic.regression import Piece, Regression
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.optima import spread
 from igpe.projection.alike import grouped
 from igpe.projection.columns import Columns
 from igpe.projection.linear_part import best_linear

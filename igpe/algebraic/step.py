@@ -16,12 +16,14 @@ from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
-from igpe.algebraic.optima import SAME, rounding
+from igpe.algebraic.optima import rounding
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.weights import StateErrors, Weights
+from igpe.box import Box
 from igpe.deadline import require_going_on
+from igpe.optima import has_same_values
 from igpe.problem import Problem
 from igpe.structure.findings import Reach
 from igpe.structure.groups import Group
@@ -112,13 +114,13 @@ def estimate_algebraic(
         for posing, start in posings:
             require_going_on()
             candidate = _candidate(posing, routes, start, prove=not found)
-            if _new(candidate, found):
+            if _new(candidate, found, problem.box):
                 found.append(candidate)
             further += _further(candidate, posing, routes.factor)
     except KeyboardInterrupt:
         if not found:
             raise
-    return _with_further(found, sorted(further, key=lambda f: f.ratio), routes.most)
+    return _with_further(found, sorted(further, key=lambda f: f.ratio), routes.most, problem.box)
 
 
 def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> dict[str, float]:
@@ -178,11 +180,11 @@ def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Furth
 
 
 def _with_further(
-    found: list[Algebraic], further: Sequence[_Further], most: int
+    found: list[Algebraic], further: Sequence[_Further], most: int, box: Box
 ) -> list[Algebraic]:
     distinct = list(found)
     for one in further:
-        if _new(one.candidate, distinct):
+        if _new(one.candidate, distinct, box):
             distinct.append(one.candidate)
     kept = distinct[: len(found) + most]
     return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
@@ -192,11 +194,12 @@ def _ordinal(number: int) -> str:
     return ORDINALS[number] if number < len(ORDINALS) else f"{number + 2}th"
 
 
-def _new(candidate: Algebraic, found: Sequence[Algebraic]) -> bool:
-    return all(_differ(candidate.parameters, other.parameters) for other in found)
+def _new(candidate: Algebraic, found: Sequence[Algebraic], box: Box) -> bool:
+    return all(_differ(candidate.parameters, other.parameters, box) for other in found)
 
 
-def _differ(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
+def _differ(a: Mapping[str, float], b: Mapping[str, float], box: Box) -> bool:
     if a.keys() != b.keys():
         return True
-    return any(abs(a[n] - b[n]) > SAME * max(abs(a[n]), abs(b[n])) for n in a)
+    own = box.select(a)
+    return not has_same_values(own.vector(a), own.vector(b), own)

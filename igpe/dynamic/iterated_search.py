@@ -12,7 +12,6 @@ the measurements, and leads nowhere else.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from igpe.integrators.sundials import Sundials
 from igpe.integrators.whole_horizon import WholeHorizon
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.optima import Landscape, is_same_objective, is_same_optimum
 from igpe.problem import Problem
 from igpe.status import Status
 
@@ -42,7 +42,6 @@ FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5
 # equations are its own; Bruno's six take three times as long then, as nothing is stiff
 FEW_STEPS = 500  # between two outputs, of other methods
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
-SAME = 1e-3  # relative difference of rough objectives of one optimum
 ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
@@ -136,7 +135,7 @@ class IteratedSearch:
         """Exact searches from the best into `finals`, until enough of them can be integrated."""
         box = exact.problem.box
         for end in hunt.pool:
-            fit = _continued(rather, Fit(end.x, None, Status.ITERATION_LIMIT, 0), LONGER)
+            fit = _continued(rather, end._replace(at=None, status=Status.ITERATION_LIMIT), LONGER)
             x = end.x if fit.at is None else fit.x
             finals.append(exact.estimate(box.mapping(x)))
             if sum(e.status.usable for e in finals) >= self.finalists:
@@ -161,13 +160,6 @@ class IteratedSearch:
         return Estimate(parameters, fit.cost, fit.status, "an interrupted search")
 
 
-class _End(NamedTuple):
-    """Where a rough search ended."""
-
-    cost: float
-    x: FloatArray
-
-
 class _Hunt:
     """The rough searches of one problem.
 
@@ -176,7 +168,8 @@ class _Hunt:
 
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
-        self.pool: list[_End] = []
+        self.pool: list[Fit] = []
+        self.landscape = Landscape(rough.residuals, rough.problem.box)
         self.reached: list[float] = []
 
     def run(self, given: Sequence[FloatArray]) -> None:
@@ -207,23 +200,29 @@ class _Hunt:
             fit = _continued(self.rough, fit, LONGER - 1)
         self.reached.append(fit.cost)
         if fit.at is not None:
-            self._add(_End(fit.cost, fit.x))
+            self._add(fit)
 
     def _better(self, fit: Fit) -> bool:
         return _below(fit.cost, self.pool[-1].cost)
 
-    def _add(self, end: _End) -> None:
+    def _add(self, end: Fit) -> None:
         """Keep it, if it is among the best and none of them is the same."""
-        kept: list[_End] = []
-        for one in sorted([*self.pool, end], key=lambda e: e.cost):
-            if not kept or _below(kept[-1].cost, one.cost):
-                kept.append(one)
-        self.pool = kept[: self.method.pool]
+        same = next((k for k, one in enumerate(self.pool) if self._is_same(one, end)), None)
+        if same is None:
+            self.pool.append(end)
+        elif end.cost < self.pool[same].cost:
+            self.pool[same] = end
+        self.pool = sorted(self.pool, key=lambda one: one.cost)[: self.method.pool]
+
+    def _is_same(self, one: Fit, other: Fit) -> bool:
+        better, worse = sorted((one, other), key=lambda end: end.cost)
+        same_height = is_same_objective(one.cost, other.cost)
+        return same_height and is_same_optimum(self.landscape, better, worse)
 
 
 def _below(one: float, other: float) -> bool:
     """Whether a rough objective is better than another, and not the same."""
-    return one < other - SAME * abs(one)
+    return one < other and not is_same_objective(one, other)
 
 
 def _redrawn(
@@ -254,7 +253,7 @@ def _concluded(
     problem: Problem, hunt: _Hunt, finals: Sequence[Estimate], *, whole: bool
 ) -> Estimate:
     """The best of the finalists."""
-    count, optima = len(hunt.reached), distinct(finals)
+    count, optima = len(hunt.reached), distinct(finals, problem.box)
     if not optima:
         if finals:
             return finals[0]

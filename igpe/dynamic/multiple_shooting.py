@@ -30,7 +30,7 @@ from igpe.dynamic.multiple_shooting_search import (
 )
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
-from igpe.dynamic.restarts import PERFECT, SAME, Attempt, Restarts, concluded
+from igpe.dynamic.restarts import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamic.settling import settled
 from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
@@ -45,6 +45,7 @@ from igpe.least_squares.generalised import GeneralisedGaussNewton
 from igpe.least_squares.proposal import Space
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.loss import LeastSquares
+from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.status import Status
 
@@ -302,7 +303,7 @@ def _agree(last: Sequence[Attempt], gate: float) -> bool:
     if np.isfinite(gate) or len(last) == 1 or not all(a.fit.status.usable for a in last):
         return False
     one, other = (a.fit.cost for a in last)
-    return abs(one - other) <= SAME * max(one, other)
+    return is_same_objective(one, other)
 
 
 def _rank(found: Attempt) -> tuple[bool, float]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
+from igpe.box import Box
 from igpe.dynamic.base import Estimator, Profile, require_bounds
 from igpe.dynamic.searches import UNANSWERED, Asked, Run, missing, prepared, searched
 from igpe.dynamic.settling import settled
@@ -21,6 +22,7 @@ from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate, Horizon
 from igpe.integrators.allowance import allowance
+from igpe.optima import has_same_values, is_same_objective
 from igpe.problem import Problem
 from igpe.status import Status
 from igpe.tasks.crew import Workers
@@ -28,7 +30,6 @@ from igpe.tasks.run import Place
 
 STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
 FURTHER = 10  # times as many may an integration of a search from the best trials
-SAME = 1e-4  # optima whose objectives differ by less, relatively, are the same
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class MultiStart:
             points = list(problem.box.sobol(self.starts, self.seed))
         runs = searched(asked, np.array([*given, *points]), place, here=here)
         found, whole = _until_interrupted(runs)
-        optima = distinct(found)
+        optima = distinct(found, problem.box)
         reached = tuple(e.objective if e.status.usable else np.inf for e in found)
         seconds = time.perf_counter() - began
         if not optima:
@@ -211,11 +212,15 @@ def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
     return [one.estimate for one in sorted(found, key=lambda one: one.number)], whole
 
 
-def distinct(found: Sequence[Estimate]) -> list[Estimate]:
-    """Usable estimates with different objectives, best first."""
+def distinct(found: Sequence[Estimate], box: Box) -> list[Estimate]:
+    """Usable estimates that differ in their objectives or their values, best first."""
     kept: list[Estimate] = []
     for one in sorted((e for e in found if e.status.usable), key=lambda e: e.objective):
-        last = kept[-1].objective if kept else 0.0
-        if not kept or one.objective > last + SAME * abs(last) + np.finfo(float).tiny:
+        if not any(_is_same(one, other, box) for other in kept):
             kept.append(one)
     return kept
+
+
+def _is_same(one: Estimate, other: Estimate, box: Box) -> bool:
+    a, b = (box.vector(e.parameters) for e in (one, other))
+    return is_same_objective(one.objective, other.objective) and has_same_values(a, b, box)

@@ -15,6 +15,7 @@ from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.residuals import Residuals
 from igpe.estimates import Estimate
+from igpe.least_squares.active import refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
@@ -22,6 +23,7 @@ from igpe.status import Status
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=50)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
+ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
 NOT_FOLLOWED = "Trust neither without a look at the plot."
 SHOT = "The estimate was finished by single shooting, which ends at {:.6g}."
@@ -50,10 +52,13 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
         return Polished(rough, None, ("The model could not be integrated at the estimate.",))
     fit = Fit(x, at, rough.status, 0)
     if is_plain(problem) and len(box) > 0:
-        fit = SEARCH.fit(residuals, x, box)
-    if not (_agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)):
+        fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
+    is_judged = np.isfinite(rough.objective)
+    if is_judged and not (
+        _agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)
+    ):
         return _differing(problem, residuals, rough, at, fit)
-    if fit.at is None or fit.cost > at.cost:
+    if fit.at is None or fit.cost > (1 + ROUNDING) * at.cost:
         return Polished(rough, at)
     passed = passed_bounds(problem, residuals, fit.x)
     if passed:

@@ -6,6 +6,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.directions import undetermined
 from igpe.problem import Problem
@@ -46,7 +47,7 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
             f"The sum of squares {fit.cost:.4g} is more than the measurement errors explain "
             f"({gate:.4g}): a wrong minimum, a wrong model, or too small standard deviations."
         )
-    held = box.at_bound(fit.x)
+    held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
         yield f"{name} ends on its bound {value:g}; a better value may lie beyond."
     lost = undetermined(_with_active(fit.at.jacobian, fit), fit.x, box.names)

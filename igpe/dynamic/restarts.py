@@ -18,9 +18,9 @@ from igpe.box import Box
 from igpe.deadline import NEVER, Deadline
 from igpe.estimates import Estimate, Horizon
 from igpe.least_squares.base import Fit
+from igpe.optima import has_same_values
 from igpe.status import Status
 
-SAME = 1e-3  # relative difference of estimates that agree
 CLOSE, SHARE = 10.0, 1e-2  # in chi squared, or of the least cost where errors are not known: a fit
 # that is no worse than this is preferred to one that oscillates between the measurements
 TRIES = 100  # for a start that is none of those before
@@ -86,7 +86,7 @@ class Restarts:
         """
         others = distinct(self._elsewhere(start, box), start)
         found = [attempt(start)]
-        while len(found) <= self.count and not self._enough(found, gate) and not deadline.over:
+        while len(found) <= self.count and not self._enough(found, box, gate) and not deadline.over:
             another = next(others, None)
             if another is None or found[-1].fit.status is Status.INTERRUPTED:
                 break
@@ -97,15 +97,15 @@ class Restarts:
         is_whole = found[-1].fit.status is not Status.INTERRUPTED
         return ranked(found, gate) if is_whole else _cut_short(ranked(found, gate))
 
-    def _enough(self, found: Sequence[Attempt], gate: float) -> bool:
+    def _enough(self, found: Sequence[Attempt], box: Box, gate: float) -> bool:
         best = ranked(found, gate)[0]
         if not best.fit.status.usable:
             return best.fit.status is Status.NO_SOLVER
         explained = best.fit.cost <= (gate if np.isfinite(gate) else PERFECT)
         if explained and not best.sparse:
             return True
-        alike = sum(_agree(best, other) for other in found)
-        return alike >= (2 if best.limited or gate == np.inf else self.agreeing)
+        agreeing = sum(_agree(best, other, box) for other in found)
+        return agreeing >= (2 if best.limited or gate == np.inf else self.agreeing)
 
     def _elsewhere(self, start: FloatArray, box: Box) -> Iterator[FloatArray]:
         """Anywhere in finite bounds, else at the start or below it, where models are slow.
@@ -175,7 +175,7 @@ def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
     )
 
 
-def _agree(one: Attempt, other: Attempt) -> bool:
+def _agree(one: Attempt, other: Attempt, box: Box) -> bool:
     if not (one.fit.status.usable and other.fit.status.usable):
         return False
-    return bool(np.allclose(one.fit.x, other.fit.x, rtol=SAME, atol=0.0))
+    return has_same_values(one.fit.x, other.fit.x, box)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from igpe.markup import bullets, table
 from igpe.report.section import Section, wide
-from igpe.result_text import estimates, fitness, quality, verdict
+from igpe.result_text import estimates, fitness, other_tables, quality, verdict
 
 if TYPE_CHECKING:
     from igpe.result import Result
@@ -21,10 +21,16 @@ def answer(result: "Result") -> Section:
         *(f'<p class="verdict">{escape(sentence)}</p>' for sentence in fitness(result)),
         f'<p class="verdict">{escape(verdict(result))}</p>',
         wide(table(heads, rows, caption), caption),
+        *(wide(table(other[0], other[1:], title), title) for title, other in other_tables(result)),
         bullets(quality(result)),
         "<h3>What is proved</h3>",
-        bullets([c.sentence for c in result.certificates] or [UNPROVED]),
+        bullets(_proved(result)),
         "<h3>Worth knowing</h3>" if result.notes else "",
         bullets(result.notes),
     )
     return Section("The answer", "".join(parts))
+
+
+def _proved(result: "Result") -> list[str]:
+    whole = [] if result.proof is None else [result.proof.sentence]
+    return [*(c.sentence for c in result.certificates), *whole] or [UNPROVED]

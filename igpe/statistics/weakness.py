@@ -17,6 +17,7 @@ TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a t
 WEAK = 0.5  # relative standard error of a combination worth a sentence
 PART = 0.2  # of the largest component: what belongs to a direction in words
 MOST = 3  # groups told of
+LARGE = 10.0  # a relative change beyond it is given as "over 1000 %"
 
 
 class Combination(NamedTuple):
@@ -80,7 +81,14 @@ def _poorest(names: Sequence[str], found: Sequence[Combination]) -> str:
 def _moved(names: Sequence[str], one: Combination) -> str:
     least = PART * np.max(np.abs(one.components))
     parts = [(n, c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least]
-    return ", ".join(f"{n} {100 * one.error * c:+.2g} %" for n, c in parts)
+    return ", ".join(f"{n} {_percent(one.error * c)}" for n, c in parts)
+
+
+def _percent(change: float) -> str:
+    """A relative change; near a value of 0 it says nothing but that it is large."""
+    if abs(change) > LARGE:
+        return f"{'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
+    return f"{100 * change:+.2g} %"
 
 
 def _near_one(value: float) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from igpe.arguments import is_finite, require, require_mapping, shown
 from igpe.arrays import BoolArray, FloatArray
@@ -25,9 +24,10 @@ from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, uncertainty
+from igpe.statistics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.status import Status
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
@@ -91,18 +91,6 @@ class Likelihood:
         return self.search.fit(residual, start, self.box)
 
 
-def allowed_rise(
-    errors: Uncertainty, sigma_known: bool, confidence: float, unknowns: int = 1
-) -> float:
-    """See `Likelihood.rise`."""
-    if sigma_known:
-        return float(special.chdtri(unknowns, 1 - confidence))
-    if errors.degrees <= 0:
-        return float("nan")
-    quantile = special.fdtri(unknowns, errors.degrees, confidence)
-    return float(errors.variance * unknowns * quantile)
-
-
 def with_numbers(problem: Problem, values: Mapping[str, float]) -> Problem:
     """The problem with standard deviations held where they are at the estimate.
 
@@ -139,6 +127,7 @@ def likelihood(
     start = problem.box.clip(problem.box.vector(values))
     residuals = Counted(Residuals(problem, read_systems(problem), method.integrator))
     fit = method.search.fit(residuals, start, problem.box)
+    fit = refitted_on_bounds(residuals, fit, problem.box, method.search)
     if fit.at is None:
         broken = residuals.all_of.broken
         reason = broken.sentence if broken else fit.status.value
@@ -157,7 +146,8 @@ def around(
     assert fit.at is not None
     errors = uncertainty(
         fit.x, fit.at.residual, fit.at.jacobian,
-        held=problem.box.at_bound(fit.x), sigma_known=problem.sigma_known, confidence=confidence,
+        held=on_bounds(fit.x, fit.at, problem.box), sigma_known=problem.sigma_known,
+        confidence=confidence, bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
     return Likelihood(problem, residuals, search, fit.x, fit.at, errors)
 

@@ -14,11 +14,12 @@ from igpe.dynamic.tangent import tangent
 from igpe.equations.system import read_systems
 from igpe.errors import ProblemError
 from igpe.integrators.automatic import Automatic
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, uncertainty
+from igpe.statistics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.uncertainty.collocated_path import CollocatedPath, collocated
-from igpe.uncertainty.likelihood import allowed_rise, likelihood, quick, size_of, with_numbers
+from igpe.uncertainty.likelihood import likelihood, quick, size_of, with_numbers
 from igpe.uncertainty.path import Line, Path, Point, ShootingPath
 from igpe.uncertainty.profiles import Profiles
 
@@ -100,7 +101,7 @@ def _by_collocation(asked: Asked, method: Collocation, values: dict[str, float])
     base = collocated(asked.problem, method, values)
     errors = _errors_at(asked, base.x)
     rise = allowed_rise(errors, asked.problem.sigma_known, asked.confidence)
-    first = (errors.upper - base.x) / np.sqrt(INCREMENTS)
+    first = np.maximum(errors.upper - base.x, base.x - errors.lower) / np.sqrt(INCREMENTS)
 
     def scale(i: int) -> float:
         told = np.isfinite(first[i]) and first[i] > 0
@@ -119,13 +120,14 @@ def _errors_at(asked: Asked, x: FloatArray) -> Uncertainty:
     """Linearised errors by one integration, with active constraints on parameters kept."""
     problem = asked.problem
     at = Residuals(problem, read_systems(problem), Automatic())(x)
-    held = problem.box.at_bound(x)
+    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
     if at is None:
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
     return uncertainty(
         x, at.residual, at.jacobian, held=held, sigma_known=problem.sigma_known,
         confidence=asked.confidence, active=tangent(problem, x).rows,
+        bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from zoo import ZOO
 
+from igpe.box import Box
 from igpe.dynamic.multistart import MultiStart, distinct
 from igpe.errors import ProblemError
 from igpe.estimates import Estimate
@@ -62,16 +63,18 @@ def test_other_local_methods_begin_at_every_start():
 
 def test_distinct_optima_are_sorted_and_usable():
     made = [
-        Estimate({}, cost, status)
-        for cost, status in [
-            (2.0, Status.CONVERGED),
-            (1.0, Status.ITERATION_LIMIT),
-            (1.00001, Status.CONVERGED),
-            (0.5, Status.INTEGRATION_BROKE),
-            (np.inf, Status.FAILED),
+        Estimate({"a": a, "b": 3.0 - a}, cost, status)
+        for a, cost, status in [
+            (1.0, 2.0, Status.CONVERGED),
+            (1.0, 1.0, Status.ITERATION_LIMIT),
+            (1.00001, 1.00001, Status.CONVERGED),
+            (2.0, 1.00001, Status.CONVERGED),  # as good, at other values
+            (1.0, 0.5, Status.INTEGRATION_BROKE),
+            (1.0, np.inf, Status.FAILED),
         ]
     ]
-    assert [e.objective for e in distinct(made)] == [1.0, 2.0]
+    box = Box(("a", "b"), np.zeros(2), np.full(2, 5.0))
+    assert [e.objective for e in distinct(made, box)] == [1.0, 1.00001, 2.0]
 
 
 def test_bounds_are_needed():

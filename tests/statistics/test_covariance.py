@@ -118,3 +118,31 @@ def test_a_column_of_rounding_errors_determines_nothing(sigma_known):
     assert told.undetermined.tolist() == [False, True, False]
     assert np.isinf(told.standard_error[1])
     assert told.degrees == 10
+
+
+def test_an_unknown_near_zero_is_determined_if_its_range_is_seen():
+    """As an activation energy of 4e-5 J/mol is that may be as large as 2e5."""
+    x, jacobian = np.array([1.0, 4e-10]), np.column_stack([np.ones(9), np.linspace(0, 1, 9)])
+    residual = 0.1 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 0.0])
+    held, bounds = np.zeros(2, dtype=bool), (np.zeros(2), np.array([10.0, 2e5]))
+    alone = uncertainty(x, residual, jacobian, held=held, sigma_known=False)
+    assert alone.undetermined[1]  # the value tells nothing, and there is no range
+    found = uncertainty(x, residual, jacobian, held=held, sigma_known=False, bounds=bounds)
+    assert not found.undetermined.any()
+    assert found.lower[1] == 0.0
+    assert 0.1 < found.upper[1] < 1.0
+
+
+def test_a_one_sided_interval_ends_where_the_objective_has_risen_enough():
+    """Of y = a + b t, b on its bound 0: against the sum of squares itself, a fitted again."""
+    t = np.linspace(0, 1, 30)
+    y = 1.0 - 0.1 * t + 0.1 * np.where(np.arange(30) % 2, 1, -1)
+    x = np.array([y.mean(), 0.0])
+    residual, jacobian = (x[0] - y) / 0.1, np.column_stack([np.ones(30), t]) / 0.1
+    bounds = (np.array([-5.0, 0.0]), np.array([5.0, 5.0]))
+    held = np.array([False, True])
+    found = uncertainty(x, residual, jacobian, held=held, sigma_known=True, bounds=bounds)
+    b = found.upper[1]
+    again = (y - b * t).mean() + b * t - y
+    assert found.lower[1] == 0.0
+    assert np.sum((again / 0.1) ** 2) - residual @ residual == pytest.approx(3.8415, rel=1e-3)

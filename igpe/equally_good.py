@@ -1,0 +1,114 @@
+"""Step 5's answer among all optima that are known: the best one first, and those as good as it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from igpe.arrays import FloatArray
+from igpe.dynamic.base import is_plain
+from igpe.dynamic.other_optima import Sought, other_optima, rounding
+from igpe.dynamic.polish import Polished, polish
+from igpe.dynamic.residuals import Residuals
+from igpe.estimates import Estimate
+from igpe.integrators.base import Integrator
+from igpe.optima import has_same_values, is_same_objective
+from igpe.problem import Problem
+from igpe.settings import Settings
+from igpe.statistics.covariance import allowed_rise
+from igpe.status import Status
+from igpe.structure.findings import Form, Reach
+from igpe.structure.structure import Structure
+from igpe.summary import Steps, Way, errors_at
+
+INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
+BETTER = "the search for other optima"
+
+
+def with_other_optima(steps: Steps, settings: Settings) -> Steps:
+    """The steps with all distinct optima within the statistical threshold.
+
+    An optimum that is better than the candidates of step 3 becomes the answer. Constraints are not
+    kept by this search, so that problems with them stay as they are.
+    """
+    problem, best = steps.problem, steps.best
+    stopped = best.estimate.status is Status.INTERRUPTED
+    if best.at is None or stopped or not len(problem.box) or not is_plain(problem):
+        return steps
+    if _is_linear(steps.structure) and _agree(problem, steps.ways):
+        return steps
+    x = problem.box.vector(best.estimate.parameters)
+    errors = errors_at(problem, x, best.at, settings.confidence)
+    rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
+    rise = rise if np.isfinite(rise) else 0.0
+    sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
+    values, complete = other_optima(problem, steps.systems, sought)
+    exact = [best, *_refined(problem, steps, values, settings.integrator)]
+    return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
+
+
+def _is_linear(structure: Structure) -> bool:
+    """Return True if slopes are linear in all unknowns: then one set of values explains them."""
+    return all(
+        finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
+        else finding.reach is Reach.SMOOTHING
+        for finding in structure.findings
+    )  # fmt: skip
+
+
+def _agree(problem: Problem, ways: Sequence[Way]) -> bool:
+    """Return True if all candidates ended at the same values."""
+    box = problem.box
+    best, *others = (box.vector(w.corrected.parameters) for w in ways if w.usable)
+    return all(has_same_values(best, other, box) for other in others)
+
+
+def _starts(problem: Problem, ways: Sequence[Way]) -> list[FloatArray]:
+    """Where the other candidates ended, and the other optima that step 4 met."""
+    return [problem.box.vector(values) for values in _met(ways)]
+
+
+def _met(ways: Sequence[Way]) -> Iterator[dict[str, float]]:
+    for way in ways:
+        for estimate in (way.corrected, *way.complete.trail):
+            if estimate.status.usable and np.isfinite(estimate.objective):
+                yield {**way.corrected.parameters, **estimate.parameters}
+
+
+def _refined(
+    problem: Problem, steps: Steps, values: Sequence[FloatArray], integrator: Integrator
+) -> Iterator[Polished]:
+    """The optima by the integrator of the result; those it cannot confirm are left out."""
+    residuals = Residuals(problem, steps.systems, integrator)
+    for x in values:
+        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, BETTER)
+        found = polish(problem, residuals, rough)
+        if found.at is not None and not found.notes:
+            yield found
+
+
+def _ordered(steps: Steps, exact: Sequence[Polished], rise: float, notes: tuple[str, ...]) -> Steps:
+    problem, given = steps.problem, steps.best
+    none = rounding(problem)
+    least = min(exact, key=lambda one: one.estimate.objective)
+    same = is_same_objective(least.estimate.objective, given.estimate.objective, none)
+    best, ways = (given, steps.ways) if same else (least, _led_by(least, steps.ways))
+    level = best.estimate.objective + rise + none
+    kept = [best]
+    for one in sorted(exact, key=lambda one: one.estimate.objective):
+        if one.estimate.objective <= level and not any(_is_same(problem, one, k) for k in kept):
+            kept.append(one)
+    best = best._replace(notes=(*best.notes, *notes))
+    return steps._replace(ways=ways, best=best, others=tuple(kept[1:]))
+
+
+def _led_by(best: Polished, ways: Sequence[Way]) -> list[Way]:
+    """The candidates, after one more that is better than they are."""
+    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=BETTER)
+    estimate = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
+    return [Way(algebraic, estimate, estimate), *ways]
+
+
+def _is_same(problem: Problem, one: Polished, other: Polished) -> bool:
+    a, b = (problem.box.vector(p.estimate.parameters) for p in (one, other))
+    return has_same_values(a, b, problem.box)

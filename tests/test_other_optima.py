@@ -1,0 +1,229 @@
+"""All optima that explain the data alike are in the result; values at bounds are on them."""
+
+from dataclasses import replace
+from html import escape
+
+import numpy as np
+import pytest
+from trust.optima import BOUNDED, CASES, sulfisoxazole, work
+
+import igpe
+from igpe.box import Box
+from igpe.dynamic.collocation import Collocation
+from igpe.dynamic_certificate import DynamicCertificate
+from igpe.least_squares.active import on_bounds, refitted_on_bounds
+from igpe.least_squares.base import Fit, Linearised
+from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.optima import Landscape, distinct, has_same_values, is_same_objective
+from igpe.result_text import verdict
+
+SEED = 11  # not one of the benchmark's
+SEARCH = GaussNewton()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("absorption", 2),
+        ("absorption, mirror out of bounds", 1),
+        ("chain, last measured", 2),
+        ("chain, two measured", 1),
+        ("long chain, last measured", 6),
+        ("quartic", 4),
+        ("square", 2),
+        ("only a product", 1),
+    ],
+)
+def test_every_optimum_is_reported_once(name, number):
+    found = work(f"{name} #{SEED}")
+    assert (found["known"], found["missed"], found["false"]) == (number, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def twins():
+    return igpe.estimate(sulfisoxazole())
+
+
+def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins):
+    (other,) = twins.other_optima
+    mirrored = {"A1": "A2", "A2": "A1", "l1": "l2", "l2": "l1"}
+    assert other.parameters == pytest.approx(
+        {n: twins.parameters[m] for n, m in mirrored.items()}, rel=1e-4
+    )
+    assert other.objective == pytest.approx(34.37647098, rel=1e-6)
+    of = {p.name: p for p in twins.estimates}
+    for p in other.estimates:
+        assert p.lower == pytest.approx(of[mirrored[p.name]].lower, rel=1e-3)
+    told = str(twins)
+    assert "Two sets of values explain the data alike" in told
+    for written in (told, twins._repr_html_(), twins.report()):
+        assert "Set 2 of 2 that explain the data alike, sum of squares 34.3765" in written
+
+
+def test_other_optima_survive_json_and_old_files_have_none(twins):
+    back = igpe.Result.from_json(twins.to_json())
+    assert back.other_optima == twins.other_optima
+    assert str(back) == str(twins)
+    old = twins.to_dict()
+    del old["other_optima"]
+    assert igpe.Result.from_dict(old).other_optima == ()
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_belongs_on_a_bound_is_on_it_and_intervals_stay_inside(name):
+    assert work(f"{name} #{SEED}") == {"off": [], "outside": [], "lost": []}
+
+
+def test_the_one_sided_interval_is_that_of_the_profile():
+    problem = BOUNDED["activation"].problem(SEED)
+    result = igpe.estimate(problem)
+    (E,) = (p for p in result.estimates if p.name == "E")
+    by_profile = igpe.profile(problem, result, "E")["E"]
+    assert (E.lower, by_profile.lower) == (0.0, 0.0)
+    assert E.upper == pytest.approx(by_profile.upper, rel=0.1)
+
+
+def test_a_better_optimum_that_is_met_becomes_the_estimate(monkeypatch):
+    problem = CASES["chain, last measured"].problem(SEED)
+    best = igpe.estimate(problem)
+
+    class Worse(Collocation):
+        def estimate_each(self, problem, starts, profiles, systems):
+            stuck = {"k1": 9.9, "k2": 9.9}
+            found = super().estimate_each(problem, starts, profiles, systems)
+            return [replace(e, parameters=stuck, objective=1e9) for e in found]
+
+    monkeypatch.setattr("igpe.dynamic.polish.SEARCH", GaussNewton(max_iterations=0))
+    monkeypatch.setattr("igpe.dynamic.polish.AGREE", 1e12)
+    result = igpe.estimate(problem, igpe.Settings(correction=Worse()))
+    assert result.objective == pytest.approx(best.objective, rel=1e-3)
+    assert len(result.other_optima) == 1
+
+
+def valley(x):
+    """x y = 1 and, beside it, the square of z is 4."""
+    a, b, c = x
+    residual = np.array([a * b - 1.0, c**2 - 4.0, 0.1])
+    return Linearised(residual, np.array([[b, a, 0.0], [0.0, 0.0, 2 * c], [0.0, 0.0, 0.0]]))
+
+
+BOX = Box(("a", "b", "c"), np.array([0.1, 0.1, -5.0]), np.full(3, 10.0))
+
+
+def test_ends_along_a_valley_are_one_optimum_and_signs_are_two():
+    ends = [(0.5, 2.0, 2.0), (4.0, 0.25, 2.0), (1.0, 1.0, -2.0), (0.5, 2.0, 2.0 + 1e-7)]
+    fits = [SEARCH.fit(valley, np.array(x), BOX) for x in ends]
+    found = distinct(Landscape(valley, BOX), fits)
+    assert sorted(np.sign(fit.x[2]) for fit in found) == [-1.0, 1.0]
+
+
+def test_small_values_in_wide_bounds_differ_and_rounding_does_not():
+    box = Box(("k",), np.zeros(1), np.full(1, 1e3))
+    assert not has_same_values(np.array([1e-4]), np.array([2e-4]), box)
+    assert has_same_values(np.array([1e-12]), np.array([2e-12]), box)
+    assert has_same_values(np.array([0.5]), np.array([0.5002]), box)
+
+
+def test_objectives_that_are_no_numbers_are_never_the_same():
+    assert is_same_objective(1.0, 1.0005)
+    assert not is_same_objective(1.0, 1.002)
+    assert not is_same_objective(np.inf, np.inf)
+    assert not is_same_objective(np.nan, 1.0)
+
+
+def line(t, y):
+    """y = a + b t."""
+
+    def residual(x):
+        return Linearised(x[0] + x[1] * t - y, np.column_stack([np.ones_like(t), t]))
+
+    return residual
+
+
+T = np.linspace(0.0, 1.0, 20)
+NOISE = np.where(np.arange(20) % 2, 0.1, -0.1)
+AB = Box(("a", "b"), np.zeros(2), np.array([10.0, 1e6]))
+
+
+@pytest.mark.parametrize("beside", [5.6e-9, 1e-4])
+def test_what_an_interior_point_leaves_beside_a_bound_is_put_on_it(beside):
+    residual = line(T, 1.0 - 0.5 * T + NOISE)
+    x = np.array([0.75, beside])
+    fit = refitted_on_bounds(residual, Fit(x, residual(x), igpe.Status.CONVERGED, 1), AB, SEARCH)
+    assert fit.x[1] == 0.0
+    assert list(on_bounds(x, residual(x), AB)) == [False, True]
+    assert list(on_bounds(fit.x, fit.at, AB)) == [False, True]
+
+
+def test_a_small_value_that_the_data_know_stays_off_the_bound():
+    residual = line(T, 1.0 + 1e-3 * T + 1e-7 * NOISE)
+    fit = SEARCH.fit(residual, np.array([1.0, 1e-3]), AB)
+    same = refitted_on_bounds(residual, fit, AB, SEARCH)
+    assert same.x[1] == pytest.approx(1e-3, rel=1e-3)
+    assert not on_bounds(fit.x, fit.at, AB).any()
+
+
+@pytest.fixture(scope="module")
+def proved():
+    """A result as after `certify=True`, with a made-up certificate that closes the gap."""
+    result = igpe.estimate(CASES["saturated"].problem(SEED))
+    names, values = zip(*result.parameters.items(), strict=True)
+    least = result.objective
+    certificate = DynamicCertificate(
+        names, (0.01, 0.01), (10.0, 10.0), values, least, 0.999 * least, 0.999 * least, 1e-3,
+        igpe.Status.OPTIMAL_WITHIN_GAP, 1.0, 10, 0.0, (), (),
+    )  # fmt: skip
+    return replace(result, proof=certificate)
+
+
+def test_the_verdict_is_that_of_the_proof(proved):
+    assert verdict(proved) == "Proved best within the bounds (gap 0.1 %)."
+    for written in (str(proved), proved.report(), proved.to_json()):
+        assert "may exist" not in written
+        assert "Proved best within the bounds" in written
+    assert escape(proved.proof.sentence) in proved.report()
+
+
+def test_without_a_proof_the_verdict_says_so(proved):
+    alone = replace(proved, proof=None)
+    assert "Not proved: a better optimum may exist. Run igpe.certify(" in verdict(alone)
+    stopped = replace(proved.proof, status=igpe.Status.TIME_LIMIT)
+    assert "Not proved" in verdict(replace(proved, proof=stopped))
+    better = replace(stopped, objective=0.5 * proved.objective)
+    assert verdict(replace(proved, proof=better)).startswith("Not the best: igpe.certify met")
+
+
+@pytest.mark.parametrize("lost", [np.inf, np.nan])
+def test_a_candidate_without_an_answer_is_no_next_best(proved, lost):
+    first = proved.candidates[0]
+    failed = replace(first, objective=lost, status=igpe.Status.INTEGRATION_BROKE)
+    told = verdict(replace(proved, proof=None, candidates=(first, failed)))
+    assert "1 of 2 candidates" in told
+    assert "nan" not in told
+    assert "inf" not in told
+
+
+def test_notes_of_inner_searches_reach_the_result():
+    class Noted(Collocation):
+        def estimate_each(self, problem, starts, profiles, systems):
+            found = super().estimate_each(problem, starts, profiles, systems)
+            return [replace(e, notes=("the correction warns",)) for e in found]
+
+    class NotedShooting(igpe.SingleShooting):
+        def estimate(self, problem, start, profiles=()):
+            found = igpe.SingleShooting().estimate(problem, start)
+            return replace(found, notes=("the search warns",))
+
+        def prepare(self, problem, profiles=()):
+            ready = super().prepare(problem)
+            return type("R", (), {
+                "problem": ready.problem, "residuals": ready.residuals,
+                "estimate": lambda _, start: self.estimate(problem, start),
+            })()  # fmt: skip
+
+    settings = igpe.Settings(
+        correction=Noted(), complement=igpe.MultiStart(NotedShooting(), trials=4, starts=2)
+    )
+    result = igpe.estimate(CASES["chain, last measured"].problem(SEED), settings)
+    assert "the correction warns" in result.notes
+    assert "Step 4: the search warns" in result.notes
