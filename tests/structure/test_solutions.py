@@ -312,7 +312,6 @@ def test_limits_of_work_leave_it_undecided():
         expand(problem, posed),
         problem.box.names,
         one_sign=[True] * 3,
-        generic=False,
         seed=0,
         most_work=10.0,
     )
