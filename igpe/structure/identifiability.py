@@ -90,7 +90,7 @@ class Identifiability:
     @property
     def open(self) -> tuple[str, ...]:
         """Unknowns left undecided though others are decided."""
-        return () if self.why else self.names(Verdict.UNDECIDED)
+        return self.names(Verdict.UNDECIDED) if self.orders else ()
 
     def shared(self, unknown: str) -> Combination | None:
         """The combination that an unknown belongs to, if it is not identifiable."""

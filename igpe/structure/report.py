@@ -132,8 +132,8 @@ def _freeing(own: Sequence[Finding]) -> str:
 def _certificate(exact: Identifiability) -> list[str]:
     if exact.why:
         return [f"Identifiability is undecided: {exact.why}."]
-    if not exact.verdicts:
-        return []
+    if not exact.verdicts or not (exact.orders or exact.numerical):
+        return []  # it was not tested
     lines = [f"Identifiability is structural and local ({_how(exact)})."]
     if exact.integrated and not exact.numerical:
         lines.append(

@@ -89,7 +89,7 @@ def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_
     assert found["k2"].measure == (("x4",), ("x5",), ("x6",))
     assert found.groups == ()
     assert "measuring x2 as well would make it algebraic" in str(found)
-    assert "nothing measured depends on it. Measuring x4, x5 or x6 would free it." in str(found)
+    assert "no measured quantity depends on it. Measuring x4, x5 or x6 would free it." in str(found)
 
 
 def test_both_educts_measured_make_the_rate_algebraic():
