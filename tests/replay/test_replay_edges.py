@@ -42,7 +42,7 @@ def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
 
 def test_a_power_that_jumps_at_zero_has_no_slope() -> None:
     one = pair(1.0, 1.0)
-    for exponent, finite in ((0.0, False), (-1.0, False), (1.0, True), (1.5, True)):
+    for exponent, finite in ((0.0, False), (-1.0, False), (1.25, True), (2.5, True)):
         fixed = Dual(pair(exponent, exponent), {})
         slope = Dual(pair(-1e-3, 2.0), {0: one}).power(fixed).slope[0]
         assert np.isfinite([slope.low[0], slope.high[0]]).all() == finite
@@ -124,7 +124,7 @@ def test_boxes_whose_rates_overflow_are_confirmed() -> None:
 
 def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
     given = saturated(900.0)
-    found = igpe.verify(root(given, [-0.6992133], gap=1e-2), given, seconds=300.0)
+    found = igpe.verify(root(given, [-0.6992133], gap=1e-2), given, seconds=3000.0)
     assert found.verdict is igpe.Verdict.VERIFIED
 
 
