@@ -1,7 +1,8 @@
 """Warnings about models that are probably not meant as they are written.
 
-Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by a gas constant and a temperature shows in which units both
-must be. The numbers that the problem gives for them either fit these units or do not.
+Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
+a gas constant and a temperature shows in which units both must be, and the numbers that the problem
+gives for them either fit these units or do not.
 """
 
 from collections.abc import Iterator
