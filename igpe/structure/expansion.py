@@ -15,7 +15,7 @@ import numpy as np
 from pyomo.common.errors import PyomoException
 
 from igpe.equations.elimination import solve_all
-from igpe.equations.instant import Instant
+from igpe.equations.instant import Instant, plain
 from igpe.equations.stack import stack
 from igpe.equations.translate import Translator
 from igpe.experiment import Experiment
@@ -153,7 +153,7 @@ def _given(given: Any, posed: Posed, experiment: Experiment, last: float) -> Any
         return ca.SX(given)
     places = np.linspace(experiment.start_time, last, PLACES)
     try:
-        expression = ca.SX(Translator({}, posed.time)(given(Instant(experiment.start_time))))
+        expression = ca.SX(Translator({}, posed.time)(plain(given(Instant(experiment.start_time)))))
         told = np.asarray(ca.Function("input", [posed.time], [expression])(places[None])).ravel()
         same = np.allclose(told, [evaluate(given, p) for p in places], rtol=1e-10, equal_nan=True)
     except (TypeError, ValueError, PyomoException):
