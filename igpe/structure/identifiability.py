@@ -143,7 +143,7 @@ def _exact(
     if problem.time_varying:
         return undecided(names, "unknowns that vary with time are not tested")
     try:
-        experiments = expand(problem, algebra.posed)
+        experiments = expand(problem, algebra.posed, algebra.slopes)
         if work(experiments, len(names)) > most_work:
             return undecided(
                 names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
@@ -151,7 +151,7 @@ def _exact(
         found = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
         if not count:
             return found
-        alone = unique(experiments, algebra.slopes, len(names), seed=seed)
+        alone = unique(experiments, len(names), seed=seed)
         found = replace(found, unique=frozenset(names[i] for i in alone))
         return _counted(problem, experiments, found, seed, most_work)
     except (UnknownOperation, NoPoint, TooMany, Singular) as error:
@@ -161,7 +161,7 @@ def _exact(
 def _reason(error: Exception) -> str:
     """Why an exact test cannot be made."""
     if isinstance(error, UnknownOperation):
-        return f"the equations contain '{error}'"
+        return f"the equations contain {error}"
     if isinstance(error, NoPoint):
         return "no exact point was found for the implicit equations"
     if isinstance(error, TooMany):
