@@ -125,13 +125,13 @@ def identifiability(
     algebra    what is known of their equations
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not begun
-    count      whether the values of each unknown are counted
+    count      whether the values of each unknown are counted; if not, nothing is integrated
     """
     found = _exact(problem, algebra, seed, most_work, count=count)
     if found.why and np.isinf(most_work) and not problem.time_varying:
         found = _numerical(problem, systems, seed, found.why)
     if found.doubtful:
-        found = _integrated(problem, systems, found, seed, most_work)
+        found = _integrated(problem, systems, found, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
     return replace(found, left_out=tuple(left_out))
 
@@ -222,7 +222,7 @@ def _integrated(
     """
     names = problem.box.names
     states = sum(len(system.symbols.states) for system in systems)
-    quick = np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED
+    quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
     moved = moved_unknowns(problem, systems, seed) if quick else None
     verdicts = dict(found.verdicts)
     integrated = []
