@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.equations.system import System
 from igpe.problem import Problem
 from igpe.statistics.covariance import Uncertainty
@@ -33,10 +33,11 @@ def rank_notes(
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return []
     names = problem.box.names
-    moved = [n for n, lost in zip(names, whole.undetermined, strict=True) if lost]
     exact = _verdicts(problem, systems)
-    lines = _deficient(moved, exact)
-    lines += _held_apart(names, errors, whole)
+    open_ = errors.undetermined | (whole.undetermined & errors.held)
+    lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
+    apart = whole.undetermined & ~open_
+    lines += _held_apart(names, apart, errors.held)
     lost = exact.names(Verdict.NO)
     is_plain = not problem.priors and not exact.left_out and not errors.held.any()
     if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
@@ -55,16 +56,13 @@ def _verdicts(problem: Problem, systems: Sequence[System]) -> Identifiability:
     return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=False)
 
 
-def _held_apart(names: Sequence[str], errors: Uncertainty, whole: Uncertainty) -> list[str]:
+def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:
     """Of unknowns that have errors only because others are on their bounds."""
-    only = [n for n, a, b in zip(names, whole.undetermined, errors.undetermined, strict=True)
-            if a and not b]  # fmt: skip
-    held = [n for n, is_held in zip(names, errors.held, strict=True) if is_held]
-    apart = [n for n in only if n not in held]
-    if not apart or not held:
+    if not apart.any() or not held.any():
         return []
+    own, others = ([n for n, k in zip(names, kept, strict=True) if k] for kept in (apart, held))
     return [
-        f"{_listed(apart)}: the errors hold with {_listed(held)} on the bound. Off it, the "
+        f"{_listed(own)}: the errors hold with {_listed(others)} on the bound. Off it, the "
         "measurements do not determine them."
     ]
 
