@@ -124,6 +124,16 @@ def test_a_start_that_never_moves_tells_nothing():
     assert exact.unique <= {"d"}
 
 
+def test_a_high_power_from_rest_is_seen_at_high_orders():
+    """The first coefficient of y that feels h is of order 7."""
+    slopes = {
+        "x": lambda v: v.s - v.k * v.x,
+        "y": lambda v: v.a * v.x**6 / (v.h**6 + v.x**6) - v.d * v.y,
+    }
+    exact = igpe.check(Known("sixth", slopes, "s k a h d", "x y", {}, "", "").problem()).exact
+    assert set(exact.verdicts.values()) == {Verdict.YES}
+
+
 def test_a_step_beyond_the_last_measurement_tells_nothing():
     rate = lambda v: -v.k0 * pyo.exp(-v.E * 120 * (1 / v.T - 1 / 350)) * v.x  # noqa: E731
     given = ({"T": igpe.steps([0.0, 1.8], [333.8, 360.0])},)
