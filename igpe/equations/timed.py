@@ -122,6 +122,7 @@ class Clock:
 
     t, u, q, rest  symbols: time, inputs, unknowns, and all others;  tables  one for each of u
     first, last    the horizon
+    by_held        whether conditions on inputs that are held count as well
     """
 
     t: Any
@@ -131,6 +132,7 @@ class Clock:
     tables: tuple[Table, ...]
     first: float
     last: float
+    by_held: bool = False
 
     @cached_property
     def segments(self) -> Segments:
@@ -143,13 +145,17 @@ class Clock:
 
     def moves(self, expressions: Any) -> bool:
         """Whether they depend on time, directly or by an input that runs with it."""
-        running = [self.u[i] for i, table in enumerate(self.tables) if not table.hold]
+        running = [self.u[i] for i, table in enumerate(self.tables) if self._runs(table)]
         return bool(ca.depends_on(ca.SX(expressions), ca.vertcat(self.t, *running)))
+
+    def _runs(self, table: Table) -> bool:
+        return self.by_held or not table.hold
 
     def graph(self) -> _Graph:
         """For the expressions of the problem."""
         inputs = [
-            (self.u[i], HELD if table.hold else TIME | HELD) for i, table in enumerate(self.tables)
+            (self.u[i], TIME | HELD if self._runs(table) else HELD)
+            for i, table in enumerate(self.tables)
         ]
         return _Graph([(self.t, TIME), *inputs, (self.q, UNKNOWN), (self.rest, STATE)])
 
