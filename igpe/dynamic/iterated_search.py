@@ -25,6 +25,8 @@ from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate
+from igpe.dynamic.residuals import FINISH
+from igpe.integrators.allowance import allowance
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.base import Integrator
@@ -150,7 +152,7 @@ class IteratedSearch:
         points = [*(end.x for end in hunt.pool), *([] if here is None else [here])]
         patience = Deadline.after(ENDING)
         exact.residuals.best.clear()
-        with finishing():
+        with finishing(), allowance(FINISH):
             for x in points:
                 exact.residuals(x)
                 if patience.over:
