@@ -18,7 +18,7 @@ import numpy as np
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.deadline import Deadline, finishing
+from igpe.deadline import Deadline, finishing, interruptible
 from igpe.dynamic.base import Profile, require_bounds
 from igpe.dynamic.multistart import distinct
 from igpe.dynamic.settling import settled
@@ -108,8 +108,9 @@ class IteratedSearch:
         hunt = _Hunt(self, self._prepared(problem, ROUGH))
         finals: list[Estimate] = []
         try:
-            hunt.run(given)
-            self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
+            with interruptible():
+                hunt.run(given)
+                self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
             whole = not any(e.status is Status.INTERRUPTED for e in finals)
         except KeyboardInterrupt:
             whole = False

@@ -186,7 +186,7 @@ def abrupt(
 
     numbers  (n_q,) the unknowns
     through  also times all through such a rise and the next, for a mesh that is not adapted
-    returns  (n,) kept for the next time: for each rise after a time without change, long beside the rise itself: where it
+    returns  for each rise after a time without change, long beside the rise itself: where it
              begins, and where nine tenths of it are done
     raises   ModelError if it rises and falls too often
 
