@@ -239,7 +239,9 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
                 case, f"until the answer, run of {answer.get('duration', 0):.1f} s", value, "s"
             )
     yield at_most("all", "seconds from Ctrl-C to the answer, worst", worst, "s", SECONDS)
-    yield at_most("all", "processor seconds from the signal to the answer, worst", busy, "s", SECONDS)
+    yield at_most(
+        "all", "processor seconds from the signal to the answer, worst", busy, "s", SECONDS
+    )
     yield at_most("all", "seconds beyond 102 % of a time limit, worst", over, "s", SECONDS)
     yield at_most("all", "answers lost", float(lost), "-", 0)
     yield at_most("all", "answers that are no use", float(wrong), "-", 0)

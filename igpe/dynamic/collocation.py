@@ -27,8 +27,8 @@ from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.settling import settled
 from igpe.equations.system import System, read_systems
 from igpe.estimates import Estimate
-from igpe.integrators.sundials import Sundials
 from igpe.integrators.allowance import allowance
+from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.compiled_ipopt import KNOWN, Known

@@ -21,11 +21,11 @@ from igpe.box import Box
 from igpe.deadline import Deadline, finishing, interruptible
 from igpe.dynamic.base import Profile, require_bounds
 from igpe.dynamic.multistart import distinct
+from igpe.dynamic.residuals import FINISH
 from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate
-from igpe.dynamic.residuals import FINISH
 from igpe.integrators.allowance import allowance
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals

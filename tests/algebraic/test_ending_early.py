@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from test_decomposed import mixture, regression, saturation
 from test_projected import michaelis
 
 from igpe import deadline
@@ -60,8 +61,6 @@ def test_a_group_keeps_what_it_has(monkeypatch, route, room, name, call):
 
 
 def test_stages_that_are_done_are_kept(monkeypatch):
-    from test_decomposed import mixture, regression, saturation
-
     one = regression(saturation, mixture, noise=0.01)
     interrupting(monkeypatch, Local, "estimate", 2)
     with deadline.session():
