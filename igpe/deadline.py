@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
 # between what the first one left, and the answer that is made of it
 OURS = str(Path(__file__).parent)
-ELSEWHERE, AGAIN = 0.2, 0.005  # s for which it is not raised in other libraries, and between looks
+ELSEWHERE, AGAIN = 0.5, 0.005  # s for which it is not raised in other libraries, and between looks
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ def _problem(name: str) -> igpe.Problem:
     return module.problem()
 
 
-def _start(problem: igpe.Problem, seed: int = 3) -> dict[str, float]:
-    return problem.box.mapping(problem.box.sobol(4, seed)[-1])
+@cache
+def _start(problem: igpe.Problem) -> dict[str, float]:
+    return problem.box.mapping(problem.box.sobol(4, 3)[-1])
 
 
 @cache
@@ -121,6 +122,7 @@ def _child(case: str, limit: float | None, pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     name, call = CALLS[case]
     problem = _problem(name)
+    _start(problem)
     needs_fit = case in {"bootstrap", "profile"}
     if needs_fit:
         _fitted(problem)
