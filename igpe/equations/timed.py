@@ -7,7 +7,7 @@ integrator has to land, or it may step over the whole pulse and see nothing.
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -314,7 +314,7 @@ class Stops:
     def through(self, q: FloatArray) -> tuple[float, ...]:
         """Times all through the pulses, for a mesh; those that move as the unknowns q have them."""
         numbers = np.asarray(q, dtype=float)
-        known = _times(self.segments, self.fixed, numbers, (), through=True)
+        known = _times(self.segments, self.fixed, np.zeros(0), (), through=True)
         with suppress(ModelError):
             return _times(self.segments, self.moving, numbers, known, through=True)
         return known
@@ -340,10 +340,13 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
     rows = graph.rows(column)
     known: list[Changing] = []
     moving: list[Changing] = []
+    alone = replace(clock, q=ca.SX(0, 1))
     for expression, by_unknown in _irregular(graph, rows):
-        (moving if by_unknown else known).append(Changing(*clock.function(expression, 2)))
-    nothing = np.zeros(clock.q.numel())
-    times = _times(clock.segments, known, nothing, ())
+        if by_unknown:
+            moving.append(Changing(*clock.function(expression, 2)))
+        else:
+            known.append(Changing(*alone.function(expression, 2)))
+    times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, tuple(known), tuple(moving))
 
 
