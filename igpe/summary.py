@@ -92,7 +92,7 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     parameters = _parameters(problem, x, errors, origins)
     others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
-    rank = [] if at is None else _rank(steps, at, problem.box.at_bound(x))
+    rank = [] if at is None else _rank(steps, at, errors.held)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
@@ -136,7 +136,7 @@ def errors_at(
     at    residuals and derivative there; None where the model cannot be integrated
     free  active constraints; None: there are none
     """
-    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
+    held = on_bounds(x, at, problem.box)
     if at is None:  # nothing can be said where the model cannot be integrated
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
@@ -152,7 +152,7 @@ def _optimum(
     problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
-    errors = errors_at(problem, x, one.at, confidence)
+    errors = errors_at(problem, x, one.at, confidence, tangent(problem, x))
     return Optimum(
         tuple(_parameters(problem, x, errors, dict.fromkeys(origins, OTHER))),
         one.estimate.objective,
