@@ -66,11 +66,9 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
     kept = [best]
     for way in steps.ways:
         end = way.corrected
-        if not end.status.usable or not end.objective <= level:
-            continue
-        one = Polished(end, residuals(problem.box.vector(end.parameters)))
-        if one.at is not None and not any(_is_same(problem, one, k) for k in kept):
-            kept.append(one)
+        is_good = end.status.usable and end.objective <= level
+        if is_good and not any(_is_same(problem, Polished(end, None), k) for k in kept):
+            kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
     others = sorted(kept[1:], key=lambda one: one.estimate.objective)
     return steps._replace(others=tuple(others))
 
