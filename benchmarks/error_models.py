@@ -19,6 +19,7 @@ from figures import Row, at_least, at_most, command
 import igpe
 from igpe.dynamic.model_weights import weighted_at
 from igpe.error_model import Proportional
+from igpe.least_squares.active import on_bounds
 from igpe.statistics.covariance import Uncertainty, uncertainty
 
 METHOD = igpe.SingleShooting(igpe.Sundials(rtol=1e-8, atol=1e-10))  # nothing is compiled
@@ -80,7 +81,7 @@ def intervals(problem: igpe.Problem, found: igpe.Estimate) -> Uncertainty:
     x = problem.box.vector(found.parameters)
     at = METHOD.prepare(held).residuals(x)
     assert at is not None, "the estimate could be integrated"
-    bounded = problem.box.at_bound(x)
+    bounded = on_bounds(x, at, problem.box)
     return uncertainty(x, at.residual, at.jacobian, held=bounded, sigma_known=True)
 
 

@@ -42,6 +42,7 @@ from intervals import lorenz, ring, side_by_side
 
 import igpe
 from igpe.estimates import Horizon
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised
 from igpe.least_squares.chains import Chain, Chained, condensed
 from igpe.least_squares.proposal import proposal, simplified
@@ -273,7 +274,7 @@ def coverage(share: float) -> Iterator[Row]:
         for seed in range(max(round(200 * share), 2)):
             problem = model.problem(seed)
             fit = igpe.MultipleShooting(intervals=17).prepare(problem).fit(model.TRUTH)
-            held = problem.box.at_bound(fit.x)
+            held = on_bounds(fit.x, fit.at, problem.box)
             at = uncertainty(fit.x, fit.at.residual, fit.at.jacobian, held=held, sigma_known=True)
             truth = problem.box.vector(model.TRUTH)
             free = ~held

@@ -8,7 +8,6 @@ import numpy as np
 from igpe.arrays import BoolArray, FloatArray
 
 SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
-ROUNDING = 1e-9  # a value this close to a bound, relative to its size, lies on it
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,6 @@ class Box:
     def clip(self, values: FloatArray) -> FloatArray:
         """The nearest point inside."""
         return np.clip(values, self.lower, self.upper)
-
-    def at_bound(self, values: FloatArray) -> BoolArray:
-        """(n,) which values lie on one of their bounds, up to rounding."""
-        width = np.where(np.isfinite(self.upper - self.lower), self.upper - self.lower, 0.0)
-        near = np.minimum(values - self.lower, self.upper - values)
-        return np.asarray(near <= ROUNDING * np.maximum(np.abs(values), 1e-3 * width))
 
     @property
     def middle(self) -> FloatArray:

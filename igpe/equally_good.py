@@ -10,6 +10,7 @@ from igpe.dynamic.base import is_plain
 from igpe.dynamic.other_optima import Sought, other_optima, rounding
 from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.tangent import tangent
 from igpe.estimates import Estimate
 from igpe.integrators.base import Integrator
 from igpe.optima import has_same_values, is_same_objective
@@ -29,22 +30,47 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     """The steps with all distinct optima within the statistical threshold.
 
     An optimum that is better than the candidates of step 3 becomes the answer. Constraints are not
-    kept by this search, so that problems with them stay as they are.
+    kept by this search: of problems with them the ends of the candidates are all that is known.
     """
     problem, best = steps.problem, steps.best
     stopped = best.estimate.status is Status.INTERRUPTED
-    if best.at is None or stopped or not len(problem.box) or not is_plain(problem):
+    if best.at is None or stopped or not len(problem.box):
         return steps
+    if not is_plain(problem):
+        return _among_candidates(steps, settings)
     if _is_linear(steps.structure) and _agree(problem, steps.ways):
         return steps
     x = problem.box.vector(best.estimate.parameters)
-    errors = errors_at(problem, x, best.at, settings.confidence)
-    rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
-    rise = rise if np.isfinite(rise) else 0.0
+    rise = _rise(steps, settings)
     sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
     values, complete = other_optima(problem, steps.systems, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
     return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
+
+
+def _rise(steps: Steps, settings: Settings) -> float:
+    """How far the objective of another optimum may lie above the best; 0 where that is unknown."""
+    problem, best = steps.problem, steps.best
+    x = problem.box.vector(best.estimate.parameters)
+    free = tangent(problem, x)
+    errors = errors_at(problem, x, best.at, settings.confidence, free)
+    rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
+    return rise if np.isfinite(rise) else 0.0
+
+
+def _among_candidates(steps: Steps, settings: Settings) -> Steps:
+    """The steps with those ends of candidates that are other optima, compared by values."""
+    problem, best = steps.problem, steps.best
+    residuals = Residuals(problem, steps.systems, settings.integrator)
+    level = best.estimate.objective + _rise(steps, settings) + rounding(problem)
+    kept = [best]
+    for way in steps.ways:
+        end = way.corrected
+        is_good = end.status.usable and end.objective <= level
+        if is_good and not any(_is_same(problem, Polished(end, None), k) for k in kept):
+            kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
+    others = sorted(kept[1:], key=lambda one: one.estimate.objective)
+    return steps._replace(others=tuple(others))
 
 
 def _is_linear(structure: Structure) -> bool:

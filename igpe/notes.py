@@ -29,7 +29,7 @@ def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[
     return [
         f"{count} sets of values explain the data alike: {'; or '.join(sets)}{more}. Each interval "
         "holds around its own set only. Other measurements, or narrower bounds, can tell the sets "
-        "apart."
+        "apart. igpe.check(problem) says how many sets perfect measurements would leave."
     ]
 
 

@@ -107,13 +107,22 @@ def fitness(result: "Result") -> list[str]:
 def quality(result: "Result") -> list[str]:
     """How good the fit is, and what the intervals are."""
     words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
-    percent = f"{100 * result.confidence:g} %"
     return [
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
         f"{result.degrees} degrees of freedom.",
         *_spread(result),
-        *([f"Intervals: {percent}, linearised{_cut(result)}."] if _has_intervals(result) else []),
+        *_intervals(result),
     ]
+
+
+def _intervals(result: "Result") -> list[str]:
+    """What the intervals are, and what they assume."""
+    if not _has_intervals(result):
+        return []
+    told = f"Intervals: {100 * result.confidence:g} %, linearised{_cut(result)}."
+    if result.adequacy is not None and result.adequacy.lacks:
+        told += " They assume that the model is right, which the residuals contradict."
+    return [told]
 
 
 def _cut(result: "Result") -> str:
@@ -187,9 +196,9 @@ def _agreement(result: "Result") -> str:
     if not others:
         return f"All {len(ends)} candidates of step 3 led to this sum of squares. "
     worse = [e for e in others if math.isfinite(e)]
-    rest = f"the next best has {min(worse):.6g}" if worse else "the others have no sum of squares"
+    rest = f"the next best has {min(worse):.6g}" if worse else "the others could not be fitted"
     led = len(ends) - len(others)
-    return f"The best of several optima: {led} of {len(ends)} candidates led to it, {rest}. "
+    return f"{led} of {len(ends)} candidates led to this sum of squares, {rest}. "
 
 
 def _advice(result: "Result") -> str:

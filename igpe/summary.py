@@ -15,7 +15,7 @@ from igpe.algebraic.step import Algebraic
 from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.certificate import Certificate
-from igpe.dynamic.base import constraints
+from igpe.dynamic.base import constraints, is_plain
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.polish import Polished
 from igpe.dynamic.residuals import simulate
@@ -37,7 +37,7 @@ from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.findings import with_findings
 
-OTHER = "search for other optima"
+SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
@@ -141,7 +141,7 @@ def errors_at(
     at    residuals and derivative there; None where the model cannot be integrated
     free  active constraints; None: there are none
     """
-    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
+    held = on_bounds(x, at, problem.box)
     if at is None:  # nothing can be said where the model cannot be integrated
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
@@ -169,9 +169,10 @@ def _optimum(
     problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
-    errors = errors_at(problem, x, one.at, confidence)
+    found_by = SEARCHED if is_plain(problem) else CANDIDATE
+    errors = errors_at(problem, x, one.at, confidence, tangent(problem, x))
     return Optimum(
-        tuple(_parameters(problem, x, errors, dict.fromkeys(origins, OTHER))),
+        tuple(_parameters(problem, x, errors, dict.fromkeys(origins, found_by))),
         one.estimate.objective,
     )
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from igpe.box import Box
+from igpe.least_squares.active import on_bounds
 
 BOX = Box(("a", "b", "c"), np.array([0.0, -1.0, 1e-3]), np.array([10.0, 1.0, 1e3]))
 
@@ -77,6 +78,6 @@ AT_BOUNDS = [
 
 
 @pytest.mark.parametrize(("lower", "upper", "value", "said"), AT_BOUNDS)
-def test_at_bound(lower, upper, value, said):
+def test_on_bounds_without_residuals(lower, upper, value, said):
     box = Box(("a",), np.array([lower]), np.array([upper]))
-    assert box.at_bound(np.array([value])).tolist() == [said]
+    assert on_bounds(np.array([value]), None, box).tolist() == [said]

@@ -4,7 +4,10 @@ from dataclasses import replace
 from html import escape
 
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from trust.optima import BOUNDED, CASES, sulfisoxazole, work
 
 import igpe
@@ -58,6 +61,50 @@ def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins)
     assert "Two sets of values explain the data alike" in told
     for written in (told, twins._repr_html_(), twins.report()):
         assert "Set 2 of 2 that explain the data alike, sum of squares 34.3765" in written
+
+
+def _squared(constrained):
+    """x' = -a^2 x: a and -a are alike; the constraint holds for both."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.a = pyo.Var(bounds=(-2, 2))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -(m.a**2) * m.x[t])
+        if constrained:
+            m.tied = pyo.Constraint(expr=m.a + m.x[times[-1]] <= 1.9)
+        return m
+
+    t = np.linspace(0, 2, 11)
+    x = np.exp(-0.64 * t) + 0.01 * np.random.default_rng(0).normal(size=len(t))
+    data = pd.DataFrame({"time": t, "x": x})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01, start_time=0.0)
+    return igpe.Problem(build, parameters=["a"], experiments=[run])
+
+
+def test_candidates_that_are_other_optima_are_reported_where_constraints_forbid_a_search():
+    result = igpe.estimate(_squared(constrained=True))
+    (other,) = result.other_optima
+    assert other.parameters["a"] == pytest.approx(-result.parameters["a"], rel=1e-4)
+    assert other.estimates[0].found_by == "another candidate of step 3"
+    assert np.isfinite(other.estimates[0].lower)
+    assert "Two sets of values explain the data alike" in str(result)
+
+
+def test_a_real_certificate_and_all_that_is_written_agree():
+    result = igpe.estimate(_squared(constrained=False), certify=True)
+    assert result.proof is not None
+    assert result.proof.closed
+    assert len(result.other_optima) == 1
+    for written in (str(result), result.to_dict()["message"], result.report()):
+        assert "Proved best within the bounds" in written
+        assert "Other values are as good, see below." in written
+        assert "Not proved" not in written
+        assert "Nothing is proved" not in written
+    for known in (result.objective, result.other_optima[0].objective):
+        assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
 
 
 def test_other_optima_survive_json_and_old_files_have_none(twins):

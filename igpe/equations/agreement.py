@@ -259,7 +259,7 @@ class _Comparison:
     @cached_property
     def explicit(self) -> Sequence[bool]:
         """Which equations and measured quantities name the time itself."""
-        return ca.which_depends(self._expressions, self.system.symbols.t, 1, True)  # type: ignore[no-any-return]
+        return ca.which_depends(self._expressions, self.system.symbols.t, 1, True)
 
     def _is_same(
         self, members: Members, true: FloatArray, translated: FloatArray, allowed: FloatArray

@@ -10,20 +10,25 @@ from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.least_squares.base import Fit, Linearised, Residual, Search
 
+ROUNDING = 1e-9  # a value this close to a bound, relative to its size, lies on it
 UNSEEN = 1e-2  # of a residual's standard deviation: a step that the data do not show
 SEEN = 0.1  # of it: the whole width of the bounds must move the residuals by so much
 BESIDE = 1e-7  # of the bounds' width: so near a bound the bound itself is always tried
 LEVEL = 1e-6  # of the mean square: a rise of the objective that is none
 
 
-def on_bounds(x: FloatArray, at: Linearised, box: Box) -> BoolArray:
+def on_bounds(x: FloatArray, at: Linearised | None, box: Box) -> BoolArray:
     """(n,) which values lie on a bound: exactly, or beside it where the objective falls towards it.
 
-    at  residuals and derivative at x (n,)
+    at  residuals and derivative at x (n,); None where there are none: then up to rounding only
     """
     gap, side = _gap(x, box)
+    width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 0.0)
+    exactly = gap <= ROUNDING * np.maximum(np.abs(x), 1e-3 * width)
+    if at is None:
+        return np.asarray(exactly)
     falls = side * (at.jacobian.T @ at.residual) < 0
-    return np.asarray(box.at_bound(x) | (_unseen(gap, at, box) & falls))
+    return np.asarray(exactly | (_unseen(gap, at, box) & falls))
 
 
 def refitted_on_bounds(residual: Residual, fit: Fit, box: Box, search: Search) -> Fit:

@@ -19,6 +19,7 @@ from igpe.box import Box
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.errors import EstimationFailed
+from igpe.least_squares.active import on_bounds
 from igpe.petab.objective import petab_model
 from igpe.petab.tables import LOGARITHMS
 from igpe.problem import Problem
@@ -60,8 +61,9 @@ def petab_errors(
     require_start(values, problem.box, "petab_errors")
     scale = _Scale(problem.box, [scales.get(n, "lin") for n in problem.box.names])
     x = problem.box.vector(values)
-    held = problem.box.at_bound(x)
-    information = _information(method.prepare(problem), scale, x, np.flatnonzero(~held))
+    prepared = method.prepare(problem)
+    held = on_bounds(x, prepared.residuals(x), problem.box)
+    information = _information(prepared, scale, x, np.flatnonzero(~held))
     told = _uncertainty(information, scale.width, held, confidence)
     rows = [_row(told, scale, x, i) for i in range(len(x))]
     return pd.DataFrame(rows, index=pd.Index(problem.box.names, name="parameterId"))

@@ -11,7 +11,7 @@ from igpe.replay.interval import Interval, outward, point
 from igpe.replay.levels import Levels
 from igpe.replay.polynomial import Polynomial, Space
 from igpe.replay.rounding import above, down
-from igpe.replay.step import Step, step
+from igpe.replay.step import LEAST, Step, step
 from igpe.replay.transport import reset
 
 TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
@@ -193,8 +193,10 @@ class _March:
         size = np.maximum(size, 1e-3 * size.max(axis=0))
         allowed = self.effort.precision * spread + self.effort.absolute * size
         with np.errstate(all="ignore"):
-            by_time = np.min(allowed / (found.late + 1e-300), axis=0) ** (1 / self.effort.order)
-            by_growth = self.effort.growth / (found.growth + 1e-300)
+            # a state at rest at 0 has neither a size nor a late term: it allows any step
+            by_time = np.min((allowed + LEAST) / (found.late + LEAST), axis=0)
+            by_time = by_time ** (1 / self.effort.order)
+            by_growth = self.effort.growth / (found.growth + LEAST)
             scale = np.nan_to_num(np.minimum(by_time, by_growth), nan=0.0)
         return (scale > TOO_LONG), np.clip(0.9 * scale, 0.3, 2.0)
 

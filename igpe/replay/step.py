@@ -24,8 +24,11 @@ from igpe.replay.dual import Dual, constant
 from igpe.replay.inputs import Line
 from igpe.replay.interval import Interval, outward, point
 from igpe.replay.polynomial import Polynomial, Space
-from igpe.replay.rounding import UNIT, up
+from igpe.replay.rounding import TINY, UNIT, up
 
+LEAST = (
+    TINY / UNIT
+)  # a defect that is 0, as of a state at rest, is raised to it: v must exceed `up`
 TRIES = 2  # tubes that are tried, each wider
 WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
 
@@ -152,6 +155,7 @@ def supersolution(
 
     matrix  M for ranges of the states;  x  the ranges of X
     """
+    d = np.maximum(d, LEAST)
     v, growth = np.full_like(d, np.inf), np.full(d.shape[1], np.inf)
     w = WIDER * d
     for _ in range(TRIES):

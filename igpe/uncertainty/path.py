@@ -18,6 +18,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised, Search
 from igpe.least_squares.bounded import bounded_solution
 from igpe.uncertainty.likelihood import Likelihood
@@ -165,7 +166,8 @@ class ShootingPath:
             step = bounded_solution(by_free, -residual, low, high)
             residual = residual + by_free @ step
             whole[free] = box.clip(x[free] + step)
-            moving = by_free[:, ~box.at_bound(whole[free])]
+            held_there = on_bounds(whole[free], Linearised(residual, by_free), box)
+            moving = by_free[:, ~held_there]
             if moving.shape[1]:
                 loose = np.full(moving.shape[1], np.inf)
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)

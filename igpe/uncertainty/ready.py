@@ -120,7 +120,7 @@ def _errors_at(asked: Asked, x: FloatArray) -> Uncertainty:
     """Linearised errors by one integration, with active constraints on parameters kept."""
     problem = asked.problem
     at = Residuals(problem, read_systems(problem), Automatic())(x)
-    held = problem.box.at_bound(x) if at is None else on_bounds(x, at, problem.box)
+    held = on_bounds(x, at, problem.box)
     if at is None:
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)

@@ -15,6 +15,7 @@ import rikitake
 
 import igpe
 from igpe.estimates import Horizon
+from igpe.least_squares.active import on_bounds
 from igpe.least_squares.soft_links import SoftLinks
 from igpe.statistics.covariance import uncertainty
 
@@ -124,7 +125,7 @@ def test_errors_of_calcium_hold_the_truth():
     for seed in range(6):
         problem = calcium.problem(seed)
         fit = igpe.MultipleShooting(intervals=17).prepare(problem).fit(calcium.TRUTH)
-        held = problem.box.at_bound(fit.x)
+        held = on_bounds(fit.x, fit.at, problem.box)
         told = uncertainty(fit.x, fit.at.residual, fit.at.jacobian, held=held, sigma_known=True)
         z += list((fit.x - problem.box.vector(calcium.TRUTH)) / told.standard_error)
     assert 0.75 < np.std(z) < 1.25  # of 90
