@@ -4,8 +4,10 @@ pyomo.dae.flatten does the same through slices, each of which searches all membe
 a model of a thousand equations takes minutes that way. Here every member is looked at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
+
+from igpe.errors import ModelError
 
 Components = dict[str, Any]
 AlongTime = dict[str, dict[float, Any]]
@@ -19,12 +21,18 @@ class Place(NamedTuple):
 
 
 def along_time(
-    model: Any, time: Any, ctype: Any, wanted: Callable[[Any], bool] = lambda _: True
+    model: Any,
+    time: Any,
+    ctype: Any,
+    wanted: Callable[[Any], bool] = lambda _: True,
+    used: Set[str] = frozenset(),
 ) -> tuple[Components, AlongTime]:
     """Active component data of a type: without time by name, and over time by name and time.
 
     time    the ContinuousSet
     wanted  which components (not data) to look at
+    used    names to keep where a quantity has several (a Pyomo Reference is one)
+    raises  ModelError if two names of one quantity are used
     """
     constant: Components = {}
     varying: AlongTime = {}
@@ -40,7 +48,23 @@ def along_time(
                 constant[place.name] = data
             else:
                 varying.setdefault(place.name, {})[place.time] = data
-    return constant, {n: dict(sorted(series.items())) for n, series in varying.items()}
+    chosen = _one_name_each(varying, used)
+    return constant, {n: dict(sorted(varying[n].items())) for n in chosen}
+
+
+def _one_name_each(varying: AlongTime, used: Set[str]) -> list[str]:
+    """The names by which quantities are called: those used, else the last one declared."""
+    called: dict[int, str] = {}
+    for name, series in varying.items():
+        whole = id(next(iter(series.values())))
+        other = called.get(whole)
+        if other in used and name in used:
+            raise ModelError(
+                f"'{other}' and '{name}' are one quantity (a Reference); use one of the names."
+            )
+        if other is None or other not in used:
+            called[whole] = name
+    return list(called.values())
 
 
 def _members(component: Any) -> Iterator[tuple[Any, Any]]:

@@ -7,6 +7,10 @@ again (`require_going_on`), so that an outer search cannot go on by mistake. Com
 not be left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What makes
 an answer of what there is runs in `finishing`, where a second Ctrl-C is remembered only.
 
+Other libraries may turn the exception into one of their own, or print it and go on. So while one of
+them is at work it is raised a little later, as soon as igpe's own code runs; and what they make of
+it is KeyboardInterrupt again in `interruptible`.
+
 In other threads than the main one there are no signals: there `require_going_on` alone ends a
 search.
 """
@@ -18,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
@@ -28,6 +33,8 @@ Found = TypeVar("Found")
 
 PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
 # between what the first one left, and the answer that is made of it
+OURS = str(Path(__file__).parent)
+ELSEWHERE, AGAIN = 0.5, 0.005  # s for which it is not raised in other libraries, and between looks
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class Session:
     by_clock  whether the time limit did, not Ctrl-C
     quiet     how many `deferred` and `finishing` are open: KeyboardInterrupt is not raised in them
     last      how many of these are `finishing`
+    due       whether KeyboardInterrupt is still to be raised, when igpe's own code runs
     """
 
     deadline: Deadline = NEVER
@@ -81,6 +89,7 @@ class Session:
     by_clock: bool = False
     quiet: int = 0
     last: int = 0
+    due: bool = False
     closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -100,8 +109,16 @@ class Session:
         now, before = time.perf_counter(), self.pressed
         self._end(now)
         late = before is not None and now - before > PATIENCE
-        if not self.closed and (late or (before is None and not self.quiet)):
-            raise KeyboardInterrupt
+        self.due = not self.quiet and (self.due or late or before is None)
+        if self.closed or not (late or self.due):
+            return
+        if not late and now - (before or now) < ELSEWHERE and _is_elsewhere(frame):
+            later = threading.Timer(AGAIN, self._send)
+            later.daemon = True
+            later.start()
+            return
+        self.due = False
+        raise KeyboardInterrupt
 
     def _end(self, now: float) -> None:
         self.pressed = now if self.pressed is None else self.pressed
@@ -114,6 +131,12 @@ class Session:
             if self.closed or self.pressed is not None:
                 return
             self.by_clock = True
+        self._send()
+
+    def _send(self) -> None:
+        with self._lock:
+            if self.closed:
+                return
             if hasattr(signal, "pthread_kill"):  # wakes it in waits as well
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             else:
@@ -123,6 +146,18 @@ class Session:
         """No further KeyboardInterrupt."""
         with self._lock:
             self.closed = True
+
+
+def _is_elsewhere(frame: FrameType | None) -> bool:
+    """Whether another library runs, called by igpe."""
+    if frame is None or frame.f_code.co_filename.startswith(OURS):
+        return False
+    inner: FrameType | None = frame
+    while inner is not None:
+        if inner.f_code.co_filename.startswith(OURS):
+            return True
+        inner = inner.f_back
+    return False
 
 
 _current: ContextVar[Session | None] = ContextVar("igpe_session", default=None)
@@ -184,7 +219,10 @@ def in_session() -> bool:
 def stopped() -> bool:
     """Whether the current call must end."""
     current = _current.get()
-    return current is not None and current.over and not current.last
+    if current is None or not current.over or current.last:
+        return False
+    current.due = False  # the caller knows
+    return True
 
 
 def ended_by() -> Status:
@@ -197,7 +235,19 @@ def require_going_on() -> None:
     """Raise KeyboardInterrupt if the current call must end."""
     current = _current.get()
     if current is not None and current.over and not current.quiet:
+        current.due = False
         raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """An exception that another library made of KeyboardInterrupt is that again."""
+    try:
+        yield
+    except Exception as error:
+        if stopped():
+            raise KeyboardInterrupt from error
+        raise
 
 
 def seconds_left() -> float:

@@ -7,7 +7,7 @@ index: `c[0.5,A]` belongs to `c[A]`.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -84,13 +84,23 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
             f"{type(error).__name__}: {error}. It must build the model for any list of times; "
             "tabulated data belong in Experiment(inputs=...)."
         ) from error
-    return read(model)
+    return read(model, _named_by(experiment))
 
 
-def read(model: Any) -> Instance:
+def _named_by(experiment: Any) -> frozenset[str]:
+    """Names of quantities over time that an experiment uses."""
+    if experiment is None:
+        return frozenset()
+    return frozenset((*experiment.told, *experiment.start, *experiment.inputs))
+
+
+def read(model: Any, used: Set[str] = frozenset()) -> Instance:
     """Sort the components of a Pyomo model (discretised by pyomo.dae or not).
 
-    raises ModelError if it is no model, has no time or several, or higher derivatives
+    used    names by which an experiment calls quantities: one that has a Reference goes by its own
+            name or by the Reference's
+    raises  ModelError if it is no model, has no time or several, or higher derivatives, or one
+            quantity is used by two names
     """
     if not hasattr(model, "component_objects"):
         raise ModelError(
@@ -100,9 +110,9 @@ def read(model: Any) -> Instance:
     derivatives = [v for v in model.component_objects(descend_into=True) if _is_derivative(v)]
     time = _time(model, derivatives)
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
-    scalars, variables = along_time(model, time, pyo.Var)
+    scalars, variables = along_time(model, time, pyo.Var, used=used)
     slopes, states = _slopes(variables, derivatives)
-    numbers, parameters = along_time(model, time, pyo.Param, lambda p: p.mutable)
+    numbers, parameters = along_time(model, time, pyo.Param, lambda p: p.mutable, used)
     return Instance(
         model=model,
         time=time,
@@ -110,7 +120,7 @@ def read(model: Any) -> Instance:
         slopes=slopes,
         series=_others(variables, states, derivatives) | parameters,
         scalars=scalars | numbers,
-        expressions=along_time(model, time, pyo.Expression)[1],
+        expressions=along_time(model, time, pyo.Expression, used=used)[1],
         **_constraints(model, time, derivatives),
     )
 

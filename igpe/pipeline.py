@@ -10,18 +10,27 @@ import numpy as np
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.arguments import is_finite, require
-from igpe.deadline import Deadline, ended_by, finishing, require_going_on, session, stopped
+from igpe.deadline import (
+    Deadline,
+    ended_by,
+    finishing,
+    interruptible,
+    require_going_on,
+    session,
+    stopped,
+)
 from igpe.dynamic.base import constrained_unknowns, is_plain, require_known_sigma, require_plain
 from igpe.dynamic.by_shooting import Before, by_shooting
 from igpe.dynamic.complement import Asked, complements, roughly
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
 from igpe.dynamic.polish import Polished, polish
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.settling import Settled, settle
 from igpe.equally_good import with_other_optima
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.integrators.allowance import allowance
 from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
@@ -206,8 +215,9 @@ def _fitted(
     current = begun if before is None else before.ways
     try:
         require_going_on()
-        ways = _corrected(problem, systems, current, settings)
-        return _polished(problem, systems, ways, settings)
+        with interruptible():
+            ways = _corrected(problem, systems, current, settings)
+            return _polished(problem, systems, ways, settings)
     except KeyboardInterrupt:
         if before is None:
             return _uncorrected(problem, systems, begun, settings)
@@ -284,7 +294,8 @@ def _complemented(
     asked = Asked(problem, settings.complement)
     try:
         require_going_on()
-        found = complements(asked, [a.parameters for a in algebraic], place)
+        with interruptible():
+            found = complements(asked, [a.parameters for a in algebraic], place)
     except KeyboardInterrupt:
         found = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
     ways = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
@@ -302,7 +313,7 @@ def _uncorrected(
 
     raises KeyboardInterrupt if none can be integrated
     """
-    with finishing():
+    with finishing(), allowance(FINISH):
         residuals = Residuals(problem, systems, settings.integrator)
         patience = Deadline.after(ENDING)
         found: list[tuple[Linearised | None, Way]] = []

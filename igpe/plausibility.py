@@ -1,7 +1,8 @@
-"""Warnings about units that make no sense: degrees Celsius or kJ in an Arrhenius factor.
+"""Warnings about models that are probably not meant as they are written.
 
-An exponential whose argument divides by a gas constant and a temperature shows in which units both
-must be. The numbers that the problem gives for them either fit these units or do not.
+Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
+a gas constant and a temperature shows in which units both must be, and the numbers that the problem
+gives for them either fit these units or do not.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from igpe.experiment import Experiment
 from igpe.inputs import Table, evaluate
 from igpe.model import Instance
 from igpe.problem import Problem
+from igpe.problem_checks import is_labelled
 
 GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3: "kcal/mol"}
 NEAR = 2e-3  # relative difference of a number that is still the gas constant
@@ -53,6 +55,22 @@ class Quantity(NamedTuple):
     name: str
     low: float
     high: float
+
+
+def warnings_about(problem: Problem) -> tuple[str, ...]:
+    """All warnings, for `igpe.check` and the notes of a result."""
+    return (*_discretised(problem), *implausible_units(problem))
+
+
+def _discretised(problem: Problem) -> list[str]:
+    instance = problem.instance
+    if not instance.time.get_changed() or is_labelled(problem.model):
+        return []
+    return [
+        f"The builder discretises the time '{instance.time.name}'. igpe integrates the "
+        "differential equations; only igpe.Collocation keeps this discretisation. Remove "
+        "TransformationFactory('dae....') from the builder, unless that is meant."
+    ]
 
 
 def implausible_units(problem: Problem) -> tuple[str, ...]:

@@ -128,7 +128,6 @@ def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
 
 def check_model(problem: "Problem") -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
-    _check_discretised(problem)
     starts = [s for e in problem.experiments for s in e.start.values()]
     is_nothing = not problem.parameters and not problem.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
@@ -147,15 +146,6 @@ def check_model(problem: "Problem") -> None:
             )
     if strangers:
         raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
-
-
-def _check_discretised(problem: "Problem") -> None:
-    if any(i.time.get_changed() for i in problem.instances) and not is_labelled(problem.model):
-        raise ModelError(
-            f"The builder returns a model whose time '{problem.instance.time.name}' is already "
-            "discretised. igpe integrates the differential equations itself: remove "
-            "TransformationFactory('dae....').apply_to(m) for the time from the builder."
-        )
 
 
 def is_labelled(builder: Any) -> bool:

@@ -7,51 +7,70 @@ import numpy as np
 from igpe.arrays import BoolArray, FloatArray
 from igpe.equations.system import System
 from igpe.problem import Problem
+from igpe.statistics.covariance import Uncertainty
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability import Algebra, Identifiability, identifiability
-from igpe.structure.structure import Structure
+from igpe.structure.of_errors import of_errors_alone
+from igpe.structure.posed import pose
 
-NOTHING = 1e-8  # of the largest singular value: what is below is error of integration
-CLEAR = 1e-5  # of the largest: what is above is not
-TOUCHED = 1e-3  # share of an unknown in a direction that the data leave open
+MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
+CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 
 
 def rank_notes(
     problem: Problem,
     systems: Sequence[System],
-    structure: Structure,
     jacobian: FloatArray,
-    held: BoolArray,
+    errors: Uncertainty,
+    whole: Uncertainty,
 ) -> list[str]:
-    """Compare the rank of the Jacobian at the optimum with the verdicts of `igpe.check`.
+    """Compare what the errors call undetermined with the verdicts of `igpe.check`.
 
     jacobian  (n_residuals, n) of the weighted residuals, priors included
-    held      (n,) unknowns at a bound, of which the Jacobian says nothing
+    errors    of the unknowns at the optimum
+    whole     the same as if no unknown were on a bound
     """
-    if not np.isfinite(jacobian).all() or held.all() or problem.time_varying:
+    if not np.isfinite(jacobian).all() or problem.time_varying:
         return []
     names = problem.box.names
-    singular, open_ = _open(jacobian[:, ~held])
-    moved = np.zeros(len(names), dtype=bool)
-    moved[~held] = open_
-    algebra = Algebra([reduced.posed for reduced in structure.reduced], structure.slopes)
-    exact = identifiability(problem, systems, algebra, count=False)
-    lost = set(exact.names(Verdict.NO))
-    lines = _deficient([n for n, m in zip(names, moved, strict=True) if m], exact)
-    is_plain = not problem.priors and not exact.left_out and not held.any()
-    if lost and is_plain and singular > CLEAR:
+    exact = _verdicts(problem, systems)
+    open_ = errors.undetermined | (whole.undetermined & errors.held)
+    lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
+    apart = whole.undetermined & ~open_
+    lines += _held_apart(names, apart, errors.held)
+    lost = exact.names(Verdict.NO)
+    is_plain = not problem.priors and not exact.left_out and not errors.held.any()
+    if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
         lines.append(
-            f"{_listed(sorted(lost, key=names.index))}: igpe.check finds no way to identify them, "
+            f"{_listed(lost)}: igpe.check finds no way to identify them, "
             "but the Jacobian at the optimum has full rank (smallest singular value "
             f"{singular:.1g} of the largest). The two disagree: do not rely on either."
         )
     return lines
 
 
+def _verdicts(problem: Problem, systems: Sequence[System]) -> Identifiability:
+    """Of the unknowns that were estimated: others are held now."""
+    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, systems), 1.0))
+    algebra = Algebra([pose(problem, i, s) for i, s in enumerate(systems)], [{} for _ in systems])
+    return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=False)
+
+
+def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:
+    """Of unknowns that have errors only because others are on their bounds."""
+    if not apart.any() or not held.any():
+        return []
+    own, others = ([n for n, k in zip(names, kept, strict=True) if k] for kept in (apart, held))
+    return [
+        f"{_listed(own)}: the errors hold with {_listed(others)} on the bound. Off it, the "
+        "measurements do not determine them."
+    ]
+
+
 def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
     """What is to be said of unknowns that the data leave open."""
-    by_data = [n for n in moved if exact.verdicts[n] is Verdict.YES]
-    by_model = [n for n in moved if exact.verdicts[n] is Verdict.NO]
+    by_data = [n for n in moved if exact.verdicts.get(n) is Verdict.YES]
+    by_model = [n for n in moved if exact.verdicts.get(n) is Verdict.NO]
     lines = []
     if by_data:
         lines.append(
@@ -67,16 +86,13 @@ def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
     return lines
 
 
-def _open(jacobian: FloatArray) -> tuple[float, BoolArray]:
-    """Smallest singular value relative to the largest, and columns that no data determine."""
+def _smallest(jacobian: FloatArray) -> float:
+    """Smallest singular value relative to the largest, of columns of one size."""
     size = np.linalg.norm(jacobian, axis=0)
-    scaled = jacobian / np.where(size > 0, size, 1.0)
-    _, singular, rows = np.linalg.svd(scaled, full_matrices=True)
-    values = np.zeros(jacobian.shape[1])
-    values[: len(singular)] = singular
-    largest = max(values[0], np.finfo(float).tiny)
-    open_ = np.abs(rows[values < NOTHING * largest]).max(axis=0, initial=0.0) > TOUCHED
-    return float(values[-1] / largest), np.asarray(open_ | (size == 0))
+    if len(jacobian) < len(size) or not (size > 0).all():
+        return 0.0
+    singular = np.linalg.svd(jacobian / size, compute_uv=False)
+    return float(singular[-1] / singular[0])
 
 
 def _listed(names: Sequence[str]) -> str:

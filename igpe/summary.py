@@ -92,7 +92,7 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     parameters = _parameters(problem, x, errors, origins)
     others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
-    rank = [] if at is None else _rank(steps, at, errors.held)
+    rank = [] if at is None else _rank(steps, x, at, errors, free)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,
@@ -120,8 +120,13 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     return replace(result, notes=(*result.notes, *proved))
 
 
-def _rank(steps: Steps, at: Linearised, held: BoolArray) -> list[str]:
-    return rank_notes(steps.problem, steps.systems, steps.structure, at.jacobian, held)
+def _rank(
+    steps: Steps, x: FloatArray, at: Linearised, errors: Uncertainty, free: Tangent
+) -> list[str]:
+    problem, whole = steps.problem, errors
+    if errors.held.any():
+        whole = _uncertainty(problem, x, at, np.zeros(len(x), dtype=bool), free=free)
+    return rank_notes(problem, steps.systems, at.jacobian, errors, whole)
 
 
 def errors_at(
@@ -140,6 +145,18 @@ def errors_at(
     if at is None:  # nothing can be said where the model cannot be integrated
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
+    return _uncertainty(problem, x, at, held, confidence=confidence, free=free)
+
+
+def _uncertainty(
+    problem: Problem,
+    x: FloatArray,
+    at: Linearised,
+    held: BoolArray,
+    *,
+    confidence: float = 0.95,
+    free: Tangent | None = None,
+) -> Uncertainty:
     return uncertainty(
         x, at.residual, at.jacobian,
         held=held, sigma_known=problem.sigma_known, confidence=confidence,

@@ -83,6 +83,46 @@ def test_a_press_during_the_finish_is_remembered_only():
         wait(0.05)
 
 
+def test_other_libraries_come_to_an_end_first():
+    """What igpe calls is not left by the exception in its midst, unless it takes long."""
+    ended = []
+
+    def elsewhere(seconds):
+        os.kill(os.getpid(), signal.SIGINT)
+        wait(seconds)
+        ended.append(seconds)
+
+    for seconds in (0.05, 10.0):
+        with deadline.session(), pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            deadline.Deadline(time.perf_counter() + 60).keeping(elsewhere)(seconds)
+            wait(1.0)
+    assert ended == [0.05]
+
+
+def test_whoever_is_told_to_stop_is_not_interrupted_later():
+    def elsewhere(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.001)
+        assert deadline.stopped()
+
+    with deadline.session():
+        deadline.NEVER.keeping(elsewhere)(0)
+        wait(0.1)
+
+
+def test_what_a_library_makes_of_an_interrupt_is_one_again():
+    def translated():
+        try:
+            press_here()
+        except KeyboardInterrupt:
+            raise NotImplementedError from None
+
+    with deadline.session(), pytest.raises(KeyboardInterrupt), deadline.interruptible():
+        translated()
+    with deadline.session(), pytest.raises(ValueError, match="own"), deadline.interruptible():
+        raise ValueError("its own")
+
+
 def test_a_time_limit_is_a_press_by_the_clock():
     with deadline.session(0.1) as now, pytest.raises(KeyboardInterrupt):
         wait()
@@ -153,6 +193,17 @@ def test_every_method_returns_the_best_so_far(monkeypatch, method, room, call, s
     at = igpe.simulate(problem, found.parameters)
     assert np.isfinite(found.objective)
     assert len(at)
+
+
+def test_multiple_shooting_that_cannot_be_integrated_keeps_its_unknowns(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    interrupting(monkeypatch, Chains, "__call__", 5)
+    monkeypatch.setattr(Residuals, "__call__", lambda self, x: None)
+    method = igpe.MultipleShooting(integrator=LockStep(), rough=LockStep())
+    found = method.estimate(problem, START)
+    assert (found.status, found.objective) == (Status.INTERRUPTED, np.inf)
+    assert found.parameters.keys() == START.keys()
+    assert any("not known" in note for note in found.notes)
 
 
 def test_collocation_returns_its_start(monkeypatch):

@@ -12,7 +12,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.errors import DataError, ModelError, ProblemError
+from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment, Unknown, read_experiments
 from igpe.inputs import steps
 from igpe.loss import Normal
@@ -229,14 +229,15 @@ def test_a_fixed_parameter_is_refused_and_fixed_members_stay_fixed():
     assert Problem(fixed, parameters=["k"], experiments=run(TABLE)).parameters == ("k[1]",)
 
 
-def test_a_discretised_model_is_refused():
+def test_a_discretised_model_is_warned_about():
     def discretised(times):
         m = model(times)
         pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.t, nfe=8)
         return m
 
-    with pytest.raises(ModelError, match=r"'t' is already discretised.*remove"):
-        Problem(discretised, parameters=["k"], experiments=run(TABLE))
+    problem = Problem(discretised, parameters=["k"], experiments=run())
+    structure = igpe.check(problem, identifiability=False)
+    assert any("The builder discretises the time 't'" in line for line in structure.warnings)
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)

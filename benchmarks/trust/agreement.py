@@ -6,14 +6,15 @@ which unknowns the measurements determine there, where the rank is clear.
 
 contradiction  an unknown that the null space moves has an error and no remark, or one that it
                leaves alone is not identifiable by `igpe.check` (or the other way round), and no
-               note of the result names it
+               note of the result on the rank of the Jacobian is about it
 undetermined   share of unknowns that are identifiable and right (within 3 standard errors of the
                independent Jacobian, or 10 %) and are called undetermined
 """
 
 import argparse
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def _row(name: str, true: float, moved: bool | None, error: float, said: Any) ->
     on_bound = one is not None and "bound" in one.remark
     away = np.inf if one is None else abs(one.value - true)
     is_right = bool(away <= max(ERRORS * error * abs(true), CLOSE * abs(true))) and moved is False
-    is_noted = any(name in note for note in result.notes)
+    is_noted = _is_noted(name, result.notes)
     contradiction = ""
     if moved and not undetermined and not on_bound and not is_noted:
         contradiction = "has an error, but the null space moves it"
@@ -123,3 +124,15 @@ def _row(name: str, true: float, moved: bool | None, error: float, said: Any) ->
         "error": error if np.isfinite(error) else None,
         "contradiction": contradiction,
     }
+
+
+def _is_noted(name: str, notes: Iterable[str]) -> bool:
+    """Whether a note on the rank of the Jacobian begins with the unknown's name among others."""
+    for note in notes:
+        names, _, rest = note.partition(": ")
+        is_of_rank = "the Jacobian at the optimum" in rest or rest.startswith(
+            "the errors hold with"
+        )
+        if is_of_rank and name in re.split(r", | and ", names):
+            return True
+    return False

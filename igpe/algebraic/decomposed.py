@@ -26,6 +26,7 @@ import numpy as np
 from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.regression import Piece, Regression
+from igpe.deadline import interruptible, stopped
 from igpe.equations.incidence import incidence
 from igpe.equations.linearity import linear_parameters
 from igpe.equations.stack import stack
@@ -71,7 +72,13 @@ class Decomposed:
         held: dict[str, float] = {}
         left = [_Part(piece, _needs(regression, piece)) for piece in regression.pieces]
         while any(part.needs - held.keys() for part in left):
-            solved = self._next(regression, left, held)
+            try:
+                with interruptible():
+                    solved = self._next(regression, left, held)
+            except KeyboardInterrupt:
+                if not stages:
+                    raise
+                break
             stages.append(solved)
             held |= solved.found.estimate.parameters
             left = [part for part in left if not part.needs <= solved.names | held.keys()]
@@ -173,6 +180,8 @@ def _status(stages: Sequence[_Solved]) -> Status:
     failed = [ending for ending in endings if not ending.usable]
     if failed:
         return failed[0]
+    if stopped():
+        return Status.INTERRUPTED
     worst = max(endings, key=WORSE.index)
     return worst if worst not in PROVEN or all(s.alone for s in stages) else Status.STAGED
 

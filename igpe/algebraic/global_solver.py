@@ -23,6 +23,7 @@ from igpe.algebraic.local import Local, found
 from igpe.algebraic.regression import Regression
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.deadline import interruptible
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
@@ -85,7 +86,11 @@ class GlobalSolver:
     def _answer(self, scaled: "_Scaled", began: float) -> Answer:
         """The solver's answer; a closed gap with the weaker of two bounds."""
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
-        return solve_confirmed(self.solver, self.witness, scaled.model, left)
+        try:
+            with interruptible():
+                return solve_confirmed(self.solver, self.witness, scaled.model, left)
+        except KeyboardInterrupt:
+            return Answer(Status.INTERRUPTED)
 
     def _better(self, regression: Regression, fit: Fit, point: FloatArray | None) -> Fit:
         if point is None:

@@ -13,6 +13,7 @@ import numpy as np
 from igpe.algebraic.base import Found
 from igpe.algebraic.optima import distinct, known
 from igpe.algebraic.regression import Regression
+from igpe.deadline import interruptible, stopped
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -47,7 +48,8 @@ class Local:
             seconds = time.perf_counter() - began
             lost = Estimate({}, np.inf, Status.FAILED, method, seconds=seconds)
             return Found(lost, regression.box.names)
-        said = Estimate({}, fits[0].cost, Status.BEST_OF_SEVERAL, method)
+        status = Status.INTERRUPTED if stopped() else Status.BEST_OF_SEVERAL
+        said = Estimate({}, fits[0].cost, status, method)
         return _found(regression, fits, said, began)
 
     def best(self, regression: Regression) -> Fit | None:
@@ -55,7 +57,10 @@ class Local:
         return min(self._searched(regression), key=lambda f: f.cost, default=None)
 
     def fits(self, regression: Regression) -> list[Fit]:
-        """All local optima found, each once, the best first; empty if nothing can be evaluated."""
+        """All local optima found, each once, the best first; empty if nothing can be evaluated.
+
+        At Ctrl-C those that are there; raises KeyboardInterrupt if none is.
+        """
         return distinct(regression, self._searched(regression))
 
     def _searched(self, regression: Regression) -> list[Fit]:
@@ -66,7 +71,15 @@ class Local:
         able = [one for one in judged if one[0] < np.inf]
         points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
         starts = [points[i] for i in spread(points, self.starts)]
-        return [self.search.fit(regression.linearised, p, box) for p in starts]
+        found: list[Fit] = []
+        try:
+            with interruptible():
+                for p in starts:
+                    found.append(self.search.fit(regression.linearised, p, box))
+        except KeyboardInterrupt:
+            if not found:
+                raise
+        return found
 
 
 def found(

@@ -17,6 +17,7 @@ from igpe.algebraic.local import found
 from igpe.algebraic.regression import Piece, Regression
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.deadline import interruptible
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -90,16 +91,17 @@ class Projected:
         )
         local = _LocalSearches((regression, few), thinned, self.search)
         try:
-            count = min(self.starts, 1 + len(separated.nonlinear))
-            local.start(self._samples(local.problem), count)
+            with interruptible():
+                count = min(self.starts, 1 + len(separated.nonlinear))
+                local.start(self._samples(local.problem), count)
+                if local.best is None or not _agree(separated, local.best):
+                    return self.otherwise.estimate(regression)
+                outcome = self._proof(separated, local, began)
         except KeyboardInterrupt:
             if local.best is None:
                 raise
             said = Estimate({}, local.best.cost, Status.INTERRUPTED, "interrupted local searches")
             return found(regression, local.best, said, began, local.fits)
-        if local.best is None or not _agree(separated, local.best):
-            return self.otherwise.estimate(regression)
-        outcome = self._proof(separated, local, began)
         best = local.best
         method = f"projected branch and bound, {outcome.boxes} boxes"
         bound = min(outcome.lower_bound, best.cost)

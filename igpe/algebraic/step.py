@@ -22,7 +22,7 @@ from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.weights import StateErrors, Weights
 from igpe.box import Box
-from igpe.deadline import require_going_on
+from igpe.deadline import interruptible, require_going_on
 from igpe.optima import has_same_values
 from igpe.problem import Problem
 from igpe.structure.findings import Reach
@@ -113,10 +113,11 @@ def estimate_algebraic(
     try:
         for posing, start in posings:
             require_going_on()
-            candidate = _candidate(posing, routes, start, prove=not found)
-            if _new(candidate, found, problem.box):
-                found.append(candidate)
-            further += _further(candidate, posing, routes.factor)
+            with interruptible():
+                candidate = _candidate(posing, routes, start, prove=not found)
+                if _new(candidate, found, problem.box):
+                    found.append(candidate)
+                further += _further(candidate, posing, routes.factor)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -147,7 +148,8 @@ def _candidate(
         regression = posing.regression(group)
         try:
             require_going_on()
-            answer = routes.choose(regression, prove=prove).estimate(regression)
+            with interruptible():
+                answer = routes.choose(regression, prove=prove).estimate(regression)
         except KeyboardInterrupt:
             if not answers:
                 raise

@@ -23,10 +23,11 @@ from igpe.dynamic.collocation_guess import AtStart, first_meshes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
 from igpe.dynamic.posed import Posed, Poser
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.settling import settled
 from igpe.equations.system import System, read_systems
 from igpe.estimates import Estimate
+from igpe.integrators.allowance import allowance
 from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.solvers.base import Answer, Solver
@@ -98,7 +99,7 @@ class Collocation:
             if not is_plain(problem) or not start:
                 raise
             residuals = Residuals(problem, read_systems(problem), Sundials())
-            with finishing():
+            with finishing(), allowance(FINISH):
                 residuals(problem.box.vector(start))
             fit = residuals.best_fit()
             return Estimate(dict(start), fit.cost, fit.status, "the start, not corrected")

@@ -9,13 +9,14 @@ from igpe.deadline import Deadline, finishing
 from igpe.dynamic.base import Estimator, is_plain
 from igpe.dynamic.collocation import Collocation
 from igpe.dynamic.multistart import MultiStart
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.searches import UNANSWERED, unanswered
 from igpe.equations.fingerprint import fingerprint
 from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed
 from igpe.estimate_form import estimate_of, estimate_row
 from igpe.estimates import Estimate
+from igpe.integrators.allowance import allowance
 from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.status import Status
@@ -113,7 +114,7 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     if not is_plain(rest) or not rest.box.bounded:
         raise KeyboardInterrupt
     patience = Deadline.after(ROUGHLY)
-    with finishing():
+    with finishing(), allowance(FINISH):
         integrator = Sundials(seconds=ROUGHLY)
         residuals = Residuals(rest, read_systems(rest), integrator)
         for x in rest.box.sobol(TRIALS, 0):

@@ -23,6 +23,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.arrays import FloatArray
+from igpe.deadline import interruptible, stopped
 from igpe.dynamic.base import Profile, require_bounds, require_known_sigma, require_plain
 from igpe.dynamic.collocation_guess import begin, first_meshes, sizes
 from igpe.dynamic.mesh import Radau
@@ -101,9 +102,10 @@ class GlobalCollocation:
                 dict(begins[0][0]), np.inf, Status.FAILED, method, seconds=_since(began)
             )
         flat = _Flat(program, truncations(program, incumbent.objective), incumbent.objective)
-        answer = self._search(flat, began)
+        answer = Answer(Status.INTERRUPTED) if stopped() else self._search(flat, began)
         for _ in range(WIDENINGS):
-            if answer.status not in BOUNDED or self._left(began) == 0.0 or not flat.widen(answer):
+            ended = answer.status not in BOUNDED or self._left(began) == 0.0 or stopped()
+            if ended or not flat.widen(answer):
                 break
             answer = self._search(flat, began)
         return self._estimate(program, flat, answer, len(begins), began)
@@ -131,7 +133,12 @@ class GlobalCollocation:
         best, point = None, None
         for start, profiles in begins:
             begin(program, start, profiles)
-            answer = prepared.solve(self._left(began))
+            try:
+                answer = prepared.solve(self._left(began))
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                break
             if answer.status is not Status.CONVERGED:  # perhaps no solution of the equations
                 continue
             if best is None or answer.objective < best.objective:
@@ -142,7 +149,11 @@ class GlobalCollocation:
 
     def _search(self, flat: "_Flat", began: float) -> Answer:
         left = self._left(began)
-        return solve_confirmed(self.solver, self.witness, flat.model, left)
+        try:
+            with interruptible():
+                return solve_confirmed(self.solver, self.witness, flat.model, left)
+        except KeyboardInterrupt:
+            return Answer(Status.INTERRUPTED)
 
     def _left(self, began: float) -> float | None:
         return None if self.time_limit is None else max(0.0, self.time_limit - _since(began))
@@ -151,7 +162,7 @@ class GlobalCollocation:
         self, program: Transcription, flat: "_Flat", answer: Answer, n: int, began: float
     ) -> Estimate:
         incumbent, point = flat.objective, _values(program)
-        if flat.take(answer):
+        if flat.take(answer) and not stopped():
             left = None if self.time_limit is None else max(self._left(began) or 0.0, POLISH)
             polished = self.local.prepare(program.model, flat.sizes).solve(left)
             if polished.status is Status.CONVERGED and polished.objective < incumbent:

@@ -20,6 +20,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.box import Box
+from igpe.deadline import interruptible
 from igpe.dynamic import handover
 from igpe.dynamic.base import Profile, require_known_sigma, require_numbers, require_plain
 from igpe.dynamic.budget import Budget
@@ -199,7 +200,8 @@ class PreparedIncremental:
         """One run over all horizons, from `start` (n,) inside the bounds."""
         self.residuals.best.clear()
         try:
-            return self._first_or_again(start)
+            with interruptible():
+                return self._first_or_again(start)
         except KeyboardInterrupt:
             fit = self.residuals.best_fit()
             notes = (EARLY,) if fit.at is None else ()

@@ -18,13 +18,15 @@ import numpy as np
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
-from igpe.deadline import Deadline, finishing
+from igpe.deadline import Deadline, finishing, interruptible
 from igpe.dynamic.base import Profile, require_bounds
 from igpe.dynamic.multistart import distinct
+from igpe.dynamic.residuals import FINISH
 from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamic.wanted import require_start
 from igpe.estimates import Estimate
+from igpe.integrators.allowance import allowance
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.base import Integrator
@@ -106,8 +108,9 @@ class IteratedSearch:
         hunt = _Hunt(self, self._prepared(problem, ROUGH))
         finals: list[Estimate] = []
         try:
-            hunt.run(given)
-            self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
+            with interruptible():
+                hunt.run(given)
+                self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
             whole = not any(e.status is Status.INTERRUPTED for e in finals)
         except KeyboardInterrupt:
             whole = False
@@ -150,7 +153,7 @@ class IteratedSearch:
         points = [*(end.x for end in hunt.pool), *([] if here is None else [here])]
         patience = Deadline.after(ENDING)
         exact.residuals.best.clear()
-        with finishing():
+        with finishing(), allowance(FINISH):
             for x in points:
                 exact.residuals(x)
                 if patience.over:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.deadline import Deadline, finishing
+from igpe.deadline import Deadline, finishing, interruptible
 from igpe.dynamic.base import Profile, constraints, is_plain, require_known_sigma, require_numbers
 from igpe.dynamic.multiple_shooting_chains import Chains, node_times, shootings
 from igpe.dynamic.multiple_shooting_fields import check_fields, check_unobserved
@@ -29,12 +29,13 @@ from igpe.dynamic.multiple_shooting_search import (
     stopped,
 )
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
-from igpe.dynamic.residuals import Residuals, untouched
+from igpe.dynamic.residuals import FINISH, Residuals, untouched
 from igpe.dynamic.restarts import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamic.settling import settled
 from igpe.dynamic.wanted import require_start
 from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
+from igpe.integrators.allowance import allowance
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import IntervalIntegrator
@@ -51,6 +52,10 @@ from igpe.status import Status
 
 FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals(max_steps=2_000)
 QUICK = SoftLinks(factor=100.0, enough=0.1)
+EARLY = (
+    "The search was interrupted before the nodes met, so the sum of squares is not known, and "
+    "constraints need not be kept."
+)
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
 
 
@@ -223,25 +228,29 @@ class PreparedMultiple:
     def _attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
         self.stages.reached.clear()
         try:
-            return self._whole_attempt(x, gate, deadline)
+            with interruptible():
+                return self._whole_attempt(x, gate, deadline)
         except KeyboardInterrupt:
-            with finishing():
+            with finishing(), allowance(FINISH):
                 return self._cut_short(x)
 
     def _cut_short(self, x: FloatArray) -> Attempt:
         """What an interrupted attempt from x (n,) is worth, by single shooting.
 
-        raises KeyboardInterrupt if it cannot be integrated, or constraints have to be kept
+        Without residuals where none can be integrated in short time, or constraints are to be kept.
+        raises KeyboardInterrupt if the search had not begun
         """
-        if not is_plain(self.problem):
+        reached = list(self.stages.reached)
+        if is_plain(self.problem):
+            residuals = Residuals(self.problem, read_systems(self.problem), Sundials())
+            for point in (*reached, x):
+                at = residuals(point)
+                if at is not None:
+                    fit = Fit(point, at, Status.INTERRUPTED, 0)
+                    return Attempt(in_deviations(fit, spread_of(self.problem)))
+        if not reached:
             raise KeyboardInterrupt
-        residuals = Residuals(self.problem, read_systems(self.problem), Sundials())
-        for point in (*self.stages.reached, x):
-            at = residuals(point)
-            if at is not None:
-                fit = Fit(point, at, Status.INTERRUPTED, 0)
-                return Attempt(in_deviations(fit, spread_of(self.problem)))
-        raise KeyboardInterrupt
+        return Attempt(Fit(reached[0], None, Status.INTERRUPTED, 0), notes=(EARLY,))
 
     def _whole_attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
         found = self._best(x, gate, deadline)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import interruptible
 from igpe.dynamic.base import Profile, require_numbers, require_plain
 from igpe.dynamic.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamic.residuals import Residuals, untouched
@@ -121,7 +122,8 @@ class PreparedShooting:
         self.residuals.broken = None
         self.residuals.best.clear()
         try:
-            fit = self._fit(start)
+            with interruptible():
+                fit = self._fit(start)
         except KeyboardInterrupt:
             fit = self.residuals.best_fit()
         fit = self.residuals.ended(in_deviations(fit, spread_of(self.problem)))

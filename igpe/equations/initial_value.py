@@ -134,8 +134,8 @@ def initial_value_problem(
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
     until         up to this time, and to the last of the experiment's, it may be integrated
-    plain_powers  powers with unknown exponents stay single operations, for readers that know
-                  themselves that these rest at 0 at bases <= 0 (see `with_safe_powers`)
+    plain_powers  powers stay single operations, for readers that know themselves what they do
+                  at bases <= 0 (see `with_safe_powers`)
     raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
@@ -152,11 +152,13 @@ def initial_value_problem(
     parameters = stack(p)
     initial = ca.substitute(stack(start), symbols.p, parameters)
 
+    moved = ca.vertcat(symbols.x, y)
+
     def inserted(expressions: Any) -> Any:
         old = [symbols.p, symbols.s, symbols.u]
         new = [parameters, initial, stack([u, *w.values])]
         found = ca.substitute([ca.SX(expressions)], old, new)[0]
-        return found if plain_powers else with_safe_powers(found)
+        return found if plain_powers else with_safe_powers(found, moved)
 
     measured = stack(system.measured[n] for n in experiment.told)
     z = stack(solved.expressions[len(symbols.states) :])
@@ -166,7 +168,7 @@ def initial_value_problem(
     own = (*(table for table in tables if table), *w.tables)
     q, t0 = stack(free.found.values()), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    clock = Clock(symbols.t, stack(given), q, ca.vertcat(symbols.x, y), own, t0, last)
+    clock = Clock(symbols.t, stack(given), q, moved, own, t0, last)
     slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
     known = {*experiment.times, *clock.segments.edges}
     without = held(clock, [slopes, inserted(solved.remaining)], known)

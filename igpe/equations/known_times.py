@@ -22,6 +22,7 @@ NOTHING = 1e-250  # next to the smallest numbers, which have no digits
 UNDECIDED = 9
 BENT = 2  # an upward bend, -2 a downward one: one extremum at most
 HALVINGS = 45
+KEPT = 256  # functions whose times are kept
 SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
 ABRUPT = 2.0  # times its own length that nothing happened before a rise
 
@@ -156,6 +157,7 @@ class Changing:
 
     def __init__(self, value: Any, slope: Any, curvature: Any) -> None:
         self.value, self.slope = value, slope
+        self.text = str(value.serialize())
         self.enclosures = tuple(Enclosure(f) for f in (value, slope, curvature))
 
 
@@ -174,6 +176,9 @@ class Rises(NamedTuple):
     rest: FloatArray
 
 
+_marked: dict[tuple[str | bytes | bool, ...], FloatArray] = {}
+
+
 def abrupt(
     function: Changing, segments: Segments, numbers: FloatArray, *, through: bool = False
 ) -> FloatArray:
@@ -188,7 +193,15 @@ def abrupt(
     On a stretch without extrema nothing hides between two times with like values. What an
     integrator may step over is a rise that ends before the step does; so it lands on each.
     """
-    rises = _Course(function, segments, numbers).rises()
+    key = function.text, *(a.tobytes() for a in (*segments, numbers)), through
+    if key not in _marked:
+        if len(_marked) == KEPT:
+            _marked.pop(next(iter(_marked)))
+        _marked[key] = _abrupt(_Course(function, segments, numbers).rises(), segments, through)
+    return _marked[key]
+
+
+def _abrupt(rises: Rises, segments: Segments, through: bool) -> FloatArray:
     before = np.concatenate([segments.edges[:1], rises.early])[: len(rises.early)]
     short = rises.early - before > ABRUPT * (rises.late - rises.early)
     if through:

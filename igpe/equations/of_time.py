@@ -5,7 +5,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.equations.instant import Instant
+from igpe.equations.instant import Instant, plain
 from igpe.equations.pieces import Joined, explored
 from igpe.equations.rules import REFUSALS, reason
 from igpe.equations.translate import Translator
@@ -22,7 +22,7 @@ def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) ->
 
     def ask(now: float) -> tuple[Any, set[float]]:
         instant = Instant(np.nan, now)  # looks up nothing
-        return given(instant), instant.seen
+        return plain(given(instant)), instant.seen
 
     try:
         cuts, answers = explored(ask, first, (first + last) / 2)

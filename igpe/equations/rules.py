@@ -4,7 +4,7 @@ from typing import Any
 
 from pyomo.common.errors import PyomoException
 
-from igpe.equations.instant import OUTSIDE
+from igpe.equations.instant import OUTSIDE, UNDECIDED, plain
 
 REFUSALS = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, PyomoException)
 """What a rule may raise when it is asked with an `Instant`."""
@@ -16,7 +16,7 @@ def reason(error: Exception) -> str:
     if "Implicit conversion of Pyomo numeric value" in text:
         return OUTSIDE
     if "Cannot convert non-constant Pyomo expression" in text:
-        return "it asks `if` about what is computed from the time"
+        return UNDECIDED
     return text
 
 
@@ -31,4 +31,4 @@ def said(data: Any, time: float, instant: Any) -> Any:
     if not is_indexed_by_time or rule is None:
         raise ValueError("it is not written as a rule over the time")
     key = tuple(instant if i == time else i for i in index) if isinstance(index, tuple) else instant
-    return rule(data.parent_block(), key)
+    return plain(rule(data.parent_block(), key))

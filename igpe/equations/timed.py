@@ -7,7 +7,7 @@ integrator has to land, or it may step over the whole pulse and see nothing.
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -122,6 +122,7 @@ class Clock:
 
     t, u, q, rest  symbols: time, inputs, unknowns, and all others;  tables  one for each of u
     first, last    the horizon
+    by_held        whether conditions on inputs that are held count as well
     """
 
     t: Any
@@ -131,6 +132,7 @@ class Clock:
     tables: tuple[Table, ...]
     first: float
     last: float
+    by_held: bool = False
 
     @cached_property
     def segments(self) -> Segments:
@@ -143,13 +145,17 @@ class Clock:
 
     def moves(self, expressions: Any) -> bool:
         """Whether they depend on time, directly or by an input that runs with it."""
-        running = [self.u[i] for i, table in enumerate(self.tables) if not table.hold]
+        running = [self.u[i] for i, table in enumerate(self.tables) if self._runs(table)]
         return bool(ca.depends_on(ca.SX(expressions), ca.vertcat(self.t, *running)))
+
+    def _runs(self, table: Table) -> bool:
+        return self.by_held or not table.hold
 
     def graph(self) -> _Graph:
         """For the expressions of the problem."""
         inputs = [
-            (self.u[i], HELD if table.hold else TIME | HELD) for i, table in enumerate(self.tables)
+            (self.u[i], TIME | HELD if self._runs(table) else HELD)
+            for i, table in enumerate(self.tables)
         ]
         return _Graph([(self.t, TIME), *inputs, (self.q, UNKNOWN), (self.rest, STATE)])
 
@@ -308,7 +314,7 @@ class Stops:
     def through(self, q: FloatArray) -> tuple[float, ...]:
         """Times all through the pulses, for a mesh; those that move as the unknowns q have them."""
         numbers = np.asarray(q, dtype=float)
-        known = _times(self.segments, self.fixed, numbers, (), through=True)
+        known = _times(self.segments, self.fixed, np.zeros(0), (), through=True)
         with suppress(ModelError):
             return _times(self.segments, self.moving, numbers, known, through=True)
         return known
@@ -334,10 +340,13 @@ def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
     rows = graph.rows(column)
     known: list[Changing] = []
     moving: list[Changing] = []
+    alone = replace(clock, q=ca.SX(0, 1))
     for expression, by_unknown in _irregular(graph, rows):
-        (moving if by_unknown else known).append(Changing(*clock.function(expression, 2)))
-    nothing = np.zeros(clock.q.numel())
-    times = _times(clock.segments, known, nothing, ())
+        if by_unknown:
+            moving.append(Changing(*clock.function(expression, 2)))
+        else:
+            known.append(Changing(*alone.function(expression, 2)))
+    times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, tuple(known), tuple(moving))
 
 

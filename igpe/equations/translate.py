@@ -61,6 +61,8 @@ ARITHMETIC = frozenset({
 })
 """Kinds of nodes that are told by their kind and arguments alone."""
 
+POWERS = frozenset({ca.OP_POW, ca.OP_CONSTPOW, ca.OP_SQRT})
+ROOT = 0.5
 DEPTH = 20  # of expressions that are compared node by node
 
 
@@ -177,28 +179,45 @@ def _fold(function: Any, data: Sequence[Any]) -> Any:
     return result
 
 
-def with_safe_powers(expressions: Any) -> Any:
-    """SX column in which powers with unknown exponents rest at 0, derivatives too, at bases <= 0.
+def with_safe_powers(expressions: Any, states: Any) -> Any:
+    """SX column of powers whose derivatives are finite where a base is exhausted.
 
-    The derivative of 0**n by n would be 0 * log(0), and the noise of an integration makes an
-    exhausted state slightly negative. For integration only: outside solvers know no cases.
+    states  what an integration moves
+
+    Powers with unknown exponents rest at 0, derivatives too, at bases <= 0: the derivative of 0**n
+    by n would be 0 * log(0), and the noise of an integration makes an exhausted state slightly
+    negative. Roots and powers below 1 of a state that is 0 have the derivative 0, not an infinite
+    one, which no step of an implicit method survives. For integration only: outside solvers know no
+    cases.
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
     function = ca.Function("expressions", [symbols], [column])
-    codes = (function.instruction_id(k) for k in range(function.n_instructions()))
-    if ca.OP_POW not in codes:
+    codes = {function.instruction_id(k) for k in range(function.n_instructions())}
+    if not codes & POWERS:
         return expressions
-    results = replayed(function, lambda _, i: symbols[i], ca.SX, _operation)
+    results = replayed(
+        function, lambda _, i: symbols[i], ca.SX, lambda code, data: _power(code, data, states)
+    )
     result = ca.SX(*column.shape)
     for i, element in results.items():
         result[i] = element
     return result
 
 
-def _operation(operation: int, data: list[Any]) -> Any:
-    if operation == ca.OP_POW and not (data[0].is_constant() or data[1].is_constant()):
-        base, exponent = data
-        positive = base > 0
-        return ca.if_else(positive, ca.if_else(positive, base, 1.0) ** exponent, 0.0)
-    return as_before(operation, data)
+def _power(operation: int, data: list[Any], states: Any) -> Any:
+    plain = as_before(operation, data)
+    if operation not in POWERS or data[0].is_constant():
+        return plain
+    if operation == ca.OP_POW and not data[1].is_constant():
+        return _guarded(data[0] > 0, operation, data)
+    exponent = ROOT if operation == ca.OP_SQRT else float(data[1])
+    if 0 < exponent < 1 and ca.depends_on(data[0], states):
+        return _guarded(data[0] != 0, operation, data)
+    return plain
+
+
+def _guarded(allowed: Any, operation: int, data: list[Any]) -> Any:
+    """The operation where its base is allowed, else 0; not even its derivative is taken there."""
+    base = ca.if_else(allowed, data[0], 1.0)
+    return ca.if_else(allowed, as_before(operation, [base, *data[1:]]), 0.0)

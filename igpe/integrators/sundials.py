@@ -1,11 +1,14 @@
 """CVODES and IDAS through CasADi, on the augmented system."""
 
+import io
 import math
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
@@ -183,7 +186,8 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
     CasADi would take the exception of Python's handler for a failure of the equations, and go on.
     """
     if in_session():
-        said = _failure(evaluate)
+        with redirect_stderr(_OfOthers()):
+            said = _failure(evaluate)
         require_going_on()  # the session remembers what CasADi took for a failure
         return said
     before = signal.getsignal(signal.SIGINT)
@@ -198,7 +202,8 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
 
     signal.signal(signal.SIGINT, hear)
     try:
-        said = _failure(evaluate)
+        with redirect_stderr(_OfOthers()):
+            said = _failure(evaluate)
     finally:
         signal.signal(signal.SIGINT, before)
     if heard:
@@ -212,6 +217,19 @@ def _failure(evaluate: Callable[[], None]) -> str:
     except RuntimeError as error:
         return str(error)
     return ""
+
+
+class _OfOthers(io.TextIOBase):
+    """Standard error for other threads: CasADi would print the interrupt in this one."""
+
+    def __init__(self) -> None:
+        self._inner, self._own = sys.stderr, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """Pass on what another thread says."""
+        if threading.get_ident() == self._own or self._inner is None:
+            return len(text)
+        return int(self._inner.write(text))
 
 
 def _nothing(x: FloatArray, z: FloatArray) -> Came:

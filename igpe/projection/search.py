@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import interruptible
 from igpe.projection.bound import Bounded
 from igpe.projection.box import Box, Open, root
 from igpe.projection.branching import axis_to_halve, guess
@@ -137,7 +138,8 @@ class Search:
         """Bound the most promising boxes, and put aside or divide each."""
         waiting: list[Open] = []
         try:
-            self._handle(queue, waiting, self._goal(limits))
+            with interruptible():
+                self._handle(queue, waiting, self._goal(limits))
         except KeyboardInterrupt:
             for item in waiting:
                 heapq.heappush(queue, item)

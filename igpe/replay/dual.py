@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from igpe.replay.functions import Coefficients, log
 from igpe.replay.interval import Interval, point
 
@@ -41,10 +43,14 @@ class Dual:
         """To an exponent; 0, as its derivatives are, where it is not positive.
 
         Where it reaches 0 the derivatives hold on either side of it, and the power is continuous if
-        exponents are positive; what is unbounded stays so.
+        exponents are positive; if one is not, the power jumps and no slope bounds it.
         """
         value = self.value.power(exponent.value)
         by_base = exponent.value * self.value.power(exponent.value - point(1.0))
+        smooth = (self.value.low > 0) | (exponent.value.low > 0)
+        by_base = Interval(
+            np.where(smooth, by_base.low, -np.inf), np.where(smooth, by_base.high, np.inf)
+        )
         slope = {k: s * by_base for k, s in self.slope.items()}
         by_exponent = value * self.value.through(log)
         for k, s in exponent.slope.items():

@@ -15,6 +15,9 @@ from igpe.replay.step import LEAST, Step, step
 from igpe.replay.transport import reset
 
 TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
+PATIENCE = 30  # steps after which a box that is too slow is given up, and
+PACE = 0.1  # the share of the way to its next time that all steps left would come at least
+VAGUE = 1e3  # errors from which a box is given up, times what residuals below the cut can be
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ class _March:
         span = course.times[-1] - course.t0
         self.h = np.full(count, (span if span > 0 else 1.0) / len(course.times) / 2)
         self.tried = np.zeros(count, dtype=np.intp)
+        self.vague = np.zeros(count, dtype=bool)
         self.shortest = 1e-9 * span
 
     def _started(self, number: Callable[[float], Polynomial]) -> list[Polynomial]:
@@ -208,10 +212,18 @@ class _March:
             self.next = self.next + at
         left = (self.next < len(times)) & (self.tried < self.effort.most)
         left &= self.sum[self.active] + self.known[self.active] <= self.cut
-        left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm)
+        left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self._hopeless()
         if not left.all():
             self._note_spread()
             self._keep(left)
+
+    def _hopeless(self) -> BoolArray:
+        """Boxes that say nothing any more, or are much too slow for their next time."""
+        times = self.course.times
+        way = times[np.minimum(self.next, len(times) - 1)] - self.t
+        ahead = self.h * (self.effort.most - self.tried)
+        slow = (self.tried >= PATIENCE) & (ahead < PACE * way)
+        return np.asarray(slow | self.vague[self.active])
 
     def _note_spread(self) -> None:
         linear = np.stack([np.abs(f.c[1 : 1 + len(self.p), 0]) for f in self.x])
@@ -240,6 +252,8 @@ class _March:
             least = np.maximum(np.maximum(bounds.low, -bounds.high), 0.0)
             least = np.where(np.isfinite(least), least, 0.0)
             self.sum[here] = down(self.sum[here] + down(least * least))
+        now = self.e[self.first[k] : self.first[k + 1], self.active[at]]
+        self.vague[self.active[at]] = (now > VAGUE * (1 + max(self.cut, 0.0) ** 0.5)).all(axis=0)
 
     def _keep(self, left: BoolArray) -> None:
         self.active, self.t, self.next = self.active[left], self.t[left], self.next[left]

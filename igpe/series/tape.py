@@ -161,7 +161,7 @@ class Tape:
     def _applied(self, operation: int, operands: list[int]) -> int:
         name = OPERATION_NAMES[operation]
         if name not in _RULES:
-            raise UnknownOperation(name.lower())
+            raise UnknownOperation(_NAMED.get(name, f"'{name.lower()}'"))
         return _RULES[name](self, *operands)
 
 
@@ -219,3 +219,11 @@ _RULES: Mapping[str, Callable[..., int]] = {
     "ASIN": _inverse_function("asin", -1.0, -0.5),
 }
 """How CasADi's operations are made of the tape's own."""
+
+_CHOICE = "a condition on states or unknowns"
+_NAMED = dict.fromkeys(("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"), _CHOICE) | {
+    "FABS": "an absolute value",
+    "FMIN": "a smallest value of several",
+    "FMAX": "a largest value of several",
+}
+"""What the others are called, where CasADi's name says little."""

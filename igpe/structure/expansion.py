@@ -2,31 +2,30 @@
 
 A constant input is its number. One given as a function of time is that function. One given by a
 table is what the table says between the start and the last measurement: on each piece between two
-of its times a number, or a straight line.
+of its times a number, or a straight line. A condition on time, or on inputs, is a further input
+that is held: 0 or 1.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import casadi as ca
 import numpy as np
-from pyomo.common.errors import PyomoException
 
 from igpe.equations.elimination import solve_all
-from igpe.equations.instant import Instant
+from igpe.equations.of_time import of_time
 from igpe.equations.stack import stack
-from igpe.equations.translate import Translator
+from igpe.equations.timed import Clock, as_products, held
+from igpe.errors import IgpeError
 from igpe.experiment import Experiment
-from igpe.inputs import Table, evaluate
+from igpe.inputs import Table
 from igpe.problem import Problem
 from igpe.series.dynamics import Dynamics, Piece
 from igpe.series.field import rational
 from igpe.series.tape import UnknownOperation
 from igpe.structure.posed import FEWEST_TIMES, Posed
-
-PLACES = 5  # times at which an input given as a function is compared with its expression
 
 
 @dataclass(frozen=True)
@@ -70,31 +69,39 @@ class Expansion:
     dynamics  of the experiment
     outputs   what each of its outputs is
     posed     where it came from
-    values    SX column, what stands for the inputs of `posed`
+    slopes    state -> slope predicted from the data, in the inputs of `dynamics`
     """
 
     dynamics: Dynamics
     outputs: tuple[Output, ...]
     posed: Posed
-    values: Any
+    slopes: Mapping[str, Any] = field(default_factory=dict)
 
     def following(self, expressions: Any) -> Dynamics:
-        """The dynamics with other outputs: expressions of data, time and inputs of `posed`.
+        """The dynamics with other outputs: expressions of data and time, and of its inputs.
 
         The data are what the outputs of that name are.
         """
         place = {output.name: i for i, output in enumerate(self.outputs)}
         data = stack(self.dynamics.outputs[place[n]] for n in self.posed.data_names)
-        inserted = ca.substitute([expressions], [self.posed.inputs], [self.values])
-        return replace(self.dynamics, outputs=ca.substitute(inserted, [self.posed.data], [data])[0])
+        return replace(
+            self.dynamics, outputs=ca.substitute([expressions], [self.posed.data], [data])[0]
+        )
 
 
-def expand(problem: Problem, posed: Sequence[Posed]) -> tuple[Expansion, ...]:
-    """Every experiment, with all its states and algebraic variables among the outputs."""
-    return tuple(_expanded(problem, one) for one in posed)
+def expand(
+    problem: Problem, posed: Sequence[Posed], slopes: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Expansion, ...]:
+    """Every experiment, with all its states and algebraic variables among the outputs.
+
+    slopes  of each experiment, state -> slope predicted from its data
+    raises  UnknownOperation for conditions that cannot be followed
+    """
+    own = slopes or [{}] * len(posed)
+    return tuple(_expanded(problem, *one) for one in zip(posed, own, strict=True))
 
 
-def _expanded(problem: Problem, posed: Posed) -> Expansion:
+def _expanded(problem: Problem, posed: Posed, slopes: Mapping[str, Any]) -> Expansion:
     experiment, n = problem.experiments[posed.experiment], posed.n_states
     unknowns = ca.vertcat(posed.variables[:n], posed.variables[2 * n :])
     solved = solve_all(posed.residual[: posed.n_equations], unknowns)
@@ -103,26 +110,22 @@ def _expanded(problem: Problem, posed: Posed) -> Expansion:
     variable = dict(zip(names[n:], ca.vertsplit(posed.variables[n:]), strict=True))
     outputs = stack([*posed.measured.values(), *(variable[m] for m in others)])
     measured = tuple(_measured(experiment, m) for m in posed.measured)
-    last = max((m.last for m in measured), default=experiment.times[-1])
-    given = [_given(experiment.inputs[name], posed, experiment, last) for name in posed.input_names]
-    values = stack(posed.inputs[i] if isinstance(v, Table) else v for i, v in enumerate(given))
-    tables = [v for v in given if isinstance(v, Table)]
-    y = stack(unknowns[j] for j in solved.implicit)
-    f, g, h, start = ca.substitute(
+    given = _Given.of(posed, experiment, measured)
+    (start,) = given.inserted([posed.starts])
+    f, g, h, *predicted = given.without_conditions(
         [
             stack(solved.expressions[:n]),
             solved.remaining,
             ca.substitute(outputs, unknowns, stack(solved.expressions)),
-            posed.starts,
+            *slopes.values(),
         ],
-        [posed.inputs],
-        [values],
     )
+    tables = given.tables
     dynamics = Dynamics(
         x=posed.variables[n : 2 * n],
-        y=y,
+        y=stack(unknowns[j] for j in solved.implicit),
         q=posed.q,
-        u=stack(posed.inputs[i] for i, v in enumerate(given) if isinstance(v, Table)),
+        u=stack(given.symbols),
         t=posed.time,
         f=f,
         g=g,
@@ -131,9 +134,91 @@ def _expanded(problem: Problem, posed: Posed) -> Expansion:
         t0=experiment.start_time,
         columns=tuple(problem.box.names.index(q) for q in posed.q_names),
         inputs=tuple((v.times.tobytes(), v.values.tobytes(), v.hold) for v in tables),
-        pieces=_pieces(tables, experiment.start_time, last) if tables else (),
+        pieces=_pieces(tables, experiment.start_time, given.last) if tables else (),
     )
-    return Expansion(dynamics, (*measured, *(Output(m, ()) for m in others)), posed, values)
+    own = dict(zip(slopes, predicted, strict=True))
+    return Expansion(dynamics, (*measured, *(Output(m, ()) for m in others)), posed, own)
+
+
+@dataclass
+class _Given:
+    """What stands for the inputs of `posed`: numbers, expressions of time, or tables.
+
+    symbols, tables  of inputs that vary before the last measurement, and of conditions
+    single  times of measurements that count one by one: the last of what is known over time
+    """
+
+    posed: Posed
+    values: Any
+    symbols: list[Any]
+    tables: list[Table]
+    measured: int
+    single: list[float]
+    times: list[float]
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, posed: Posed, experiment: Experiment, measured: tuple[Output, ...]) -> "_Given":
+        last = max((m.last for m in measured), default=experiment.times[-1])
+        times = [np.unique(experiment.measurements.of(m.name)[0]).tolist() for m in measured]
+        given = [_given(name, posed, experiment, last) for name in posed.input_names]
+        values = stack(posed.inputs[i] if isinstance(v, Table) else v for i, v in enumerate(given))
+        return cls(
+            posed=posed,
+            values=values,
+            symbols=[posed.inputs[i] for i, v in enumerate(given) if isinstance(v, Table)],
+            tables=[v for v in given if isinstance(v, Table)],
+            measured=len(measured),
+            single=[
+                t
+                for o, own in zip(measured, times, strict=True)
+                for t in own[-1 if o.continuous else 0 :]
+            ],
+            times=[t for own in times for t in own],
+            first=experiment.start_time,
+            last=float(last),
+        )
+
+    def inserted(self, expressions: Sequence[Any]) -> list[Any]:
+        """The expressions with what stands for the inputs."""
+        return list(ca.substitute(list(expressions), [self.posed.inputs], [self.values]))
+
+    def without_conditions(self, expressions: Sequence[Any]) -> list[Any]:
+        """The same without conditions on time and inputs, which come to the tables; h is third."""
+        parts, posed = self.inserted(expressions), self.posed
+        data = zip(posed.data_names, ca.vertsplit(posed.data), strict=True)
+        clock = Clock(
+            posed.time,
+            stack(self.symbols),
+            posed.q,
+            stack([posed.variables, *(d for n, d in data if n not in posed.variable_names)]),
+            tuple(self.tables),
+            self.first,
+            self.last,
+            by_held=True,
+        )
+        known = [*clock.segments.edges, *self.times]
+        try:
+            told = held(clock, [parts[2][: self.measured]], known)
+            at = told.differs(clock.segments, np.unique(self.single))
+            found = held(clock, parts, known)
+        except IgpeError as error:
+            raise UnknownOperation(str(error)) from error
+        if at is not None:
+            raise UnknownOperation(f"a measured expression that jumps at the measured t = {at:g}")
+        self.symbols += found.switches
+        self.tables += found.tables
+        flags = [
+            symbol
+            for symbol, table in zip(self.symbols, self.tables, strict=True)
+            if table.hold and set(table.values) <= {0.0, 1.0}
+        ]
+        return (
+            [as_products(e, stack(flags)) for e in found.expressions]
+            if flags
+            else found.expressions
+        )
 
 
 def _measured(experiment: Experiment, name: str) -> Output:
@@ -142,8 +227,9 @@ def _measured(experiment: Experiment, name: str) -> Output:
     return Output(name, tuple(since), experiment.start_time)
 
 
-def _given(given: Any, posed: Posed, experiment: Experiment, last: float) -> Any:
+def _given(name: str, posed: Posed, experiment: Experiment, last: float) -> Any:
     """A table that varies before the last measurement, or an expression of time."""
+    given = experiment.inputs[name]
     if isinstance(given, Table):
         inside = given.times[(given.times > experiment.start_time) & (given.times < last)]
         seen = [given.at(t) for t in (experiment.start_time, *inside)]
@@ -151,16 +237,10 @@ def _given(given: Any, posed: Posed, experiment: Experiment, last: float) -> Any
         return ca.SX(seen[0]) if np.ptp(seen) == 0 else given
     if not callable(given):
         return ca.SX(given)
-    places = np.linspace(experiment.start_time, last, PLACES)
     try:
-        expression = ca.SX(Translator({}, posed.time)(given(Instant(experiment.start_time))))
-        told = np.asarray(ca.Function("input", [posed.time], [expression])(places[None])).ravel()
-        same = np.allclose(told, [evaluate(given, p) for p in places], rtol=1e-10, equal_nan=True)
-    except (TypeError, ValueError, PyomoException):
-        same = False
-    if not same:
-        raise UnknownOperation("an input that is no expression of time")
-    return expression
+        return of_time(name, given, posed.time, experiment)
+    except IgpeError as error:
+        raise UnknownOperation(f"the input '{name}', which is no expression of time") from error
 
 
 def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[Piece, ...]:

@@ -125,13 +125,13 @@ def identifiability(
     algebra    what is known of their equations
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not begun
-    count      whether the values of each unknown are counted
+    count      whether the values of each unknown are counted; if not, nothing is integrated
     """
     found = _exact(problem, algebra, seed, most_work, count=count)
     if found.why and np.isinf(most_work) and not problem.time_varying:
         found = _numerical(problem, systems, seed, found.why)
     if found.doubtful:
-        found = _integrated(problem, systems, found, seed, most_work)
+        found = _integrated(problem, systems, found, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
     return replace(found, left_out=tuple(left_out))
 
@@ -143,7 +143,7 @@ def _exact(
     if problem.time_varying:
         return undecided(names, "unknowns that vary with time are not tested")
     try:
-        experiments = expand(problem, algebra.posed)
+        experiments = expand(problem, algebra.posed, algebra.slopes)
         if work(experiments, len(names)) > most_work:
             return undecided(
                 names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
@@ -151,7 +151,7 @@ def _exact(
         found = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
         if not count:
             return found
-        alone = unique(experiments, algebra.slopes, len(names), seed=seed)
+        alone = unique(experiments, len(names), seed=seed)
         found = replace(found, unique=frozenset(names[i] for i in alone))
         return _counted(problem, experiments, found, seed, most_work)
     except (UnknownOperation, NoPoint, TooMany, Singular) as error:
@@ -161,7 +161,7 @@ def _exact(
 def _reason(error: Exception) -> str:
     """Why an exact test cannot be made."""
     if isinstance(error, UnknownOperation):
-        return f"the equations contain '{error}'"
+        return f"the equations contain {error}"
     if isinstance(error, NoPoint):
         return "no exact point was found for the implicit equations"
     if isinstance(error, TooMany):
@@ -222,7 +222,7 @@ def _integrated(
     """
     names = problem.box.names
     states = sum(len(system.symbols.states) for system in systems)
-    quick = np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED
+    quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
     moved = moved_unknowns(problem, systems, seed) if quick else None
     verdicts = dict(found.verdicts)
     integrated = []

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from igpe.equations.system import System, read_systems
-from igpe.plausibility import implausible_units
+from igpe.plausibility import warnings_about
 from igpe.problem import Problem
 from igpe.structure import report
 from igpe.structure.advice import MOST_UNKNOWNS, Adviser
@@ -38,7 +38,7 @@ class Structure:
                 time and inputs
     exact       structural local identifiability of all unknowns together
     experiments names of the experiments
-    warnings    sentences about units that make no sense
+    warnings    sentences about what is probably not meant as it is written
     """
 
     findings: tuple[Finding, ...]
@@ -125,7 +125,7 @@ def analyse(
         slopes=slopes,
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
-        warnings=implausible_units(problem),
+        warnings=warnings_about(problem),
     )
 
 

@@ -50,19 +50,14 @@ class Relation(NamedTuple):
     functions: Mapping[Exponents, Any]
 
 
-def unique(
-    experiments: Sequence[Expansion], slopes: Sequence[Mapping[str, Any]], n: int, *, seed: int
-) -> frozenset[int]:
-    """Which of n unknowns are globally identifiable for certain.
-
-    slopes  of each experiment, state -> slope predicted from its data
-    """
+def unique(experiments: Sequence[Expansion], n: int, *, seed: int) -> frozenset[int]:
+    """Which of n unknowns are globally identifiable for certain, by the experiments' slopes."""
     unit = np.eye(n, dtype=int).tolist()
     starts = [unit[i] for e in experiments for i in _measured_starts(e)]
     relations = [
         relation
-        for k, (e, own) in enumerate(zip(experiments, slopes, strict=True))
-        for slope in own.values()
+        for k, e in enumerate(experiments)
+        for slope in e.slopes.values()
         if (relation := _relation(k, e, slope, n)) is not None
     ]
     quotients: list[list[list[int]]] = [[]]
@@ -82,7 +77,8 @@ def _measured_starts(experiment: Expansion) -> list[int]:
 def _relation(k: int, experiment: Expansion, slope: Any, n: int) -> Relation | None:
     posed = experiment.posed
     try:
-        above, below = quotient(slope, posed.q, stack([posed.data, posed.time, posed.inputs]))
+        rest = stack([posed.data, posed.time, experiment.dynamics.u])
+        above, below = quotient(slope, posed.q, rest)
     except NoQuotient:
         return None
     functions = {

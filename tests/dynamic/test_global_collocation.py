@@ -1,7 +1,10 @@
 """Step 4 with a proof: the collocated problem before a global solver."""
 
+import os
+import signal
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import lotka_volterra
 import numpy as np
@@ -237,3 +240,21 @@ def test_zero_stays_a_bound_and_others_move() -> None:
     assert (at_zero.widened(values).lower, at_zero.widened(values).upper) == (0.0, 4.0)
     above = Truncation("x", list(m.x.values()), 0.0 + 1e-9, 3.0)
     assert above.widened(values).lower == 0.0
+
+
+class Interrupted:
+    """A solver whose program Ctrl-C ends."""
+
+    def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
+        """Never an answer."""
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10.0)
+        raise AssertionError
+
+
+def test_an_interrupted_solver_leaves_the_best_of_local_searches() -> None:
+    found = globally(cast(Solver, Interrupted())).estimate(problem(), {})
+    assert found.status is igpe.Status.INTERRUPTED
+    assert found.lower_bound == -np.inf
+    assert found.parameters == pytest.approx(TRUTH, rel=0.05)
+    assert np.isfinite(found.objective)

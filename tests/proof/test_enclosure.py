@@ -151,7 +151,9 @@ def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
 def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     """Tubes cut off where solutions below the cut still go."""
     monkeypatch.setattr(
-        enclosing, "tube_rows", changed(tube_rows, "* UP / course", "* 0.1 / course")
+        enclosing,
+        "tube_rows",
+        changed(tube_rows, "reach(cut, others) / course", "0.1 * reach(cut, others) / course"),
     )
     return dynamic
 

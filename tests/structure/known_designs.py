@@ -739,8 +739,6 @@ TIME: tuple[Known, ...] = (
     ),
 )
 
-DESIGNS = (*STEPS, *TEMPERATURES, *STARTS, *TIME)
-
 SWITCHED: tuple[Known, ...] = (
     Known(
         "two rates, switched while measured",
@@ -772,3 +770,5 @@ SWITCHED: tuple[Known, ...] = (
     ),
 )
 """Switches at known times, in the equations."""
+
+DESIGNS = (*STEPS, *TEMPERATURES, *STARTS, *TIME, *SWITCHED)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyomo.environ as pyo
 import pytest
 from known_designs import DESIGNS, LINEAR, ONE
 from known_models import Known
@@ -11,6 +12,7 @@ import igpe
 from igpe.equations.system import read_systems
 from igpe.rank_notes import rank_notes
 from igpe.series.local_algebra import local_echelon
+from igpe.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict
 
 CASES = {case.name: case for case in DESIGNS}
@@ -54,11 +56,18 @@ def test_series_know_their_rank_to_the_orders_that_are_known():
     assert one.form.rows.tolist() == [[1, 5]]
 
 
-def notes(case, jacobian):
-    problem = case.problem()
-    structure = igpe.check(problem, identifiability=False)
-    held = np.zeros(len(problem.box), dtype=bool)
-    return rank_notes(problem, read_systems(problem), structure, np.array(jacobian), held)
+def notes(case, jacobian, held=(False, False)):
+    problem, jacobian = case.problem(), np.array(jacobian)
+    bounds = problem.box.lower, problem.box.upper
+
+    def errors(held):
+        residual, x = np.ones(len(jacobian)), np.ones(2)
+        return uncertainty(
+            x, residual, jacobian, held=np.array(held), sigma_known=True, bounds=bounds
+        )
+
+    systems = read_systems(problem)
+    return rank_notes(problem, systems, jacobian, errors(held), errors((False, False)))
 
 
 def test_rank_of_the_data_and_verdicts_are_compared():
@@ -68,6 +77,68 @@ def test_rank_of_the_data_and_verdicts_are_compared():
     assert "identifiable by structure" in notes(good, deficient)[0]
     assert "more measurements of the same kind do not help" in notes(lost, deficient)[0]
     assert "disagree" in notes(lost, full)[0]
+    assert "the errors hold with" in notes(good, deficient, held=(True, False))[-1]
+
+
+def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
+    case = Known("idle", {"x": lambda v: -v.k * v.c * v.x}, "k c idle", "x", ONE, "k c idle", "")
+    problem = case.problem()
+    result = igpe.estimate(problem, seed=1)
+    remarks = {p.name: p.remark for p in result.estimates}
+    assert remarks["idle"] == "nothing measured depends on it"
+    note = next(n for n in result.notes if "not identifiable by structure" in n)
+    assert note.startswith("k and c:")
+
+
+@pytest.mark.parametrize(
+    ("slope", "given", "lost"),
+    [
+        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.steps([0, 0.4], [1, 0]), ""),
+        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.linear([0, 1], [1, 0]), ""),
+        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.steps([0, 1.4], [1, 0]), "b"),
+        (lambda v: v.a * v.u - v.b * v.x, lambda t: pyo.Expr_if(t < 0.4, 1.0, 2.0), ""),
+    ],
+)
+def test_conditions_on_inputs_and_in_inputs_are_pieces(slope, given, lost):
+    case = Known("switched", {"x": slope}, "a b", "x", ONE, lost, "", inputs=({"u": given},))
+    exact = igpe.check(case.problem()).exact
+    assert set(exact.names(Verdict.NO)) == set(lost.split())
+    assert exact.names(Verdict.UNDECIDED) == ()
+
+
+def test_conditions_that_cannot_be_followed_leave_it_undecided():
+    slope = lambda v: -pyo.Expr_if(v.x >= 0.5, v.a * (v.x - 0.5), v.b * (v.x - 0.5))  # noqa: E731
+    text = str(igpe.check(Known("state", {"x": slope}, "a b", "x", ONE, "", "").problem()))
+    assert "undecided: the equations contain a condition on states or unknowns" in text
+
+
+def test_a_start_that_never_moves_tells_nothing():
+    """x stays at 0, so that neither its rate nor what it causes is seen."""
+    slopes = {
+        "x": lambda v: -v.k * v.x / (v.K + v.x),
+        "y": lambda v: -v.d * v.y + v.v * v.x**v.n / (1 + v.x**v.n),
+    }
+    case = Known("rest", slopes, "k K d v n", "x y", {"x": 0.0, "y": 1.0}, "", "")
+    exact = igpe.check(case.problem()).exact
+    assert {n for n, v in exact.verdicts.items() if v is Verdict.YES} <= {"d"}
+    assert exact.unique <= {"d"}
+
+
+def test_a_high_power_from_rest_is_seen_at_high_orders():
+    """The first coefficient of y that feels h is of order 7."""
+    slopes = {
+        "x": lambda v: v.s - v.k * v.x,
+        "y": lambda v: v.a * v.x**6 / (v.h**6 + v.x**6) - v.d * v.y,
+    }
+    exact = igpe.check(Known("sixth", slopes, "s k a h d", "x y", {}, "", "").problem()).exact
+    assert set(exact.verdicts.values()) == {Verdict.YES}
+
+
+def test_a_step_beyond_the_last_measurement_tells_nothing():
+    rate = lambda v: -v.k0 * pyo.exp(-v.E * 120 * (1 / v.T - 1 / 350)) * v.x  # noqa: E731
+    given = ({"T": igpe.steps([0.0, 1.8], [333.8, 360.0])},)
+    case = Known("beyond", {"x": rate}, "k0 E", "x", ONE, "k0 E", "", inputs=given)
+    assert set(igpe.check(case.problem()).exact.names(Verdict.NO)) == {"k0", "E"}
 
 
 def test_more_pieces_than_can_be_expanded_are_undecided_or_integrated():

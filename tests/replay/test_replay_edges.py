@@ -13,6 +13,7 @@ from pyomo import dae
 import igpe
 from igpe.replay import bound, confirm
 from igpe.replay.course import courses
+from igpe.replay.dual import Dual
 from igpe.replay.interval import Interval
 from igpe.replay.levels import Levels
 from igpe.replay.rows import Boxes, Effort, Rows
@@ -37,6 +38,14 @@ def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
     for ends in ((math.nan, 1.0), (0.5, math.nan)):
         assert not np.isfinite(pair(*ends).power(pair(1.0, 2.0)).high[0])
         assert not np.isfinite(pair(0.5, 1.0).power(pair(*ends)).high[0])
+
+
+def test_a_power_that_jumps_at_zero_has_no_slope() -> None:
+    one = pair(1.0, 1.0)
+    for exponent, finite in ((0.0, False), (-1.0, False), (1.25, True), (2.5, True)):
+        fixed = Dual(pair(exponent, exponent), {})
+        slope = Dual(pair(-1e-3, 2.0), {0: one}).power(fixed).slope[0]
+        assert np.isfinite([slope.low[0], slope.high[0]]).all() == finite
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -111,6 +120,12 @@ def test_boxes_whose_rates_overflow_are_confirmed() -> None:
     with np.errstate(all="ignore"):
         found = confirm.everything(courses(saturated(900.0)), boxes, Effort(), cut)
     assert found.sum[0] > cut
+
+
+def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
+    given = saturated(900.0)
+    found = igpe.verify(root(given, [-0.6992133], gap=1e-2), given, seconds=3000.0)
+    assert found.verdict is igpe.Verdict.VERIFIED
 
 
 def rows(count: int = 1) -> Rows:
