@@ -176,7 +176,7 @@ class Rises(NamedTuple):
     rest: FloatArray
 
 
-_marked: dict[tuple[str | bytes | bool, ...], FloatArray] = {}
+_marked: dict[tuple[object, ...], FloatArray] = {}
 
 
 def abrupt(
