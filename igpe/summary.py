@@ -32,6 +32,7 @@ from igpe.rank_notes import rank_notes
 from igpe.result import Candidate, Optimum, Parameter, Result
 from igpe.settings import Settings
 from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
+from igpe.status import Status
 from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
@@ -92,7 +93,8 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     parameters = _parameters(problem, x, errors, origins)
     others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
-    rank = [] if at is None else _rank(steps, x, at, errors, free)
+    late = best.corrected.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
+    rank = [] if at is None or late else _rank(steps, x, at, errors, free)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,

@@ -24,6 +24,7 @@ from igpe.planning.search import Search
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
 from igpe.status import Status
+from igpe.uncertainty.posterior import Posterior
 
 CASE = next(c for c in ZOO if c.name == "consecutive")
 
@@ -290,3 +291,16 @@ def test_a_design_keeps_the_best_experiment(monkeypatch):
     plan = igpe.design(problem, {"k": 1.0}, free={"x": igpe.Between(0.5, 2.0)}, pool=8, starts=2)
     assert "Interrupted" in plan.notes[0]
     assert np.isfinite(plan.after)
+
+
+def test_a_sample_keeps_whole_steps_and_prints_nothing(monkeypatch, capsys):
+    pytest.importorskip("emcee")
+    problem = CASE.problem(0.02, 1)
+    fitted = igpe.Estimate(dict(CASE.truth), 1.0, Status.CONVERGED)
+    interrupting(monkeypatch, Posterior, "__call__", 16 * 6 + 5)
+    found = igpe.sample(problem, fitted, steps=12, walkers=16)
+    steps = found.chains.shape[1] + found.burnt
+    assert 2 <= steps < 12
+    assert found.notes[0] == f"Interrupted after {steps} steps."
+    assert np.isfinite(found.log_density).all()
+    assert capsys.readouterr() == ("", "")

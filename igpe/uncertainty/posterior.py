@@ -11,6 +11,7 @@ inside the bounds, which are uniform priors, and zero outside.
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import stopped
 from igpe.integrators.base import Simulation
 from igpe.statistics.leverage import root
 from igpe.uncertainty.likelihood import Likelihood, size_of
@@ -32,6 +33,8 @@ class Posterior:
 
     def __call__(self, x: FloatArray) -> float:
         box = self.base.box
+        if stopped():  # what is drawn now is not used
+            return -np.inf
         if ((x < box.lower) | (x > box.upper)).any():
             return -np.inf
         squares, count = 0.0, 0

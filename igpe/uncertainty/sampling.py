@@ -10,7 +10,7 @@ import pandas as pd
 
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
-from igpe.deadline import session
+from igpe.deadline import deferred, session
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import SolverMissing
 from igpe.problem import Problem
@@ -151,30 +151,36 @@ def sample(
     sampler = emcee.EnsembleSampler(count, n, posterior)
     # emcee draws from NumPy's older generator
     first = emcee.State(start, random_state=np.random.RandomState(seed).get_state())
-    complete = _run(sampler, first, steps, progress)
-    return _samples(problem, base.box.mapping(base.x), sampler, complete, (seed, confidence))
+    made = _run(sampler, first, steps, progress)
+    values = base.box.mapping(base.x)
+    return _samples(problem, values, sampler, (made, made == steps), (seed, confidence))
 
 
-def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> bool:
-    """Draw; whether to the end."""
+def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int:
+    """Draw; how many steps are whole. Raises KeyboardInterrupt if none is."""
+    drawn, made = sampler.sample(first, iterations=steps), 0
     try:
-        for k, _ in enumerate(sampler.sample(first, iterations=steps), start=1):
-            if progress is not None and k % TELL == 0:
-                progress(f"Sampling: {k} of {steps} steps")
+        while made < steps:
+            with deferred():  # emcee would print the exception
+                next(drawn)
+            made += 1
+            if progress is not None and made % TELL == 0:
+                progress(f"Sampling: {made} of {steps} steps")
     except KeyboardInterrupt:
-        return False
-    return True
+        if made == 0:
+            raise
+    return made
 
 
 def _samples(
     problem: Problem,
     estimate: Mapping[str, float],
     sampler: Any,
-    complete: bool,
+    done: tuple[int, bool],
     settings: tuple[int, float],
 ) -> Samples:
-    chain, density = sampler.get_chain(), sampler.get_log_prob()
-    made = len(chain)
+    made, complete = done
+    chain, density = sampler.get_chain()[:made], sampler.get_log_prob()[:made]
     times = np.asarray(sampler.get_autocorr_time(tol=0, quiet=True), dtype=float)
     longest = float(np.nanmax(times)) if np.isfinite(times).any() else np.inf
     burnt = int(min(max(BURNT * longest, made / 10), made / 2))

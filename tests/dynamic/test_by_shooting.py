@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from zoo import ZOO
 
 import igpe
@@ -76,3 +79,31 @@ def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch)
     assert result.status is Status.STALLED
     assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
     assert any("need not be an optimum" in n for n in result.notes)
+
+
+def test_a_state_that_dies_out_over_hundreds_of_decades():
+    """Measurements down to 1e-217 and 0: collocation has no answer there."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.k1, m.k2 = pyo.Var(bounds=(1e-3, 1e3)), pyo.Var(bounds=(1e-3, 1e3))
+        m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+        m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+        return m
+
+    times = np.linspace(0, 50, 9)[1:]
+    a, b = np.exp(-80.0 * times), 80 / 79.9 * (np.exp(-0.1 * times) - np.exp(-80.0 * times))
+    assert 0 < a[0] < 1e-217
+    assert a[-1] == 0
+    noise = 1 + 0.02 * np.random.default_rng(1).standard_normal((2, 8))
+    data = pd.DataFrame({"time": times, "A": noise[0] * a, "B": noise[1] * b})
+    run = igpe.Experiment(data, start={"A": 1.0, "B": 0.0})
+    problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=run)
+    shot = igpe.SingleShooting().estimate(problem, {"k1": 10.0, "k2": 0.3})
+    result = igpe.estimate(problem)
+    assert result.status is Status.CONVERGED
+    assert result.objective == pytest.approx(shot.objective, rel=1e-4)
+    assert result.parameters["k2"] == pytest.approx(0.1, rel=0.1)
