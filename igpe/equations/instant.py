@@ -293,7 +293,7 @@ def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     expression = PYOMO[compute](_leaf(left), _leaf(right))
     if None in parts or not hasattr(expression, "is_expression_type"):
         return expression
-    (now, line), (other, second) = parts  # type: ignore[misc]
+    (now, line), (other, second) = parts
     source = next(_source(side) for side in (left, right) if isinstance(side, OfTime))
     both = None if line is None or second is None else LINES[compute](*line, *second)
     return Computed(source, expression, compute(now, other), both)

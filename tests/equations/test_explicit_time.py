@@ -1,6 +1,7 @@
 """Explicit time is integrated as it is written, however small, large or saturated its terms."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -194,7 +195,7 @@ def test_rules_may_compute_with_the_time_before_they_ask_about_it(name):
     problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t] * factor(t), 1)
     _, x = simulated(problem, {"k": 2.0}, 1)
     ends, area = [0, *cuts, 1], 0.0
-    for a, b in zip(ends[:-1], ends[1:], strict=True):  # Gauss's rule, inside each piece
+    for a, b in pairwise(ends):  # Gauss's rule, inside each piece
         nodes, weights = np.polynomial.legendre.leggauss(6)
         at = (a + b) / 2 + (b - a) / 2 * nodes
         area += (b - a) / 2 * sum(w * factor(float(t)) for w, t in zip(weights, at, strict=True))
