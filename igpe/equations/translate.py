@@ -13,7 +13,7 @@ from pyomo.core.expr.relational_expr import RangedExpression
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
-from igpe.equations.instant import Instant
+from igpe.equations.instant import Computed, Instant
 from igpe.equations.operations import as_before, replayed
 from igpe.errors import ModelError
 
@@ -93,6 +93,8 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
     def beforeChild(self, node: Any, child: Any, child_idx: int) -> tuple[bool, Any]:
         if isinstance(child, Instant):
             return False, self.time
+        if isinstance(child, Computed):
+            return False, self(child.expression)
         if id(child) in self.symbols:
             return False, self.symbols[id(child)]
         if not hasattr(child, "is_expression_type"):

@@ -1,6 +1,7 @@
 """Explicit time is integrated as it is written, however small, large or saturated its terms."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -174,3 +175,84 @@ def test_conditions_on_known_times_are_read(name, t):
     assert float(values[0]) == pytest.approx(
         pyo.value(body.body) - pyo.value(body.upper), abs=1e-14
     )
+
+
+COMPUTED = {
+    "a ramp by max": (lambda t: max(t - 0.5, 0), (0.5,)),
+    "a ramp that ends": (lambda t: min(max(t - 0.2, 0) / 0.3, 1), (0.2, 0.5)),
+    "if about a multiple": (lambda t: 1.0 if 2 * t < 0.7 else 3.0, (0.35,)),
+    "a window": (lambda t: 4.0 if 0.2 < t / 2 < 0.3 else 1.0, (0.4, 0.6)),
+    "a saw": (lambda t: 4 * (t % 0.4), (0.4, 0.8)),
+    "stairs": (lambda t: t // 0.3, (0.3, 0.6, 0.9)),
+    "math.floor": (lambda t: math.floor(3.5 * t), (1 / 3.5, 2 / 3.5, 3 / 3.5)),
+    "numpy": (lambda t: np.exp(-t) * np.maximum(t, 0.5), (0.5,)),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_rules_may_compute_with_the_time_before_they_ask_about_it(name):
+    factor, cuts = COMPUTED[name]
+    problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t] * factor(t), 1)
+    _, x = simulated(problem, {"k": 2.0}, 1)
+    ends, area = [0, *cuts, 1], 0.0
+    for a, b in pairwise(ends):  # Gauss's rule, inside each piece
+        nodes, weights = np.polynomial.legendre.leggauss(6)
+        at = (a + b) / 2 + (b - a) / 2 * nodes
+        area += (b - a) / 2 * sum(w * factor(float(t)) for w, t in zip(weights, at, strict=True))
+    assert x[-1] == pytest.approx(math.exp(-2 * area), rel=1e-6)
+
+
+def test_an_equation_that_is_turned_round_at_some_times_is_the_same():
+    """`m.y[t] == m.k * t` at t = 1 is `m.k == m.y[t]` to Python, as m.k is a ScalarVar."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.y, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+        m.dx = dae.DerivativeVar(m.x)
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.k * t)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.y[t])
+        return m
+
+    table = pd.DataFrame({"time": [0.0, 0.5, 1.0], "x": 1.0})
+    problem = Problem(build, parameters=["k"], experiments=Experiment(table, start={"x": 0.0}))
+    assert igpe.simulate(problem, {"k": 2.0}, [1.0])["x"].item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["A", "x[A]"])
+def test_a_state_with_a_reference_goes_by_either_name(name):
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.k = pyo.Var(m.t, ["A"]), pyo.Var(bounds=(0, 5))
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.A = pyo.Reference(m.x[:, "A"])
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t, "A"] == -m.k * m.A[t])
+        return m
+
+    table = pd.DataFrame({"time": [0.0, 0.5, 1.0], name: 1.0})
+    problem = Problem(build, parameters=["k"], experiments=Experiment(table, start={name: 1.0}))
+    found = igpe.simulate(problem, {"k": 2.0}, [1.0])[name].item()
+    assert found == pytest.approx(math.exp(-2), rel=1e-6)
+
+
+def test_a_power_of_a_state_that_begins_at_zero_is_integrated():
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.a, m.x, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+        m.da, m.dx = dae.DerivativeVar(m.a), dae.DerivativeVar(m.x)
+        m.feed = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == 0.0011 - m.k * m.a[t])
+        rule = lambda m, t: m.dx[t] == 0.03 * m.a[t] - 0.0088 * m.x[t] ** 0.7  # noqa: E731
+        m.rate = pyo.Constraint(m.t, rule=rule)
+        return m
+
+    times = np.linspace(0, 1000, 5)
+    run = Experiment(pd.DataFrame({"time": times, "x": 1.0}), start={"a": 0.0, "x": 0.0})
+    found = igpe.simulate(Problem(build, parameters=["k"], experiments=run), {"k": 0.01}, times)
+
+    def slope(_, v):
+        return [0.0011 - 0.01 * v[0], 0.03 * v[0] - 0.0088 * max(v[1], 0) ** 0.7]
+
+    true = solve_ivp(slope, (0, 1000), [0, 0], "LSODA", times, rtol=1e-9, atol=1e-14).y[1]
+    assert found["x"].to_numpy() == pytest.approx(true, rel=1e-5, abs=1e-12)
