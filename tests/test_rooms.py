@@ -19,7 +19,7 @@ FLOORS: dict[str, int] = {
     "status": 0,
     "arrays": 0,
     "inputs": 10,
-    "along_time": 1,
+    "along_time": 2,
     "axes": 1,
     "arguments": 2,
     "deadline": 1,

@@ -82,6 +82,22 @@ def _outward(low: FloatArray, high: FloatArray, units: int = 1) -> Range:
     return Range(np.where(bad, -np.inf, below), np.where(bad, np.inf, above))
 
 
+def _sum(a: Range, b: Range) -> Range:
+    """Widened only where the sum is rounded: 1 - s of a switch s = 1 is 0, which decides."""
+    low, high = (x + y for x, y in zip(a, b, strict=True))
+    found = _outward(low, high)
+    return Range(
+        np.where(_is_exact(a.low, b.low, low), low, found.low),
+        np.where(_is_exact(a.high, b.high, high), high, found.high),
+    )
+
+
+def _is_exact(x: FloatArray, y: FloatArray, total: FloatArray) -> BoolArray:
+    """Return True where a rounded sum is the sum (Knuth's two-sum leaves nothing)."""
+    added = total - x
+    return np.asarray((x - (total - added)) + (y - added) == 0)
+
+
 def _product(a: Range, b: Range) -> Range:
     corners = np.stack([np.asarray(x * y) for x in a for y in b])
     return _outward(corners.min(axis=0), corners.max(axis=0))  # min hands on nan
@@ -199,8 +215,8 @@ def _or(a: Range, b: Range) -> Range:
 
 RULES: dict[str, Callable[..., Range]] = {
     "ASSIGN": lambda a: a,
-    "ADD": lambda a, b: _outward(a.low + b.low, a.high + b.high),
-    "SUB": lambda a, b: _outward(a.low - b.high, a.high - b.low),
+    "ADD": _sum,
+    "SUB": lambda a, b: _sum(a, Range(-b.high, -b.low)),
     "MUL": _product,
     "DIV": lambda a, b: _product(a, _inverse(b)),
     "NEG": lambda a: Range(-a.high, -a.low),
