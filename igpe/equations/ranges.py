@@ -83,7 +83,7 @@ def _outward(low: FloatArray, high: FloatArray, units: int = 1) -> Range:
 
 
 def _sum(a: Range, b: Range) -> Range:
-    """Widened only where the sum is rounded: 1 - s of a switch s = 1 is 0, which decides."""
+    """Widened only where the sum is rounded: a switch 1 + 0 t and 1 minus it decide choices."""
     low, high = (x + y for x, y in zip(a, b, strict=True))
     found = _outward(low, high)
     return Range(
@@ -100,7 +100,14 @@ def _is_exact(x: FloatArray, y: FloatArray, total: FloatArray) -> BoolArray:
 
 def _product(a: Range, b: Range) -> Range:
     corners = np.stack([np.asarray(x * y) for x in a for y in b])
-    return _outward(corners.min(axis=0), corners.max(axis=0))  # min hands on nan
+    low, high = corners.min(axis=0), corners.max(axis=0)  # min hands on nan
+    nothing = (low == 0) & (high == 0) & (_is_zero(a) | _is_zero(b))  # no product that underflowed
+    found = _outward(low, high)
+    return Range(np.where(nothing, 0.0, found.low), np.where(nothing, 0.0, found.high))
+
+
+def _is_zero(a: Range) -> BoolArray:
+    return np.asarray((a.low == 0) & (a.high == 0))
 
 
 def _inverse(a: Range) -> Range:
