@@ -299,9 +299,14 @@ def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return Computed(source, expression, compute(now, other), both)
 
 
+def _minus(left: Any, right: Any) -> Any:
+    """The difference as a sum: Pyomo's own `__sub__` asks the left operand, a plain number too."""
+    return NumericValue.__add__(left, NumericValue.__mul__(-1, right))
+
+
 PYOMO: dict[Any, Callable[[Any, Any], Any]] = {
     operator.add: NumericValue.__add__,
-    operator.sub: NumericValue.__sub__,
+    operator.sub: _minus,
     operator.mul: NumericValue.__mul__,
     operator.truediv: NumericValue.__truediv__,
 }

@@ -112,7 +112,7 @@ class _Reader:
         except REFUSALS as error:
             self._refuse_if_computed(name, series, error)
             return False
-        inside = {n for n in instant.seen if n > self.first and n != self.last}
+        inside = {n for n in instant.seen if n > self.first}
         return bool(inside) or mentions(answer, set())
 
     def _refuse_if_computed(self, name: str, series: Series, error: Exception) -> None:

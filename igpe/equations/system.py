@@ -15,6 +15,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
+from pyomo.core.expr.visitor import identify_variables
 
 from igpe.equations.agreement import require_agreement
 from igpe.equations.elimination import Solved, solve_all
@@ -103,7 +104,7 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
         any_times=set(map(float, instance.time)) == set(times),
         jumps=tuple(reading.jumps),
     )
-    _refuse_unsolvable(system)
+    _refuse_unsolvable(system, instance)
     if experiment.name not in problem.compared:
         require_agreement(problem, experiment, system, instance)
         problem.compared.add(experiment.name)
@@ -179,10 +180,11 @@ def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
     return starts
 
 
-def _refuse_unsolvable(system: System) -> None:
+def _refuse_unsolvable(system: System, instance: Instance) -> None:
     found = parts(incidence(system.residual, system.unknowns))
     if not found.spare_rows and not found.spare_columns:
         return
+    _refuse_timeless(instance)
     spare = [system.equations[i] for i in found.over_rows]
     free = [system.unknown_names[j] for j in found.under_columns]
     raise ModelError(
@@ -196,3 +198,16 @@ def _refuse_unsolvable(system: System) -> None:
         "and use the result in its place. If a variable is an input, give it in "
         "Experiment(inputs=...)."
     )
+
+
+def _refuse_timeless(instance: Instance) -> None:
+    """Refuse differential equations that are not indexed by the time, as those of a list."""
+    slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
+    for name, constraint in instance.conditions.items():
+        if any(id(v) in slopes for v in identify_variables(constraint.expr)):
+            raise ModelError(
+                f"The constraint '{name}' holds a derivative but is not indexed by the time, so "
+                "igpe cannot tell what holds at other times. Write it as a rule over the time: "
+                "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
+                "ConstraintList or as single constraints."
+            )

@@ -185,6 +185,7 @@ COMPUTED = {
     "a saw": (lambda t: 4 * (t % 0.4), (0.4, 0.8)),
     "stairs": (lambda t: t // 0.3, (0.3, 0.6, 0.9)),
     "math.floor": (lambda t: math.floor(3.5 * t), (1 / 3.5, 2 / 3.5, 3 / 3.5)),
+    "from a number": (lambda t: max(1 - 2 * t, 0) + (1.5 - (1 - t)) / (2 - t), (0.5,)),
     "numpy": (lambda t: np.exp(-t) * np.maximum(t, 0.5), (0.5,)),
 }
 
@@ -256,3 +257,36 @@ def test_a_power_of_a_state_that_begins_at_zero_is_integrated():
 
     true = solve_ivp(slope, (0, 1000), [0, 0], "LSODA", times, rtol=1e-9, atol=1e-14).y[1]
     assert found["x"].to_numpy() == pytest.approx(true, rel=1e-5, abs=1e-12)
+
+
+def test_a_condition_that_changes_at_the_last_measured_time():
+    """What is measured there is what Pyomo computes there."""
+    problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t], 1)
+
+    def model(times):
+        m = problem.model(times)
+        m.seen = pyo.Expression(m.t, rule=lambda m, t: pyo.Expr_if(t >= 1, 3.0, 1.0) * m.x[t])
+        return m
+
+    data = pd.DataFrame({"time": [0.5, 1.0], "seen": [0.6, 1.1]})
+    run = Experiment(data, start={"x": 1.0, "y": 1.0}, inputs={"T": 600.0})
+    last = Problem(model, parameters=["k"], experiments=run)
+    y = igpe.simulate(last, {"k": 1.0}, times=[0.5, 1.0])["seen"]
+    assert y.to_numpy() == pytest.approx([np.exp(-0.5), 3 * np.exp(-1)], rel=1e-6)
+
+
+def test_equations_in_a_list_are_refused_for_what_they_are():
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+        m.dx = dae.DerivativeVar(m.x)
+        m.all = pyo.ConstraintList()
+        for t in m.t:
+            m.all.add(m.dx[t] == -m.k * m.x[t])
+        return m
+
+    data = pd.DataFrame({"time": [0.5, 1.0], "x": [0.6, 0.4]})
+    problem = Problem(model, parameters=["k"], experiments=Experiment(data, start={"x": 1.0}))
+    with pytest.raises(ModelError, match=r"'all\[1\]' holds a derivative but is not indexed"):
+        read_systems(problem)
