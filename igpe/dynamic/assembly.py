@@ -77,7 +77,9 @@ class Assembly:
             np.asarray(_called(c, c.piece.jacobian, ca.DM(variables))).ravel(order="F")
             for c in self.constraints
         ]
-        np.maximum.at(largest, places.rows, abs(np.concatenate(values) * self.size[places.columns]))
+        entries = abs(np.concatenate(values) * self.size[places.columns])
+        with np.errstate(invalid="ignore"):  # a row with nan is not usable
+            np.maximum.at(largest, places.rows, entries)
         usable = np.isfinite(largest) & (largest > 0)
         return np.where(usable, 1 / np.where(usable, largest, 1.0), 1.0)
 

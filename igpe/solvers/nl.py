@@ -120,7 +120,8 @@ def _row_factors(x: Any, g: Any, point: FloatArray) -> FloatArray:
     jacobian = ca.Function("jacobian", [x], [ca.jacobian(g, x)])(point)
     largest = np.zeros(g.numel())
     entries = np.abs(np.array(jacobian.nonzeros(), dtype=float))
-    np.maximum.at(largest, np.array(jacobian.sparsity().row(), dtype=np.intp), entries)
+    with np.errstate(invalid="ignore"):  # a row with nan is not usable
+        np.maximum.at(largest, np.array(jacobian.sparsity().row(), dtype=np.intp), entries)
     usable = np.isfinite(largest) & (largest > 0)
     return np.where(usable, 1 / np.where(usable, largest, 1.0), 1.0)
 
