@@ -221,7 +221,9 @@ def _fitted(
     except KeyboardInterrupt:
         if before is None:
             return _uncorrected(problem, systems, begun, settings)
-        return Fitted([_interrupted(way) for way in before.ways], before.best)
+        best = replace(before.best.estimate, status=Status.INTERRUPTED)
+        kept = before.best._replace(estimate=best)
+        return Fitted([_interrupted(way) for way in before.ways], kept)
 
 
 def _polished(

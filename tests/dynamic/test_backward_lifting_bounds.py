@@ -7,7 +7,7 @@ import pytest
 from pyomo import dae
 from test_backward_lifting import both, direct
 
-from igpe.dynamic import deadline
+from igpe import deadline
 from igpe.dynamic.multiple_shooting import MultipleShooting
 from igpe.dynamic.restarts import Restarts
 from igpe.errors import Unsupported
