@@ -239,7 +239,6 @@ MODELS: Mapping[str, Case] = {
         DataError,
         ["'feed'", "pyo.exp(-t)", "igpe.steps"],
     ),
-    "input by math": (lambda: initial(math.sin), DataError, ["'feed'", "outside Pyomo"]),
     "input that branches": (
         lambda: initial(lambda t: 1.0 if pyo.sin(t) < 0.5 else 2.0),
         DataError,
