@@ -355,7 +355,8 @@ class Builder:
 
     def _in_block(self, b: Any, m: Any, t: float, text: str) -> Any:
         def lookup(name: str) -> Any:
-            return b.component(name) or self.find(m, t, name)
+            own = b.component(name)
+            return self.find(m, t, name) if own is None else own
 
         return eval(text, PYOMO, Names(lookup))
 
@@ -637,8 +638,8 @@ class Judge:
             run = solve_ivp(fun, (begin, end), x, method, at, rtol=rtol, atol=small)
             if not run.success or not np.isfinite(run.y).all():
                 raise Unsolved(run.message)
-            rows += [
-                self.outputs(t, middle, list(y))
+            rows += [  # a condition may change at the last time: it is asked at this time itself
+                self.outputs(t, t if t == model.last else middle, list(y))
                 for t, y in zip(inside, run.y.T[: len(inside)], strict=True)
             ]
             x = run.y[:, -1]

@@ -158,7 +158,9 @@ def _difference(model: Model, simulated: Any, references: list[Any]) -> tuple[fl
     for one, reference in zip(model.runs, references, strict=True):
         table = simulated[simulated["experiment"] == one.name]
         for name, values in zip(told, reference.T, strict=True):
-            apart = np.abs(table[builder.known_as(name)].to_numpy() - values)
+            column = builder.known_as(name)  # or its Reference, if neither data nor starts name it
+            column = column if column in table else f"ref_{name}"
+            apart = np.abs(table[column].to_numpy() - values)
             scale = np.abs(values).max() or model.size.get(name, 1.0)
             share = float(np.max(apart) / scale)
             share = np.inf if np.isnan(share) else share  # NaN is wrong

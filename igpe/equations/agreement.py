@@ -10,17 +10,22 @@ is evaluated by `pyo.value` besides.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import repeat
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.numeric_types import native_types
-from pyomo.core.base.var import ScalarVar, VarData
 from pyomo.core.expr import numeric_expr
-from pyomo.core.expr.numvalue import is_potentially_variable
-from pyomo.core.expr.relational_expr import EqualityExpression, RangedExpression
+from pyomo.core.expr.base import ExpressionBase
+from pyomo.core.expr.relational_expr import (
+    EqualityExpression,
+    RangedExpression,
+    RelationalExpression,
+)
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.arrays import BoolArray, FloatArray, IntArray
@@ -108,9 +113,9 @@ class Values:
         return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
 
     def _leaves(self, nodes: Sequence[Any], points: Any) -> FloatArray:
-        rows = [self.rows.get(id(n), -1) for n in nodes]
+        rows = list(map(self.rows.get, map(id, nodes), repeat(-1)))
         found = self.table[rows, points]
-        for k in (k for k, row in enumerate(rows) if row < 0):
+        for k in (k for k, row in enumerate(rows) if row < 0) if min(rows) < 0 else ():
             number = pyo.value(nodes[k], exception=False)
             found[k] = np.nan if number is None else number
         return np.asarray(found)
@@ -118,36 +123,55 @@ class Values:
 
 def _grouped(nodes: Sequence[Any]) -> list[Sequence[int]]:
     """Places of nodes that can be evaluated together."""
-    kinds = set(map(type, nodes))
-    if len(kinds) == 1 and (kinds <= PLAIN or kinds <= native_types):
-        return [range(len(nodes))]
+    kinds: set[Any] = set(map(type, nodes))
+    if len(kinds) == 1:
+        form = _form(*kinds)
+        if form is None or len(set(map(form, nodes))) == 1:
+            return [range(len(nodes))]
     groups: dict[Any, list[int]] = {}
     for place, node in enumerate(nodes):
-        groups.setdefault(_form(node), []).append(place)
+        kind: Any = type(node)
+        form = _form(kind)
+        groups.setdefault((kind, form and form(node)), []).append(place)
     return list(groups.values())
 
 
-def _form(node: Any) -> Any:
-    kind = node.__class__
-    if kind in PLAIN or kind in native_types:
-        return kind
-    if not node.is_expression_type():
-        return kind
-    is_function = isinstance(node, numeric_expr.UnaryFunctionExpression)
-    own = node.name if is_function else getattr(node, "strict", None)
-    return kind, node.nargs(), own
+@cache
+def _form(kind: Any) -> Callable[[Any], Any] | None:
+    """What distinguishes nodes of one kind; None if nothing does."""
+    if issubclass(kind, numeric_expr.UnaryFunctionExpression):
+        return attrgetter("name")
+    if issubclass(kind, RelationalExpression):
+        return lambda node: getattr(node, "strict", None)
+    if not issubclass(kind, ExpressionBase) or kind in OF_FIXED_LENGTH:
+        return None
+    return methodcaller("nargs")
 
 
-PLAIN = frozenset({
+OF_FIXED_LENGTH = frozenset({
     numeric_expr.ProductExpression,
     numeric_expr.MonomialTermExpression,
     numeric_expr.DivisionExpression,
     numeric_expr.NegationExpression,
     numeric_expr.PowExpression,
-    VarData,
-    ScalarVar,
 })
-"""Kinds of nodes that need no further distinction."""
+PLAIN = (
+    "exp",
+    "log",
+    "log10",
+    "sqrt",
+    "ceil",
+    "floor",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+)
+INVERSE = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+FUNCTIONS = {n: getattr(np, n) for n in PLAIN} | {f"a{n}": getattr(np, f"arc{n}") for n in INVERSE}
+"""Pyomo's name of a function -> NumPy's function."""
 
 
 def _applied(node: Any, values: list[Any]) -> Any:
@@ -157,7 +181,7 @@ def _applied(node: Any, values: list[Any]) -> Any:
     if isinstance(node, numeric_expr.AbsExpression):
         return np.abs(values[0])
     if isinstance(node, numeric_expr.UnaryFunctionExpression):
-        return np.array([_guarded(node._fcn, v) for v in values[0].tolist()])
+        return FUNCTIONS[node.name](values[0])
     if isinstance(node, numeric_expr.MaxExpression | numeric_expr.MinExpression):
         fold = np.maximum if isinstance(node, numeric_expr.MaxExpression) else np.minimum
         return fold.reduce(values)
@@ -166,15 +190,6 @@ def _applied(node: Any, values: list[Any]) -> Any:
         above = lower < body if node.strict[0] else lower <= body
         return above & (body < upper if node.strict[1] else body <= upper)
     return node._apply_operation(values)
-
-
-def _guarded(function: Callable[[float], float], value: float) -> float:
-    try:
-        return float(function(value))
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.nan
 
 
 def require_agreement(
@@ -231,7 +246,7 @@ class _Comparison:
             ]
             for start, names, family in families:
                 for row, name in enumerate(names, start):
-                    rows |= {id(data): row for data in family.get(name, {}).values()}
+                    rows.update(zip(map(id, family.get(name, {}).values()), repeat(row)))
             for start, names in ((after, s.inputs), (p, s.parameters)):
                 for row, name in enumerate(names, start):
                     if name in instance.scalars:
@@ -259,7 +274,7 @@ class _Comparison:
     @cached_property
     def explicit(self) -> Sequence[bool]:
         """Which equations and measured quantities name the time itself."""
-        return ca.which_depends(self._expressions, self.system.symbols.t, 1, True)
+        return ca.which_depends(stack(self._expressions), self.system.symbols.t, 1, True)
 
     def _is_same(
         self, members: Members, true: FloatArray, translated: FloatArray, allowed: FloatArray
@@ -276,24 +291,29 @@ class _Comparison:
         return np.asarray(turned | (np.isnan(true) & np.isin(members.rows, elsewhere)))
 
     @cached_property
-    def _expressions(self) -> Any:
-        return stack([self.system.residual, *self.system.measured.values()])
+    def _expressions(self) -> list[Any]:
+        return [self.system.residual, *self.system.measured.values()]
 
     def _translated(self) -> FloatArray:
         """(n_equations + n_measured, n_points) values of the translation."""
-        function = ca.Function("F", list(self.system.symbols.vectors), [self._expressions])
-        return np.asarray(function(*self.parts), dtype=float).reshape(len(self.names), -1)
+        t, *others = self.system.symbols.vectors
+        function = ca.Function("F", [t, ca.vertcat(*others)], self._expressions)
+        results = function.call([self.parts[0], self.values.table])
+        return np.vstack([one.full() for one in results])
 
     def _members(self) -> Members:
-        found: list[tuple[int, int, Any, Any]] = []
+        rows, points, bodies, uppers = [], [], [], []
         for row, series in enumerate(self._series()):
             for point in self._chosen(row):
                 number, time = self.points[point]
                 data = series[number].get(time)
                 if data is not None:
-                    found.append((row, point, *_sides(data)))
-        rows, points, bodies, uppers = zip(*found, strict=True)
-        return Members(np.array(rows), np.array(points), list(bodies), list(uppers))
+                    body, upper = _sides(data)
+                    rows.append(row)
+                    points.append(point)
+                    bodies.append(body)
+                    uppers.append(upper)
+        return Members(np.array(rows), np.array(points), bodies, uppers)
 
     def _series(self) -> Iterator[list[Mapping[float, Any]]]:
         """Each equation and measured quantity over time, in both instances."""
@@ -434,35 +454,41 @@ class _Draw:
     def parts(self, times: FloatArray) -> list[FloatArray]:
         """t, dx, x, z, u, p, s: (n, n_times) each; at the start x is s."""
         s, n = self.symbols, len(times)
+        n_x, n_z = len(s.states), len(s.algebraics)
         span = float(times.max() - times.min()) or 1.0
-        sizes = np.array([self._size(name) for name in s.states])
-        guesses = np.array([self._guess(m) for m in s.algebraics])
+        sizes = [self._size(name) for name in s.states]
+        slopes = [size / span for size in sizes]
+        guesses = [self._guess(name) for name in s.algebraics]
         bounds = self._bounds()
-        all_sizes = [sizes, sizes, sizes / span, guesses, _width(bounds)]
-        drawn = self._decades(np.concatenate(all_sizes).reshape(-1, 1), n)
-        x, start, slopes, z, p = np.split(drawn, np.cumsum([len(a) for a in all_sizes[:-1]]))
-        slopes = slopes * (self.random.random(slopes.shape) < HALF)
+        widths = [_width(*b) for b in bounds]
+        drawn = self._decades([*slopes, *sizes, *guesses, *sizes, *widths], n)
+        drawn[:n_x] *= self.random.random((n_x, n)) < HALF
+        x, start = drawn[n_x : 2 * n_x], drawn[2 * n_x + n_z : 3 * n_x + n_z]
         is_first = times == times.min()
         x[:, is_first] = start[:, is_first]
         u = np.array([self._input(name, times) for name in s.inputs]).reshape(-1, n)
-        return [times[None], slopes, x, z, u, self._within(bounds, p), start]
+        p = self._within(bounds, drawn[3 * n_x + n_z :])
+        return [times[None], drawn[:n_x], x, drawn[2 * n_x : 2 * n_x + n_z], u, p, start]
 
-    def _decades(self, sizes: FloatArray, n: int) -> FloatArray:
+    def _decades(self, sizes: Sequence[float], n: int) -> FloatArray:
         """(len(sizes), n) numbers near the sizes and decades away, some negative."""
-        shape = (len(sizes), n)
-        width = np.where(self.random.random((1, n)) < HALF, 1.0, DECADES)
+        drawn = self.random.uniform(-1, 1, (len(sizes), n))
         turn = np.arange(n) % TURN
-        is_negative = (turn == 1) | ((turn == TURN - 2) & (self.random.random(shape) < HALF))
-        sign = np.where(is_negative, -1.0, 1.0)
-        return np.asarray(sign * sizes * 10.0 ** (width * self.random.uniform(-1, 1, shape)))
+        width = np.where(self.random.random(n) < HALF, 1.0, DECADES)
+        values = np.array(sizes)[:, None] * 10.0 ** (width * drawn)
+        values[:, turn == 1] *= -1.0
+        part = values[:, turn == TURN - 2]
+        values[:, turn == TURN - 2] = np.where(self.random.random(part.shape) < HALF, -part, part)
+        return np.asarray(values)
 
     def _size(self, state: str) -> float:
         given = self.experiment.start.get(state, self.starts.get(state))
-        measured = np.zeros(0)
+        if isinstance(given, float) and given:
+            return abs(given)
+        measured: Any = ()
         if state in self.experiment.measured:
-            measured = self.experiment.measurements.of(state)[1]
-        largest = float(np.max(np.abs(measured), initial=0.0))
-        return (abs(given) if isinstance(given, float) else 0.0) or largest or self._guess(state)
+            measured = self.experiment.measurements.of(state)[1].tolist()
+        return max(map(abs, measured), default=0.0) or self._guess(state)
 
     def _guess(self, name: str) -> float:
         series = self.instance.over_time(name)
@@ -473,36 +499,39 @@ class _Draw:
         given = self.experiment.inputs.get(name)
         if given is None:
             varying = self.problem.time_varying[name]
-            bounds = np.array([[varying.lower], [varying.upper], [np.nan]])
-            drawn = self._decades(_width(bounds).reshape(-1, 1), len(times))
-            return np.asarray(self._within(bounds, drawn)[0])
+            bounds = (varying.lower, varying.upper, np.nan)
+            drawn = self._decades([_width(*bounds)], len(times))
+            return np.asarray(self._within([bounds], drawn)[0])
         return np.array([evaluate(given, t) for t in times.tolist()])
 
-    def _bounds(self) -> FloatArray:
-        """(3, n_parameters) lower and upper bounds, and the model's value (NaN if none)."""
-        names = self.symbols.parameters
-        box = self.problem.unknowns.select([
-            self.problem.unknown_of(name, self.experiment) for name in names
-        ])
-        values = (self.instance.scalars[name].value for name in names)
-        nominal = [np.nan if v is None else float(v) for v in values]
-        return np.array([box.lower, box.upper, nominal], dtype=float)
+    def _bounds(self) -> list[tuple[float, float, float]]:
+        """Of each parameter the lower and upper bound, and the model's value (NaN if none)."""
+        box = self.problem.unknowns
+        places = {name: k for k, name in enumerate(box.names)}
+        lower, upper = box.lower.tolist(), box.upper.tolist()
+        bounds = []
+        for name in self.symbols.parameters:
+            k = places[self.problem.unknown_of(name, self.experiment)]
+            value = self.instance.scalars[name].value
+            bounds.append((lower[k], upper[k], np.nan if value is None else float(value)))
+        return bounds
 
-    def _within(self, bounds: FloatArray, drawn: FloatArray) -> FloatArray:
+    def _within(self, bounds: list[tuple[float, float, float]], drawn: FloatArray) -> FloatArray:
         """(m, n) numbers drawn, moved between m bounds; some at these and at the nominal value."""
-        ends = bounds[:, :, None]
-        wide = np.clip(drawn, ends[0], ends[1])
-        which = self.random.integers(0, 3, wide.shape)
-        chosen = np.choose(which, [np.broadcast_to(e, wide.shape) for e in ends])
-        use = np.isfinite(chosen) & (self.random.random(wide.shape) < AT_ENDS)
+        if not bounds:
+            return drawn
+        ends = np.array(bounds)
+        which = self.random.integers(0, 3, drawn.shape)
+        chosen = ends[np.arange(len(bounds))[:, None], which]
+        use = np.isfinite(chosen) & (self.random.random(drawn.shape) < AT_ENDS)
+        wide = np.minimum(np.maximum(drawn, ends[:, :1]), ends[:, 1:2])
         return np.where(use, chosen, wide)
 
 
-def _width(bounds: FloatArray) -> FloatArray:
-    """(m,) positive: how large what has these bounds is."""
-    lower, upper, nominal = np.where(np.isfinite(bounds), np.abs(bounds), 0.0)
-    size = np.where(nominal > 0, nominal, np.where(upper > 0, upper, lower))
-    return np.where(size > 0, size, 1.0)
+def _width(lower: float, upper: float, nominal: float) -> float:
+    """Positive: how large what has these bounds is."""
+    sizes = (abs(v) for v in (nominal, upper, lower))
+    return next((v for v in sizes if 0 < v < math.inf), 1.0)
 
 
 def _sides(data: Any) -> tuple[Any, Any]:
@@ -513,8 +542,9 @@ def _sides(data: Any) -> tuple[Any, Any]:
             return data, 0.0
         return data.to_bounded_expression()[1:]  # type: ignore[no-any-return]
     left, right = expression.args
-    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
-    return (right, left) if is_turned else (left, right)
+    if left.__class__ in native_types or not left.is_potentially_variable():
+        return right, left
+    return left, right
 
 
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
