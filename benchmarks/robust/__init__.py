@@ -1,0 +1,1 @@
+"""Sections of `benchmarks/robust.py`, one module each."""
