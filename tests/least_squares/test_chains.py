@@ -1,7 +1,5 @@
 """Condensing against the whole problem with its constraints."""
 
-import time
-
 import numpy as np
 import pytest
 from chain_zoo import Ricker, dense, flat, keeping, point_of, random_chained, space_of
@@ -62,17 +60,3 @@ def test_the_derivatives_of_the_ricker_chain_against_central_differences():
             pair.append(np.concatenate([part for part in dense(ricker(there))[::2]]))
         central = (pair[0] - pair[1]) / (2 * h)
         assert both[:, i] == pytest.approx(central, abs=1e-7)
-
-
-def test_the_cost_grows_linearly_with_the_intervals():
-    def seconds(count):
-        at = random_chained(0, chains=((count, 3, 2 * count),))
-        at.chains[0].step[:] *= 0.1
-        laps = []
-        for _ in range(5):
-            begin = time.process_time()
-            condensed(at)
-            laps.append(time.process_time() - begin)
-        return min(laps)
-
-    assert seconds(16_000) < 64 * seconds(1000)  # 16 times if linear, 256 if quadratic

@@ -1,6 +1,5 @@
 """The search: boxes cover, the gap it closes is right, and what it says when it is stopped."""
 
-import time
 from dataclasses import replace
 
 import brute_force
@@ -112,10 +111,8 @@ def test_an_objective_that_does_not_exist_is_not_proved():
 def test_a_limit_leaves_a_valid_bound(boxes, seconds):
     one = two_exponentials()
     best = brute(one)
-    began = time.perf_counter()
     limits = Limits(1e-9, 0.0, seconds, boxes)
     _, found = searched(one, best, limits, trial=lambda _: np.inf)
-    assert time.perf_counter() - began < 10
     assert found.status in (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
     assert 0 <= found.lower_bound <= best * (1 + 1e-9)
     assert found.left > 0
