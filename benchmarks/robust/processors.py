@@ -69,7 +69,7 @@ def _run(setting: dict[str, str], folder: Path, *, quick: bool) -> str:
         environment["CC"] = str(compiler)
     rooms = [f"tests/{room}" for room in NUMERICAL] if quick else []
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--tb=short", *rooms]
-    done = subprocess.run(  # noqa: S603 - our own words
+    done = subprocess.run(
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     return done.stdout
