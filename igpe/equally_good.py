@@ -1,6 +1,6 @@
 """Step 5's answer among all optima that are known: the best one first, and those as good as it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from igpe.summary import Steps, Way, errors_at
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 BETTER = "the search for other optima"
+BY_PROOF = "the proof of the optimum"
 
 
 def with_other_optima(steps: Steps, settings: Settings) -> Steps:
@@ -46,6 +47,17 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     values, complete = other_optima(problem, steps.systems, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
     return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
+
+
+def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:
+    """The steps with the optimum next to `values`, if it is better than the estimate.
+
+    values  unknown -> value, as a proof met them
+    """
+    x = steps.problem.box.vector(values)
+    better = list(_refined(steps.problem, steps, [x], settings.integrator, BY_PROOF))
+    exact = [steps.best, *better, *steps.others]
+    return _ordered(steps, exact, _rise(steps, settings), (), BY_PROOF) if better else steps
 
 
 def _rise(steps: Steps, settings: Settings) -> float:
@@ -102,23 +114,33 @@ def _met(ways: Sequence[Way]) -> Iterator[dict[str, float]]:
 
 
 def _refined(
-    problem: Problem, steps: Steps, values: Sequence[FloatArray], integrator: Integrator
+    problem: Problem,
+    steps: Steps,
+    values: Sequence[FloatArray],
+    integrator: Integrator,
+    origin: str = BETTER,
 ) -> Iterator[Polished]:
     """The optima by the integrator of the result; those it cannot confirm are left out."""
     residuals = Residuals(problem, steps.systems, integrator)
     for x in values:
-        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, BETTER)
+        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
         found = polish(problem, residuals, rough)
         if found.at is not None and not found.notes:
             yield found
 
 
-def _ordered(steps: Steps, exact: Sequence[Polished], rise: float, notes: tuple[str, ...]) -> Steps:
+def _ordered(
+    steps: Steps,
+    exact: Sequence[Polished],
+    rise: float,
+    notes: tuple[str, ...],
+    origin: str = BETTER,
+) -> Steps:
     problem, given = steps.problem, steps.best
     none = rounding(problem)
     least = min(exact, key=lambda one: one.estimate.objective)
     same = is_same_objective(least.estimate.objective, given.estimate.objective, none)
-    best, ways = (given, steps.ways) if same else (least, _led_by(least, steps.ways))
+    best, ways = (given, steps.ways) if same else (least, _led(least, steps.ways, origin))
     level = best.estimate.objective + rise + none
     kept = [best]
     for one in sorted(exact, key=lambda one: one.estimate.objective):
@@ -128,9 +150,9 @@ def _ordered(steps: Steps, exact: Sequence[Polished], rise: float, notes: tuple[
     return steps._replace(ways=ways, best=best, others=tuple(kept[1:]))
 
 
-def _led_by(best: Polished, ways: Sequence[Way]) -> list[Way]:
+def _led(best: Polished, ways: Sequence[Way], origin: str) -> list[Way]:
     """The candidates, after one more that is better than they are."""
-    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=BETTER)
+    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=origin)
     estimate = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
     return [Way(algebraic, estimate, estimate), *ways]
 

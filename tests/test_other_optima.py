@@ -8,12 +8,15 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from trust.optima import BOUNDED, CASES, sulfisoxazole, work
+from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
 import igpe
 from igpe.box import Box
 from igpe.dynamic.collocation import Collocation
+from igpe.dynamic.polish import polish
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic_certificate import DynamicCertificate
+from igpe.integrators.sundials import Sundials
 from igpe.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -105,6 +108,32 @@ def test_a_real_certificate_and_all_that_is_written_agree():
         assert "Nothing is proved" not in written
     for known in (result.objective, result.other_optima[0].objective):
         assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
+
+
+def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(monkeypatch):
+    wells = Case(
+        {"x": lambda v: (v.k**4 - 5 * v.k**2 + 0.5 * v.k) * v.x}, {"k": -1.63}, (-3.0, 3.0),
+        {"x": 1.0}, ["x"], end=0.4,
+    )  # fmt: skip
+
+    def stuck(steps, settings):
+        rough = igpe.Estimate({"k": 1.5}, np.inf, igpe.Status.CONVERGED, "stuck")
+        worse = polish(steps.problem, Residuals(steps.problem, steps.systems, Sundials()), rough)
+        way = steps.ways[0]._replace(corrected=worse.estimate)
+        return steps._replace(best=worse, ways=[way], others=())
+
+    monkeypatch.setattr("igpe.pipeline.with_other_optima", stuck)
+    problem = wells.problem(SEED)
+    assert igpe.estimate(problem).parameters["k"] > 1
+    result = igpe.estimate(problem, certify=True)
+    assert result.parameters["k"] == pytest.approx(-1.63, rel=0.1)
+    assert result.estimates[0].standard_error > 0
+    assert result.candidates[0].origin == "the proof of the optimum"
+    assert "Not the best" not in str(result)
+    assert "Proved best within the bounds" in str(result)
+    assert result.points["fitted"].iloc[-1] == pytest.approx(
+        result.points["measured"].iloc[-1], abs=0.05
+    )
 
 
 def test_other_optima_survive_json_and_old_files_have_none(twins):
