@@ -18,8 +18,6 @@ from igpe.problem import Problem
 from igpe.settings import Settings
 from igpe.statistics.covariance import allowed_rise
 from igpe.status import Status
-from igpe.structure.findings import Form, Reach
-from igpe.structure.structure import Structure
 from igpe.summary import Steps, Way, errors_at
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
@@ -39,7 +37,7 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
         return steps
     if not is_plain(problem):
         return _among_candidates(steps, settings)
-    if _is_linear(steps.structure) and _agree(problem, steps.ways):
+    if steps.structure.is_linear and _agree(problem, steps.ways):
         return steps
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
@@ -83,15 +81,6 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
             kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
     others = sorted(kept[1:], key=lambda one: one.estimate.objective)
     return steps._replace(others=tuple(others))
-
-
-def _is_linear(structure: Structure) -> bool:
-    """Return True if slopes are linear in all unknowns: then one set of values explains them."""
-    return all(
-        finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
-        else finding.reach is Reach.SMOOTHING
-        for finding in structure.findings
-    )  # fmt: skip
 
 
 def _agree(problem: Problem, ways: Sequence[Way]) -> bool:

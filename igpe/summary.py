@@ -128,7 +128,9 @@ def _rank(
     problem, whole = steps.problem, errors
     if errors.held.any():
         whole = _uncertainty(problem, x, at, np.zeros(len(x), dtype=bool), free=free)
-    return rank_notes(problem, steps.systems, at.jacobian, errors, whole)
+    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+    sets = [] if steps.structure.is_linear else [x, *others]
+    return rank_notes(problem, steps.systems, at.jacobian, errors, whole, sets=sets)
 
 
 def errors_at(

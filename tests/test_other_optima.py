@@ -303,3 +303,22 @@ def test_notes_of_inner_searches_reach_the_result():
     result = igpe.estimate(CASES["chain, last measured"].problem(SEED), settings)
     assert "the correction warns" in result.notes
     assert "Step 4: the search warns" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("absorption", ""),
+        (
+            "absorption, mirror out of bounds",
+            "ka, ke and V: perfect measurements leave up to 2 sets",
+        ),
+        ("chain, two measured", ""),
+    ],
+)
+def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(name, told):
+    result = igpe.estimate(CASES[name].problem(SEED))
+    notes = [note for note in result.notes if "perfect measurements leave" in note]
+    assert len(notes) == bool(told)
+    assert all(told in note and "This result has 1 of them" in note for note in notes)
+    assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
