@@ -150,6 +150,13 @@ def test_what_belongs_on_a_bound_is_on_it_and_intervals_stay_inside(name):
     assert work(f"{name} #{SEED}") == {"off": [], "outside": [], "lost": []}
 
 
+def test_collocation_by_itself_ends_on_the_bound_too():
+    problem, start = BOUNDED["activation"].problem(SEED), {"k": 0.5, "E": 0.5}
+    found, shot = (m.estimate(problem, start) for m in (Collocation(), igpe.SingleShooting()))
+    assert found.parameters["E"] == shot.parameters["E"] == 0.0
+    assert found.parameters["k"] == pytest.approx(shot.parameters["k"], rel=1e-5)
+
+
 def test_the_one_sided_interval_is_that_of_the_profile():
     problem = BOUNDED["activation"].problem(SEED)
     result = igpe.estimate(problem)
