@@ -25,6 +25,7 @@ from igpe.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
+ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are summed
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
@@ -206,11 +207,13 @@ def _scales(
     costs steps, too large a one accuracy. One that is not measured may become as large as any.
     """
     found, largest = [], []
+    unseen = _unseen(problem)
     for name in states:
         start = _start_size(name, problem, experiment, starts)
         initial = _magnitude(_component(name, problem.instance))
         known = [v for v in (_measured_size(name, problem, experiment), start) if v]
-        found.append(min(known, default=initial))  # the smaller: growth from 1e-12 to 1
+        least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
+        found.append(max(least, min(start, unseen)) if known else least)
         measured = max(_most(name, e) for e in problem.experiments)
         largest.append((max(measured, start, initial), measured > 0))
     smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
@@ -249,6 +252,16 @@ def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float
             sigma = e.measurements.of(name)[2]
             return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
     return 0.0
+
+
+def _unseen(problem: Problem) -> float:
+    """Measured values below it are rounding in the sum of squares; 0 where that is not known.
+
+    Without standard deviations all count alike, so that what has died out to 1e-200 needs no digits.
+    """
+    if any(e.sigma_known or e.error_models or e.estimated_sigma for e in problem.experiments):
+        return 0.0
+    return ROUNDING * max(_most(n, e) for e in problem.experiments for n in e.measured)
 
 
 def _most(name: str, experiment: Experiment) -> float:
