@@ -7,6 +7,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
+from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.other_optima import Sought, other_optima, rounding
 from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
@@ -18,7 +19,7 @@ from igpe.problem import Problem
 from igpe.settings import Settings
 from igpe.statistics.covariance import allowed_rise
 from igpe.status import Status
-from igpe.summary import Steps, Way, errors_at
+from igpe.summary import Steps, Way
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 BETTER = "the search for other optima"
@@ -62,8 +63,8 @@ def _rise(steps: Steps, settings: Settings) -> float:
     """How far the objective of another optimum may lie above the best; 0 where that is unknown."""
     problem, best = steps.problem, steps.best
     x = problem.box.vector(best.estimate.parameters)
-    free = tangent(problem, x)
-    errors = errors_at(problem, x, best.at, settings.confidence, free)
+    active = tangent(problem, x).rows
+    errors = errors_at(problem, x, best.at, settings.confidence, active=active)
     rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
     return rise if np.isfinite(rise) else 0.0
 
