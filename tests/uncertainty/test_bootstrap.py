@@ -187,7 +187,9 @@ def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
         moved = found.loc["k", "lower"] - found.loc["k", "percentile_lower"]
         assert (moved > 1) == bool(shift)
     level = stats.norm.cdf(-1.959964 / (1 + 0.1 * 1.959964))
-    assert found.loc["k", "lower"] == pytest.approx(np.quantile(values, level, method="weibull"), rel=1e-5)
+    assert found.loc["k", "lower"] == pytest.approx(
+        np.quantile(values, level, method="weibull"), rel=1e-5
+    )
 
 
 def test_ends_of_intervals_are_where_a_further_replication_falls_outside_as_often_as_told():
