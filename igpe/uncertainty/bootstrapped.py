@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from igpe.result_text import number
 FORMAT = 1  # of the JSON form
 WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
 KINDS = ("", "percentile_", "basic_")  # of intervals
-UNBIASED = "weibull"  # the (n + 1) p-th of n draws: a further one lies below with probability p
+UNBIASED: Final = "weibull"  # the (n + 1) p-th of n draws: a further one is below with chance p
 FEW = 100  # replications below which the ends of intervals are rough
 
 
