@@ -1,12 +1,13 @@
 """Step 5's answer among all optima that are known: the best one first, and those as good as it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
+from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.other_optima import Sought, other_optima, rounding
 from igpe.dynamic.polish import Polished, polish
 from igpe.dynamic.residuals import Residuals
@@ -18,12 +19,11 @@ from igpe.problem import Problem
 from igpe.settings import Settings
 from igpe.statistics.covariance import allowed_rise
 from igpe.status import Status
-from igpe.structure.findings import Form, Reach
-from igpe.structure.structure import Structure
-from igpe.summary import Steps, Way, errors_at
+from igpe.summary import Steps, Way
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 BETTER = "the search for other optima"
+BY_PROOF = "the proof of the optimum"
 
 
 def with_other_optima(steps: Steps, settings: Settings) -> Steps:
@@ -38,7 +38,7 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
         return steps
     if not is_plain(problem):
         return _among_candidates(steps, settings)
-    if _is_linear(steps.structure) and _agree(problem, steps.ways):
+    if steps.structure.is_linear and _agree(problem, steps.ways):
         return steps
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
@@ -48,12 +48,23 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
 
 
+def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:
+    """The steps with the optimum next to `values`, if it is better than the estimate.
+
+    values  unknown -> value, as a proof met them
+    """
+    x = steps.problem.box.vector(values)
+    better = list(_refined(steps.problem, steps, [x], settings.integrator, BY_PROOF))
+    exact = [steps.best, *better, *steps.others]
+    return _ordered(steps, exact, _rise(steps, settings), (), BY_PROOF) if better else steps
+
+
 def _rise(steps: Steps, settings: Settings) -> float:
     """How far the objective of another optimum may lie above the best; 0 where that is unknown."""
     problem, best = steps.problem, steps.best
     x = problem.box.vector(best.estimate.parameters)
-    free = tangent(problem, x)
-    errors = errors_at(problem, x, best.at, settings.confidence, free)
+    active = tangent(problem, x).rows
+    errors = errors_at(problem, x, best.at, settings.confidence, active=active)
     rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
     return rise if np.isfinite(rise) else 0.0
 
@@ -71,15 +82,6 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
             kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
     others = sorted(kept[1:], key=lambda one: one.estimate.objective)
     return steps._replace(others=tuple(others))
-
-
-def _is_linear(structure: Structure) -> bool:
-    """Return True if slopes are linear in all unknowns: then one set of values explains them."""
-    return all(
-        finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
-        else finding.reach is Reach.SMOOTHING
-        for finding in structure.findings
-    )  # fmt: skip
 
 
 def _agree(problem: Problem, ways: Sequence[Way]) -> bool:
@@ -102,23 +104,33 @@ def _met(ways: Sequence[Way]) -> Iterator[dict[str, float]]:
 
 
 def _refined(
-    problem: Problem, steps: Steps, values: Sequence[FloatArray], integrator: Integrator
+    problem: Problem,
+    steps: Steps,
+    values: Sequence[FloatArray],
+    integrator: Integrator,
+    origin: str = BETTER,
 ) -> Iterator[Polished]:
     """The optima by the integrator of the result; those it cannot confirm are left out."""
     residuals = Residuals(problem, steps.systems, integrator)
     for x in values:
-        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, BETTER)
+        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
         found = polish(problem, residuals, rough)
         if found.at is not None and not found.notes:
             yield found
 
 
-def _ordered(steps: Steps, exact: Sequence[Polished], rise: float, notes: tuple[str, ...]) -> Steps:
+def _ordered(
+    steps: Steps,
+    exact: Sequence[Polished],
+    rise: float,
+    notes: tuple[str, ...],
+    origin: str = BETTER,
+) -> Steps:
     problem, given = steps.problem, steps.best
     none = rounding(problem)
     least = min(exact, key=lambda one: one.estimate.objective)
     same = is_same_objective(least.estimate.objective, given.estimate.objective, none)
-    best, ways = (given, steps.ways) if same else (least, _led_by(least, steps.ways))
+    best, ways = (given, steps.ways) if same else (least, _led(least, steps.ways, origin))
     level = best.estimate.objective + rise + none
     kept = [best]
     for one in sorted(exact, key=lambda one: one.estimate.objective):
@@ -128,9 +140,9 @@ def _ordered(steps: Steps, exact: Sequence[Polished], rise: float, notes: tuple[
     return steps._replace(ways=ways, best=best, others=tuple(kept[1:]))
 
 
-def _led_by(best: Polished, ways: Sequence[Way]) -> list[Way]:
+def _led(best: Polished, ways: Sequence[Way], origin: str) -> list[Way]:
     """The candidates, after one more that is better than they are."""
-    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=BETTER)
+    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=origin)
     estimate = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
     return [Way(algebraic, estimate, estimate), *ways]
 

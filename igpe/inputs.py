@@ -16,6 +16,8 @@ from pyomo.environ import value as pyomo_value
 from igpe.arrays import FloatArray
 from igpe.errors import DataError
 
+SAME = 4  # units in the last place: times as close are one
+
 
 @dataclass(frozen=True)
 class Table:
@@ -122,8 +124,13 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
     if isinstance(value, Table):
         return value.at(time, before=before)
     if callable(value):
-        return float(pyomo_value(value(time)))
+        return float(pyomo_value(value(just_before(time) if before else time)))
     return value
+
+
+def just_before(time: float) -> float:
+    """A time before any jump that lies at `time` up to rounding."""
+    return float(time - SAME * np.spacing(abs(time)))
 
 
 def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:

@@ -123,10 +123,7 @@ def _estimate(
         begun = _complemented(problem, algebraic, settings, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         found = _settled(problem, given, systems, begun, settings)
-        ways, best = found.fits[-1]
-        best = best._replace(notes=(*best.notes, *found.notes))
-        if stopped():
-            ways, best = _told_so(ways, best, ended_by())
+        ways, best = _last(found)
     steps = Steps(
         found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
     )
@@ -135,7 +132,9 @@ def _estimate(
             steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"), finishing():
         result = summarise(steps, settings, begun.proved)
-    return with_proof(found.problem, result, clock) if certify and not stopped() else result
+    if certify and not stopped():
+        return with_proof(steps, settings, result, clock, begun.proved)
+    return result
 
 
 def _settled(
@@ -272,9 +271,13 @@ def _failed(ways: Sequence[Way]) -> EstimationFailed:
     )
 
 
-def _told_so(ways: list[Way], best: Polished, status: Status) -> tuple[list[Way], Polished]:
-    """With the status of what ended the call."""
-    estimate = replace(best.estimate, status=status)
+def _last(found: Settled[Fitted]) -> tuple[list[Way], Polished]:
+    """The last fit with all notes, and with the status of what ended the call, if anything did."""
+    ways, best = found.fits[-1]
+    best = best._replace(notes=(*best.notes, *found.notes))
+    if not stopped():
+        return ways, best
+    estimate = replace(best.estimate, status=ended_by())
     return [ways[0]._replace(corrected=estimate), *ways[1:]], best._replace(estimate=estimate)
 
 

@@ -5,24 +5,38 @@ from dataclasses import replace
 
 import numpy as np
 
+from igpe.deadline import stopped
+from igpe.equally_good import led_by
 from igpe.errors import IgpeError
 from igpe.problem import Problem
 from igpe.progress import Clock
 from igpe.result import Result
-from igpe.settings import ProveComplement
-from igpe.summary import Way
+from igpe.result_text import has_better
+from igpe.settings import ProveComplement, Settings
+from igpe.summary import Steps, Way, summarise
 
 
-def with_proof(problem: Problem, result: Result, clock: Clock) -> Result:
-    """The result with its proof, or with a note why there is none."""
+def with_proof(
+    steps: Steps, settings: Settings, result: Result, clock: Clock, proved: tuple[str, ...]
+) -> Result:
+    """The result with its proof, or with a note why there is none.
+
+    Where the proof meets better parameters the estimate is fitted again from them.
+
+    proved  sentences on what was proved of step 4, as for `summarise`
+    """
     from igpe.proof.certify import certify  # noqa: PLC0415 - Numba is slow to load
 
     with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
         try:
-            proof, notes = certify(problem, result).without_tree(), result.notes
+            proof = certify(steps.problem, result).without_tree()
         except IgpeError as error:
-            proof, notes = None, (*result.notes, f"Nothing was proved. {error}")
-    return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
+            note = f"Nothing was proved. {error}"
+            return replace(result, notes=(*result.notes, note), seconds=dict(clock.seconds))
+        if has_better(result, proof) and not stopped():
+            values = dict(zip(proof.unknowns, proof.parameters, strict=True))
+            result = summarise(led_by(steps, settings, values), settings, proved)
+    return replace(result, proof=proof, seconds=dict(clock.seconds))
 
 
 def complement_proven(

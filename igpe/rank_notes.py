@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from igpe.arrays import BoolArray, FloatArray
+from igpe.box import Box
 from igpe.equations.system import System
+from igpe.optima import has_same_values
 from igpe.problem import Problem
 from igpe.statistics.covariance import Uncertainty
+from igpe.structure.alternatives import Alternatives
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability import Algebra, Identifiability, identifiability
 from igpe.structure.of_errors import of_errors_alone
@@ -23,12 +26,16 @@ def rank_notes(
     jacobian: FloatArray,
     errors: Uncertainty,
     whole: Uncertainty,
+    *,
+    sets: Sequence[FloatArray] = (),
 ) -> list[str]:
     """Compare what the errors call undetermined with the verdicts of `igpe.check`.
 
     jacobian  (n_residuals, n) of the weighted residuals, priors included
     errors    of the unknowns at the optimum
     whole     the same as if no unknown were on a bound
+    sets      values (n,) of the estimate and of every other optimum of the result; none: they are
+              not compared with the number of sets that `igpe.check` counts
     """
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return []
@@ -46,14 +53,37 @@ def rank_notes(
             "but the Jacobian at the optimum has full rank (smallest singular value "
             f"{singular:.1g} of the largest). The two disagree: do not rely on either."
         )
-    return lines
+    if sets and exact.names(Verdict.YES) and not exact.doubtful:
+        counted = _verdicts(problem, systems, count=True)
+        lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
+    return [line for line in lines if line]
 
 
-def _verdicts(problem: Problem, systems: Sequence[System]) -> Identifiability:
+def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
+    """What to say where the result has fewer sets of values than the structure allows."""
+    own = box.select(one.unknowns)
+    kept: list[FloatArray] = []
+    for values in (own.vector(box.mapping(x)) for x in sets):
+        if not any(has_same_values(values, other, own) for other in kept):
+            kept.append(values)
+    if len(kept) >= one.number:
+        return ""
+    several = "sets of " * (len(one.unknowns) > 1)
+    alike = f" The same for all: {', '.join(one.functions)}." * bool(one.functions)
+    return (
+        f"{_listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        f"(igpe.check), complex ones and those out of bounds included. This result has "
+        f"{len(kept)} of them; no other was met within the bounds.{alike}"
+    )
+
+
+def _verdicts(
+    problem: Problem, systems: Sequence[System], *, count: bool = False
+) -> Identifiability:
     """Of the unknowns that were estimated: others are held now."""
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, systems), 1.0))
     algebra = Algebra([pose(problem, i, s) for i, s in enumerate(systems)], [{} for _ in systems])
-    return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=False)
+    return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=count)
 
 
 def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:

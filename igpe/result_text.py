@@ -157,10 +157,8 @@ def verdict(result: "Result") -> str:
     """How good the optimum is, from all that is known: the proof, the candidates, the status."""
     if not result.status.usable or result.status not in SEARCHED:
         return result.status.value
-    if result.proof is not None and result.proof.objective < result.objective:
-        told = _by_proof(result, result.proof)
-        if told:
-            return told
+    if result.proof is not None and has_better(result, result.proof):
+        return _by_proof(result.proof)
     if result.proof is not None and result.proof.closed:
         least = result.proof.lower_bound
         gap = relative_gap(result.objective, least) if least > 0 else 0.0
@@ -173,10 +171,14 @@ def verdict(result: "Result") -> str:
     return f"{_agreement(result)}Not proved: a better optimum may exist.{_advice(result)}"
 
 
-def _by_proof(result: "Result", proof: "DynamicCertificate") -> str:
-    """What to say where the proof met better parameters; empty if they are hardly better."""
-    if is_same_objective(proof.objective, result.objective, _rounding(result)):
-        return ""
+def has_better(result: "Result", proof: "DynamicCertificate") -> bool:
+    """Return True if the proof met parameters with a smaller sum of squares than the estimate's."""
+    least, mine = proof.objective, result.objective
+    return least < mine and not is_same_objective(least, mine, _rounding(result))
+
+
+def _by_proof(proof: "DynamicCertificate") -> str:
+    """What to say where the proof met better parameters."""
     values = ", ".join(
         f"{n} = {number(v)}" for n, v in zip(proof.unknowns, proof.parameters, strict=True)
     )

@@ -10,11 +10,14 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import simulate as integrate
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.system import read_systems_at
 from igpe.errors import EstimationFailed, ProblemError
-from igpe.integrators.base import Integrator
+from igpe.integrators.base import Integrator, Trajectory
 from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
+
+MOST_STATES = 4  # that a sentence lists
 
 
 def simulate(
@@ -53,7 +56,7 @@ def simulate(
         if not run.status.usable:
             raise EstimationFailed(
                 f"Experiment {e.name} could be integrated only to time {run.reached:g} of "
-                f"{run.times[-1]:g}. {run.reason}",
+                f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
                 run.status,
             )
         columns = {"experiment": e.name, "time": run.times}
@@ -61,6 +64,26 @@ def simulate(
         columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:
+    """Which slope has no finite value beyond the time that was reached, if that is seen."""
+    rows = np.flatnonzero((run.times <= run.reached) & np.isfinite(run.states).all(axis=1))
+    if not len(rows):
+        return ""
+    q = np.array([values[n] for n in ivp.unknowns], dtype=float)
+    here = rows[-1]
+    found = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
+    if found is None:
+        return ""
+    name, time, states = found
+    negative = {n: v for n, v in states.items() if v < 0} or states
+    where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
+    return (
+        f" Straight on from there the states reach {where} by time {time:g}, where the slope of "
+        f"'{name}' has no finite value: a root, a logarithm and a broken power of a negative "
+        "number have none."
+    )
 
 
 def _check_names(problem: Problem, parameters: Mapping[str, float]) -> None:

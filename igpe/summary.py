@@ -12,10 +12,11 @@ import pandas as pd
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
-from igpe.arrays import BoolArray, FloatArray
+from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.certificate import Certificate
 from igpe.dynamic.base import constraints, is_plain
+from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.polish import Polished
 from igpe.dynamic.residuals import simulate
@@ -23,7 +24,6 @@ from igpe.dynamic.tangent import Tangent, tangent
 from igpe.equations.system import System
 from igpe.estimates import Estimate
 from igpe.integrators.base import Trajectory
-from igpe.least_squares.active import on_bounds
 from igpe.least_squares.base import Linearised
 from igpe.notes import passed, several, uneven
 from igpe.optima import is_same_objective
@@ -31,7 +31,7 @@ from igpe.problem import Problem
 from igpe.rank_notes import rank_notes
 from igpe.result import Candidate, Optimum, Parameter, Result
 from igpe.settings import Settings
-from igpe.statistics.covariance import Uncertainty, chi_squared_probability, uncertainty
+from igpe.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.status import Status
 from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
@@ -87,7 +87,7 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
-    errors = errors_at(problem, x, at, settings.confidence, free)
+    errors = errors_at(problem, x, at, settings.confidence, active=free.rows)
     points, curves = _tables(steps, values, settings)
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
@@ -127,44 +127,10 @@ def _rank(
 ) -> list[str]:
     problem, whole = steps.problem, errors
     if errors.held.any():
-        whole = _uncertainty(problem, x, at, np.zeros(len(x), dtype=bool), free=free)
-    return rank_notes(problem, steps.systems, at.jacobian, errors, whole)
-
-
-def errors_at(
-    problem: Problem,
-    x: FloatArray,
-    at: Linearised | None,
-    confidence: float,
-    free: Tangent | None = None,
-) -> Uncertainty:
-    """Linearised errors of the free unknowns at an optimum x (n,).
-
-    at    residuals and derivative there; None where the model cannot be integrated
-    free  active constraints; None: there are none
-    """
-    held = on_bounds(x, at, problem.box)
-    if at is None:  # nothing can be said where the model cannot be integrated
-        at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
-        held = np.ones(len(x), dtype=bool)
-    return _uncertainty(problem, x, at, held, confidence=confidence, free=free)
-
-
-def _uncertainty(
-    problem: Problem,
-    x: FloatArray,
-    at: Linearised,
-    held: BoolArray,
-    *,
-    confidence: float = 0.95,
-    free: Tangent | None = None,
-) -> Uncertainty:
-    return uncertainty(
-        x, at.residual, at.jacobian,
-        held=held, sigma_known=problem.sigma_known, confidence=confidence,
-        active=None if free is None else free.rows,
-        bounds=(problem.box.lower, problem.box.upper),
-    )  # fmt: skip
+        whole = errors_at(problem, x, at, active=free.rows, held=np.zeros(len(x), dtype=bool))
+    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+    sets = [] if steps.structure.is_linear else [x, *others]
+    return rank_notes(problem, steps.systems, at.jacobian, errors, whole, sets=sets)
 
 
 def _optimum(
@@ -172,7 +138,7 @@ def _optimum(
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
-    errors = errors_at(problem, x, one.at, confidence, tangent(problem, x))
+    errors = errors_at(problem, x, one.at, confidence, active=tangent(problem, x).rows)
     return Optimum(
         tuple(_parameters(problem, x, errors, dict.fromkeys(origins, found_by))),
         one.estimate.objective,

@@ -8,12 +8,15 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from trust.optima import BOUNDED, CASES, sulfisoxazole, work
+from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
 import igpe
 from igpe.box import Box
 from igpe.dynamic.collocation import Collocation
+from igpe.dynamic.polish import polish
+from igpe.dynamic.residuals import Residuals
 from igpe.dynamic_certificate import DynamicCertificate
+from igpe.integrators.sundials import Sundials
 from igpe.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
@@ -107,6 +110,32 @@ def test_a_real_certificate_and_all_that_is_written_agree():
         assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
 
 
+def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(monkeypatch):
+    wells = Case(
+        {"x": lambda v: (v.k**4 - 5 * v.k**2 + 0.5 * v.k) * v.x}, {"k": -1.63}, (-3.0, 3.0),
+        {"x": 1.0}, ["x"], end=0.4,
+    )  # fmt: skip
+
+    def stuck(steps, settings):
+        rough = igpe.Estimate({"k": 1.5}, np.inf, igpe.Status.CONVERGED, "stuck")
+        worse = polish(steps.problem, Residuals(steps.problem, steps.systems, Sundials()), rough)
+        way = steps.ways[0]._replace(corrected=worse.estimate)
+        return steps._replace(best=worse, ways=[way], others=())
+
+    monkeypatch.setattr("igpe.pipeline.with_other_optima", stuck)
+    problem = wells.problem(SEED)
+    assert igpe.estimate(problem).parameters["k"] > 1
+    result = igpe.estimate(problem, certify=True)
+    assert result.parameters["k"] == pytest.approx(-1.63, rel=0.1)
+    assert result.estimates[0].standard_error > 0
+    assert result.candidates[0].origin == "the proof of the optimum"
+    assert "Not the best" not in str(result)
+    assert "Proved best within the bounds" in str(result)
+    assert result.points["fitted"].iloc[-1] == pytest.approx(
+        result.points["measured"].iloc[-1], abs=0.05
+    )
+
+
 def test_other_optima_survive_json_and_old_files_have_none(twins):
     back = igpe.Result.from_json(twins.to_json())
     assert back.other_optima == twins.other_optima
@@ -119,6 +148,13 @@ def test_other_optima_survive_json_and_old_files_have_none(twins):
 @pytest.mark.parametrize("name", BOUNDED)
 def test_what_belongs_on_a_bound_is_on_it_and_intervals_stay_inside(name):
     assert work(f"{name} #{SEED}") == {"off": [], "outside": [], "lost": []}
+
+
+def test_collocation_by_itself_ends_on_the_bound_too():
+    problem, start = BOUNDED["activation"].problem(SEED), {"k": 0.5, "E": 0.5}
+    found, shot = (m.estimate(problem, start) for m in (Collocation(), igpe.SingleShooting()))
+    assert found.parameters["E"] == shot.parameters["E"] == 0.0
+    assert found.parameters["k"] == pytest.approx(shot.parameters["k"], rel=1e-5)
 
 
 def test_the_one_sided_interval_is_that_of_the_profile():
@@ -274,3 +310,22 @@ def test_notes_of_inner_searches_reach_the_result():
     result = igpe.estimate(CASES["chain, last measured"].problem(SEED), settings)
     assert "the correction warns" in result.notes
     assert "Step 4: the search warns" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("absorption", ""),
+        (
+            "absorption, mirror out of bounds",
+            "ka, ke and V: perfect measurements leave up to 2 sets",
+        ),
+        ("chain, two measured", ""),
+    ],
+)
+def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(name, told):
+    result = igpe.estimate(CASES[name].problem(SEED))
+    notes = [note for note in result.notes if "perfect measurements leave" in note]
+    assert len(notes) == bool(told)
+    assert all(told in note and "This result has 1 of them" in note for note in notes)
+    assert all("ka + ke, ka*ke, ke*V" in note for note in notes)

@@ -87,12 +87,12 @@ FLOORS: dict[str, int] = {
     "uncertainty": 72,
     "summary": 73,
     "planning": 73,
-    "proven": 74,
+    "proven": 75,
     "equally_good": 74,
-    "pipeline": 75,
-    "cli": 76,
-    "__main__": 77,
-    "__init__": 78,
+    "pipeline": 76,
+    "cli": 77,
+    "__main__": 78,
+    "__init__": 79,
 }
 """Room -> floor. Rooms of one floor are neighbours that do not know each other."""
 

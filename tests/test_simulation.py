@@ -98,6 +98,29 @@ def test_a_break_down_says_when():
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE
 
 
+@pytest.mark.parametrize("order", [0.5, 0.7])
+def test_a_slope_that_loses_its_value_is_named_with_the_place(order):
+    """What is used up at a rate below first order is gone at a finite time."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.k = pyo.Var(bounds=(0, 5))
+        for n in ("fed", "x"):
+            m.add_component(n, pyo.Var(m.t))
+            m.add_component(f"d{n}", dae.DerivativeVar(getattr(m, n)))
+        m.feed = pyo.Constraint(m.t, rule=lambda m, t: m.dfed[t] == m.k)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] ** order)
+        return m
+
+    data = pd.DataFrame({"time": [0.5, 9.0], "x": [0.8, 0.0]})
+    run = igpe.Experiment(data, start={"x": 1.0, "fed": 0.0}, start_time=0.0)
+    problem = igpe.Problem(build, parameters=["k"], experiments=[run])
+    words = r"the states reach x = -\S+ by time \S+, where the slope of 'x' has no finite value"
+    with pytest.raises(igpe.EstimationFailed, match=words):
+        igpe.simulate(problem, {"k": 1.0})
+
+
 def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
     """A missing compiler is no unstable model."""
     monkeypatch.setenv("PATH", "")

@@ -15,7 +15,7 @@ from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.weights import StateErrors, Target, Weights
 from igpe.arrays import FloatArray
 from igpe.equations.stack import stack
-from igpe.inputs import evaluate
+from igpe.inputs import evaluate, just_before
 from igpe.problem import Problem
 from igpe.smoothing.base import description
 from igpe.structure.groups import Group, Member
@@ -78,15 +78,18 @@ class Posing:
         return _Posed(places, combine, Target(np.diff(curve.value(edges)), error))
 
     def _known(self, experiment: int, places: FloatArray) -> FloatArray:
-        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` wants them."""
+        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` wants them.
+
+        What jumps at a place, by an input or by a condition on time, is taken before the jump, as
+        integrators report it.
+        """
         posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
         smooth = self.curves.of[experiment]
         data = [smooth[n].value(places) for n in posed.data_names]
-        inputs = [
-            [evaluate(run.inputs[n], t, before=t > run.start_time) for t in places]
-            for n in posed.input_names
-        ]
-        return np.vstack([*data, places, *inputs])
+        start = run.start_time
+        sides = [just_before(t) if t > start else t for t in places]
+        inputs = [[evaluate(run.inputs[n], t) for t in sides] for n in posed.input_names]
+        return np.vstack([*data, sides, *inputs])
 
 
 class _Posed(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from igpe.arrays import FloatArray
-from igpe.deadline import finishing
+from igpe.deadline import finishing, stopped
 from igpe.dynamic.base import (
     Profile,
     is_plain,
@@ -22,6 +22,7 @@ from igpe.dynamic.base import (
 from igpe.dynamic.collocation_guess import AtStart, first_meshes
 from igpe.dynamic.global_collocation import GlobalCollocation
 from igpe.dynamic.mesh import Mesh, Radau, most_elements
+from igpe.dynamic.polish import put_on_bounds
 from igpe.dynamic.posed import Posed, Poser
 from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.settling import settled
@@ -94,7 +95,7 @@ class Collocation:
     ) -> Estimate:
         """The estimate; the start as it is, if the first solve is interrupted."""
         try:
-            return self.estimate_each(problem, [start], [profiles])[0]
+            found = self.estimate_each(problem, [start], [profiles])[0]
         except KeyboardInterrupt:
             if not is_plain(problem) or not start:
                 raise
@@ -103,6 +104,10 @@ class Collocation:
                 residuals(problem.box.vector(start))
             fit = residuals.best_fit()
             return Estimate(dict(start), fit.cost, fit.status, "the start, not corrected")
+        try:
+            return found if stopped() else put_on_bounds(problem, found)
+        except KeyboardInterrupt:
+            return replace(found, status=Status.INTERRUPTED)
 
     def estimate_each(
         self,

@@ -14,8 +14,10 @@ import numpy as np
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.residuals import Residuals
+from igpe.equations.system import read_systems
 from igpe.estimates import Estimate
-from igpe.least_squares.active import refitted_on_bounds
+from igpe.integrators.sundials import Sundials
+from igpe.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised
 from igpe.least_squares.gauss_newton import GaussNewton
 from igpe.problem import Problem
@@ -69,6 +71,25 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
         status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
     found = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost, status=status)
     return Polished(found, fit.at)
+
+
+def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
+    """The estimate with values beside bounds on them, where an accurate integration fits as well.
+
+    An interior-point method ends beside a bound; what integration refutes is left as it is.
+    """
+    x, box = problem.box.vector(found.parameters), problem.box
+    is_judged = is_plain(problem) and found.status.usable and np.isfinite(found.objective)
+    if not is_judged or not beside_bounds(x, box).any():
+        return found
+    residuals = Residuals(problem, read_systems(problem), Sundials())
+    at = residuals(x)
+    if at is None or not _agree(problem, found.objective, at.cost):
+        return found
+    fit = refitted_on_bounds(residuals, Fit(x, at, found.status, 0), box, SEARCH)
+    if (fit.x == x).all() or passed_bounds(problem, residuals, fit.x):
+        return found
+    return replace(found, parameters=box.mapping(fit.x), objective=fit.cost)
 
 
 def _differing(

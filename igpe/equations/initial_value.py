@@ -25,6 +25,8 @@ from igpe.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
+ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are summed
+AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
@@ -89,6 +91,32 @@ class InitialValueProblem:
         raises ModelError if a function of time rises and falls too often
         """
         return stops(self._clock(last), (self.f, self.g))
+
+    def undefined_ahead(
+        self, time: float, x: FloatArray, q: FloatArray, last: float
+    ) -> tuple[str, float, dict[str, float]] | None:
+        """The state whose slope is the first without a finite value on the tangent at a point.
+
+        x, q     (n_x,), (n_q,) the states at `time`, and the unknowns
+        returns  its name, the time, and all states there; None if all are finite up to `last`, or
+                 where algebraic variables are implicit
+        """
+        if self.implicit or not last > time:
+            return None
+        slopes = ca.Function("slopes", [self.t, self.x, self.u, self.q], [ca.densify(self.f)])
+        a, b = self.input_segment(time)
+
+        def at(when: float, there: FloatArray) -> FloatArray:
+            return np.asarray(slopes(when, there, a + b * when, q), dtype=float).ravel()
+
+        tangent = at(time, x)
+        for when in time + (last - time) * np.append(0.0, 0.5 ** np.arange(AHEAD, -1, -1)):
+            there = x + tangent * (when - time) if when > time else x
+            wrong = ~np.isfinite(at(when, there))
+            if wrong.any():
+                values = dict(zip(self.states, there.tolist(), strict=True))
+                return self.states[int(np.argmax(wrong))], float(when), values
+        return None
 
     def without_conditions(self, times: FloatArray) -> "InitialValueProblem":
         """The same for arithmetic that knows no conditions: switches are factors, 0 or 1.
@@ -206,11 +234,13 @@ def _scales(
     costs steps, too large a one accuracy. One that is not measured may become as large as any.
     """
     found, largest = [], []
+    unseen = _unseen(problem)
     for name in states:
         start = _start_size(name, problem, experiment, starts)
         initial = _magnitude(_component(name, problem.instance))
         known = [v for v in (_measured_size(name, problem, experiment), start) if v]
-        found.append(min(known, default=initial))  # the smaller: growth from 1e-12 to 1
+        least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
+        found.append(max(least, min(start, unseen)) if known else least)
         measured = max(_most(name, e) for e in problem.experiments)
         largest.append((max(measured, start, initial), measured > 0))
     smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
@@ -249,6 +279,16 @@ def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float
             sigma = e.measurements.of(name)[2]
             return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
     return 0.0
+
+
+def _unseen(problem: Problem) -> float:
+    """Measured values below it are rounding in the sum of squares; 0 where that is not known.
+
+    Without standard deviations all count alike, so what has died out to 1e-200 needs no digits.
+    """
+    if any(e.sigma_known or e.error_models or e.estimated_sigma for e in problem.experiments):
+        return 0.0
+    return ROUNDING * max(_most(n, e) for e in problem.experiments for n in e.measured)
 
 
 def _most(name: str, experiment: Experiment) -> float:

@@ -18,7 +18,7 @@ from igpe.arrays import FloatArray
 from igpe.equations.known_times import Changing, Segments, Switched, abrupt, switched
 from igpe.equations.operations import as_before, replayed
 from igpe.errors import ModelError
-from igpe.inputs import Table
+from igpe.inputs import SAME, Table
 
 TIME, UNKNOWN, STATE, HELD = 1, 2, 4, 8  # what an expression depends on, as bits
 CONDITIONS = frozenset({
@@ -37,7 +37,6 @@ CONDITIONS = frozenset({
 SUMS = frozenset({ca.OP_ADD, ca.OP_SUB, ca.OP_NEG})
 REGULAR = frozenset({ca.OP_EXP, ca.OP_LOG, ca.OP_SQRT, ca.OP_SIN, ca.OP_COS, ca.OP_SQ, ca.OP_INV})
 """Of a + b t they change everywhere or at regular times: none has a pulse after a time at rest."""
-SAME = 4  # units in the last place: times as close are one
 
 
 class _Node(NamedTuple):

@@ -31,6 +31,12 @@ def on_bounds(x: FloatArray, at: Linearised | None, box: Box) -> BoolArray:
     return np.asarray(exactly | (_unseen(gap, at, box) & falls))
 
 
+def beside_bounds(x: FloatArray, box: Box) -> BoolArray:
+    """(n,) which values are so near a bound, and not on it, that `refitted_on_bounds` may move."""
+    gap, _ = _gap(x, box)
+    return np.asarray((gap > 0) & (gap <= UNSEEN * (box.upper - box.lower)))
+
+
 def refitted_on_bounds(residual: Residual, fit: Fit, box: Box, search: Search) -> Fit:
     """The fit with every value beside a bound tried on the bound, the others fitted again.
 

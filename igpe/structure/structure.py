@@ -58,6 +58,15 @@ class Structure:
                 return finding
         raise KeyError(unknown)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether slopes are linear in all unknowns: then one set of values explains them."""
+        return all(
+            finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
+            else finding.reach is Reach.SMOOTHING
+            for finding in self.findings
+        )  # fmt: skip
+
     def names(self, reach: Reach) -> tuple[str, ...]:
         """Unknowns with that verdict."""
         return tuple(f.unknown for f in self.findings if f.reach is reach)

@@ -11,7 +11,7 @@ from igpe.dynamic.residuals import Run
 from igpe.errors import EstimationFailed, ProblemError
 from igpe.integrators.base import Simulation, Trajectory
 from igpe.statistics.leverage import root
-from igpe.uncertainty.bootstrapped import Bootstrapped
+from igpe.uncertainty.bootstrapped import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood
 
 
@@ -67,9 +67,9 @@ class Course(NamedTuple):
         for name in self.names:
             value = self._quantity(centre, name)[0]
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+            low, high = np.quantile(values, [tail, 1 - tail], axis=0, method=UNBIASED)
             noisy = values + self._sigma(name) * errors
-            below, above = np.quantile(noisy, [tail, 1 - tail], axis=0)
+            below, above = np.quantile(noisy, [tail, 1 - tail], axis=0, method=UNBIASED)
             error = np.std(values, axis=0, ddof=1)
             yield opened(Band(name, value, error, low, high, below, above), lost.get(name))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from igpe.result_text import number
 FORMAT = 1  # of the JSON form
 WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
 KINDS = ("", "percentile_", "basic_")  # of intervals
+UNBIASED: Final = "weibull"  # the (n + 1) p-th of n draws: a further one is below with chance p
 FEW = 100  # replications below which the ends of intervals are rough
 
 
@@ -164,7 +165,7 @@ class Bootstrapped:
 def _quantiles(values: FloatArray, at: FloatArray) -> tuple[float, float]:
     if len(values) == 0 or not np.isfinite(at).all():
         return np.nan, np.nan
-    low, high = np.quantile(values, at)
+    low, high = np.quantile(values, at, method=UNBIASED)
     return float(low), float(high)
 
 

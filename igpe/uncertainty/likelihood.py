@@ -19,15 +19,16 @@ from igpe.arguments import is_finite, require, require_mapping, shown
 from igpe.arrays import BoolArray, FloatArray
 from igpe.box import Box
 from igpe.dynamic.base import require_known_sigma, require_plain
+from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.model_weights import weighted_at
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed, ProblemError
-from igpe.least_squares.active import on_bounds, refitted_on_bounds
+from igpe.least_squares.active import refitted_on_bounds
 from igpe.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, allowed_rise, uncertainty
+from igpe.statistics.covariance import Uncertainty, allowed_rise
 from igpe.status import Status
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
@@ -144,11 +145,7 @@ def around(
 ) -> Likelihood:
     """The likelihood around an optimum that was found."""
     assert fit.at is not None
-    errors = uncertainty(
-        fit.x, fit.at.residual, fit.at.jacobian,
-        held=on_bounds(fit.x, fit.at, problem.box), sigma_known=problem.sigma_known,
-        confidence=confidence, bounds=(problem.box.lower, problem.box.upper),
-    )  # fmt: skip
+    errors = errors_at(problem, fit.x, fit.at, confidence)
     return Likelihood(problem, residuals, search, fit.x, fit.at, errors)
 
 

@@ -8,16 +8,15 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.collocation import Collocation
+from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.residuals import Residuals
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.dynamic.tangent import tangent
 from igpe.equations.system import read_systems
 from igpe.errors import ProblemError
 from igpe.integrators.automatic import Automatic
-from igpe.least_squares.active import on_bounds
-from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, allowed_rise, uncertainty
+from igpe.statistics.covariance import Uncertainty, allowed_rise
 from igpe.uncertainty.collocated_path import CollocatedPath, collocated
 from igpe.uncertainty.likelihood import likelihood, quick, size_of, with_numbers
 from igpe.uncertainty.path import Line, Path, Point, ShootingPath
@@ -120,15 +119,7 @@ def _errors_at(asked: Asked, x: FloatArray) -> Uncertainty:
     """Linearised errors by one integration, with active constraints on parameters kept."""
     problem = asked.problem
     at = Residuals(problem, read_systems(problem), Automatic())(x)
-    held = on_bounds(x, at, problem.box)
-    if at is None:
-        at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
-        held = np.ones(len(x), dtype=bool)
-    return uncertainty(
-        x, at.residual, at.jacobian, held=held, sigma_known=problem.sigma_known,
-        confidence=asked.confidence, active=tangent(problem, x).rows,
-        bounds=(problem.box.lower, problem.box.upper),
-    )  # fmt: skip
+    return errors_at(problem, x, at, asked.confidence, active=tangent(problem, x).rows)
 
 
 def _without_profiles(

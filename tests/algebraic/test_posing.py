@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from zoo import ZOO
 
+import igpe
 from igpe.algebraic.curves import known_start, smooth_measurements
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
@@ -101,3 +104,39 @@ def test_unknown_starts_are_read_off_the_curves_and_stay_inside_their_bounds():
         curves = smooth_measurements(problem, Interpolation())
         found = smoothed_starts(problem, analyse(problem), curves)
         assert found == pytest.approx({"A(t0)": value}, rel=1e-6)
+
+
+def switched(slope, **given):
+    """Residuals of step 3 at k = 1 where a rate stops at t = 1.5, which is measured."""
+    t = np.linspace(0.0, 3.0, 11)
+    data = pd.DataFrame({"time": t, "A": np.exp(-np.minimum(t, 1.5))})
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.k = pyo.Var(bounds=(0.1, 10.0))
+        m.u = pyo.Param(m.t, mutable=True, initialize=0.0)
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -slope(m, t) * m.k * m.A[t])
+        return m
+
+    run = Experiment(data, start={"A": 1.0}, start_time=0.0, **given)
+    problem = Problem(build, parameters=["k"], experiments=run)
+    structure = analyse(problem)
+    curves = smooth_measurements(problem, Interpolation())
+    posing = Posing(problem, structure, curves, Form.SLOPES)
+    return posing.regression(structure.groups[0]).linearised(np.ones(1)).residual
+
+
+@pytest.mark.parametrize(
+    ("slope", "given"),
+    [
+        (lambda m, t: pyo.Expr_if(t < 1.5, 1.0, 0.0), {}),
+        (lambda m, t: pyo.Expr_if(t <= 1.5, 1.0, 0.0), {}),
+        (lambda m, t: m.u[t], {"inputs": {"u": lambda t: pyo.Expr_if(t < 1.5, 1.0, 0.0)}}),
+    ],
+)
+def test_what_is_measured_at_a_jump_is_taken_before_it(slope, given):
+    by_table = switched(lambda m, t: m.u[t], inputs={"u": igpe.steps([0.0, 1.5], [1.0, 0.0])})
+    assert switched(slope, **given) == pytest.approx(by_table, rel=1e-12, abs=1e-12)

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from one_state import one_state
 
 import igpe
 
@@ -16,20 +15,7 @@ NOISE = 0.01 * np.array([1, -1, 1, 1, -1, 0, 1, -1])
 
 
 def problem(law: Callable[[Any, Any], Any], bounds: dict[str, Any], y: Any) -> igpe.Problem:
-    def build(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        for name, ends in bounds.items():
-            setattr(m, name, pyo.Var(bounds=ends))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == law(m, m.x[t]))
-        return m
-
-    run = igpe.Experiment(
-        pd.DataFrame({"time": TIMES, "x": y}), start={"x": 1.0}, start_time=0.0, sigma=0.01
-    )
-    return igpe.Problem(build, parameters=list(bounds), experiments=[run])
+    return one_state(law, bounds, (TIMES, y), sigma=0.01)
 
 
 def test_an_unknown_order_is_proved_and_verified() -> None:

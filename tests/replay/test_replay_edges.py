@@ -1,14 +1,15 @@
 """The checker's edges: unknown exponents, rates that overflow, and what is no number."""
 
 import math
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import containment
 import numpy as np
-import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from one_state import one_state
 
 import igpe
 from igpe.replay import bound, confirm
@@ -53,20 +54,8 @@ def test_powers_of_polynomials(seed: int) -> None:
     assert containment.of_powers(seed) == 0
 
 
-def problem(rule: object, bounds: dict[str, tuple[float, float]], y: np.ndarray) -> igpe.Problem:
-    def build(times: object) -> pyo.ConcreteModel:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        for name, ends in bounds.items():
-            setattr(m, name, pyo.Var(bounds=ends))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == rule(m, m.x[t]))  # type: ignore[operator]
-        return m
-
-    data = pd.DataFrame({"time": TIMES, "x": y})
-    run = igpe.Experiment(data, start={"x": 1.0}, start_time=0.0, sigma=0.02)
-    return igpe.Problem(build, parameters=list(bounds), experiments=[run])
+def problem(law: Callable[[Any, Any], Any], bounds: dict[str, Any], y: Any) -> igpe.Problem:
+    return one_state(law, bounds, (TIMES, y), sigma=0.02)
 
 
 def saturated(upper: float) -> igpe.Problem:

@@ -187,7 +187,19 @@ def test_bca_is_the_percentile_interval_where_nothing_is_skewed():
         moved = found.loc["k", "lower"] - found.loc["k", "percentile_lower"]
         assert (moved > 1) == bool(shift)
     level = stats.norm.cdf(-1.959964 / (1 + 0.1 * 1.959964))
-    assert found.loc["k", "lower"] == pytest.approx(np.quantile(values, level), rel=1e-5)
+    assert found.loc["k", "lower"] == pytest.approx(
+        np.quantile(values, level, method="weibull"), rel=1e-5
+    )
+
+
+def test_ends_of_intervals_are_where_a_further_replication_falls_outside_as_often_as_told():
+    """Of n draws the (n + 1) p-th: with the usual interpolation 200 of them hold 94 %, not 95 %."""
+    draws = np.random.default_rng(5).permutation(np.arange(1.0, 200.0))
+    table = pd.DataFrame({"status": "CONVERGED", "objective": 0.0, "k": draws})
+    found = Bootstrapped({"k": 100.0}, {"k": ""}, table, 199, True, "made up", 0, 0.95, {"k": 0.0})
+    row = found.to_frame().loc["k"]
+    assert (row["percentile_lower"], row["percentile_upper"]) == pytest.approx((5.0, 195.0))
+    assert (row["lower"], row["upper"]) == pytest.approx((5.0, 195.0))
 
 
 def test_words_and_pictures():

@@ -1,0 +1,33 @@
+"""One differential equation x' = law(m, x) from x = 1, measured: for proofs and their checker."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import pyomo.environ as pyo
+from pyomo import dae
+
+import igpe
+
+
+def one_state(
+    law: Callable[[Any, Any], Any],
+    bounds: Mapping[str, tuple[float, float]],
+    data: tuple[Any, Any],
+    sigma: float,
+) -> igpe.Problem:
+    """The problem; data: times and measured x."""
+
+    def build(times: Any) -> pyo.ConcreteModel:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        for name, ends in bounds.items():
+            setattr(m, name, pyo.Var(bounds=ends))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == law(m, m.x[t]))
+        return m
+
+    table = pd.DataFrame(dict(zip(("time", "x"), data, strict=True)))
+    run = igpe.Experiment(table, start={"x": 1.0}, start_time=0.0, sigma=sigma)
+    return igpe.Problem(build, parameters=list(bounds), experiments=[run])
