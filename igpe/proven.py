@@ -22,6 +22,8 @@ def with_proof(problem: Problem, result: Result, clock: Clock) -> Result:
             proof, notes = certify(problem, result).without_tree(), result.notes
         except IgpeError as error:
             proof, notes = None, (*result.notes, f"Nothing was proved. {error}")
+        except KeyboardInterrupt:  # before there is a bound
+            proof, notes = None, (*result.notes, "Nothing was proved: it was interrupted.")
     return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
 
 

@@ -209,9 +209,7 @@ def _abrupt(rises: Rises, segments: Segments, through: bool) -> FloatArray:
     return np.concatenate([rises.flat[short], rises.late[short]])
 
 
-def _is_abrupt(
-    first: float, after: FloatArray, early: FloatArray, late: FloatArray
-) -> BoolArray:
+def _is_abrupt(first: float, after: FloatArray, early: FloatArray, late: FloatArray) -> BoolArray:
     """Return True where long nothing happens before a rise: since the one before, or the start.
 
     after  (n,) where each rise is a tenth done, at the earliest;  early  the same, at the latest
