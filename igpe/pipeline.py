@@ -207,8 +207,8 @@ CUT_SHORT = (
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
 SLOW = (
-    "The answer came {:.1f} s after the interrupt: the integration at the estimate and its errors "
-    "take so long."
+    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
+    "tables."
 )
 
 
