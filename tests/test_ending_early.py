@@ -21,6 +21,7 @@ from igpe.dynamic import collocation
 from igpe.dynamic import complement as step_4
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.single_shooting import PreparedShooting
 from igpe.integrators.lock_step import LockStep
 from igpe.planning.search import Search
 from igpe.proof import certify
@@ -183,6 +184,7 @@ METHODS = [
     (igpe.MultipleShooting(integrator=LockStep(), rough=LockStep()), Chains, 3, START),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 5, {}),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 11, {}),
+    (igpe.MultiStart(trials=8, starts=2), PreparedShooting, 1, {}),
     (igpe.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
 ]
 
@@ -190,7 +192,8 @@ METHODS = [
 @pytest.mark.parametrize(("method", "room", "call", "start"), METHODS)
 def test_every_method_returns_the_best_so_far(monkeypatch, method, room, call, start):
     problem = CASE.problem(0.02, 1)
-    calls = interrupting(monkeypatch, room, "__call__", call)
+    name = "estimate" if room is PreparedShooting else "__call__"
+    calls = interrupting(monkeypatch, room, name, call)
     found = method.estimate(problem, start)
     assert len(calls) < call + 30  # it did not go on
     assert found.status is Status.INTERRUPTED
