@@ -17,8 +17,7 @@ from igpe.integrators.sundials import Sundials
 from igpe.problem import Problem
 from igpe.status import Status
 
-
-LONG = 20.0  # s that a run would take on the processor of the test, whatever it is
+LONG = 6.0  # s that a run would take on the processor of the test, whatever it is
 
 
 def oscillator(method):
