@@ -21,6 +21,7 @@ import signal
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -189,16 +190,16 @@ def _watched() -> list[Any]:
 def _processor() -> float:
     """Processor time of this process and its children, those that still run included, s."""
     used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    running = sum(_of_process(child.pid) for child in multiprocessing.active_children())
-    return sum(u.ru_utime + u.ru_stime for u in used) + running
+    return sum(u.ru_utime + u.ru_stime for u in used) + sum(_of_children())
 
 
-def _of_process(number: int | None) -> float:
-    try:
-        words = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:  # it has ended, or the system has no such files
-        return 0.0
-    return (int(words[11]) + int(words[12])) / float(os.sysconf("SC_CLK_TCK"))
+def _of_children() -> Iterator[float]:
+    """Processor time of each child that still runs, s; nothing where the system has no /proc."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            words = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            if int(words[1]) == os.getpid():
+                yield (int(words[11]) + int(words[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
 def _once(case: str, moment: float | None, limit: float | None = None) -> Answer:
