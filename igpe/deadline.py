@@ -31,8 +31,10 @@ from igpe.status import Status
 At = TypeVar("At")
 Found = TypeVar("Found")
 
+NOTHING_YET = "Interrupted before there was anything to return."
 PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
 # between what the first one left, and the answer that is made of it
+ENDING = 1.0  # s after a first Ctrl-C in which parts of the answer begin that it can do without
 OURS = str(Path(__file__).parent)
 ELSEWHERE, AGAIN = 0.5, 0.005  # s for which it is not raised in other libraries, and between looks
 
@@ -97,6 +99,11 @@ class Session:
     def over(self) -> bool:
         """Whether the computation must end."""
         return self.pressed is not None or self.deadline.over
+
+    @property
+    def ended_at(self) -> float:
+        """Return when the computation had to end, by `time.perf_counter`."""
+        return self.deadline.until if self.pressed is None else self.pressed
 
     @property
     def status(self) -> Status:
@@ -180,6 +187,9 @@ def session(time_limit: float | None = None) -> Iterator[Session]:
     try:
         with _heeding(own):
             yield own
+    except KeyboardInterrupt as error:
+        error.args = error.args or (NOTHING_YET,)
+        raise
     finally:
         _current.reset(token)
 
@@ -248,6 +258,34 @@ def interruptible() -> Iterator[None]:
         if stopped():
             raise KeyboardInterrupt from error
         raise
+
+
+def if_in_time(make: Callable[[], Found]) -> Found | None:
+    """Return what `make` gives; None if Ctrl-C or the time limit leaves no time for it.
+
+    For parts of an answer that it can do without. Ctrl-C ends them, also inside `finishing`; where
+    the call must end already they have until `ENDING` seconds after that.
+    """
+    outer = _current.get()
+    limit = Deadline(outer.ended_at + ENDING) if outer is not None and outer.over else NEVER
+    own = Session(limit, outer)
+    token = _current.set(own)
+    try:
+        with _heeding(own), interruptible():
+            require_going_on()
+            return make()
+    except KeyboardInterrupt:
+        return None
+    finally:
+        _current.reset(token)
+
+
+def waited() -> float:
+    """Seconds since the current call had to end; 0 if it does not."""
+    current = _current.get()
+    if current is None or not current.over:
+        return 0.0
+    return time.perf_counter() - current.ended_at
 
 
 def seconds_left() -> float:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import if_in_time, stopped
 from igpe.dynamic.base import is_plain
 from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.other_optima import Sought, other_optima, rounding
@@ -30,11 +32,21 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     """The steps with all distinct optima within the statistical threshold.
 
     An optimum that is better than the candidates of step 3 becomes the answer. Constraints are not
-    kept by this search: of problems with them the ends of the candidates are all that is known.
+    kept by this search: of problems with them the ends of the candidates are all that is known. At
+    Ctrl-C the steps are as they were, with a note.
     """
+    found = if_in_time(lambda: _with_other_optima(steps, settings))
+    return _noted(steps) if found is None else found
+
+
+def _noted(steps: Steps) -> Steps:
+    return steps._replace(best=steps.best._replace(notes=(*steps.best.notes, INTERRUPTED)))
+
+
+def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     problem, best = steps.problem, steps.best
-    stopped = best.estimate.status is Status.INTERRUPTED
-    if best.at is None or stopped or not len(problem.box):
+    is_cut = best.estimate.status is Status.INTERRUPTED
+    if best.at is None or is_cut or not len(problem.box):
         return steps
     if not is_plain(problem):
         return _among_candidates(steps, settings)
@@ -45,7 +57,7 @@ def with_other_optima(steps: Steps, settings: Settings) -> Steps:
     sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
     values, complete = other_optima(problem, steps.systems, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
-    return _ordered(steps, exact, rise, () if complete else (INTERRUPTED,))
+    return _ordered(steps, exact, rise, () if complete and not stopped() else (INTERRUPTED,))
 
 
 def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:
@@ -110,12 +122,15 @@ def _refined(
     integrator: Integrator,
     origin: str = BETTER,
 ) -> Iterator[Polished]:
-    """The optima by the integrator of the result; those it cannot confirm are left out."""
+    """The optima by the integrator of the result; those it cannot confirm are left out.
+
+    Those that Ctrl-C leaves no time for as well.
+    """
     residuals = Residuals(problem, steps.systems, integrator)
     for x in values:
         rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
-        found = polish(problem, residuals, rough)
-        if found.at is not None and not found.notes:
+        found = if_in_time(partial(polish, problem, residuals, rough))
+        if found is not None and found.at is not None and not found.notes:
             yield found
 
 

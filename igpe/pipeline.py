@@ -18,20 +18,21 @@ from igpe.deadline import (
     require_going_on,
     session,
     stopped,
+    waited,
 )
 from igpe.dynamic.base import constrained_unknowns, is_plain, require_known_sigma, require_plain
 from igpe.dynamic.by_shooting import Before, by_shooting
 from igpe.dynamic.complement import Asked, complements, roughly
 from igpe.dynamic.guess import Simulated, profiles
 from igpe.dynamic.model_weights import first_weighted
-from igpe.dynamic.polish import Polished, polish
+from igpe.dynamic.polish import Polished, passed_bounds, polish
 from igpe.dynamic.residuals import FINISH, Residuals
 from igpe.dynamic.settling import Settled, settle
 from igpe.equally_good import with_other_optima
 from igpe.equations.system import System, read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.estimates import Estimate
 from igpe.integrators.allowance import allowance
-from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.progress import Clock, Progress
 from igpe.proven import complement_proven, with_proof
@@ -131,10 +132,18 @@ def _estimate(
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"), finishing():
-        result = summarise(steps, settings, begun.proved)
+        result = _with_delay(summarise(steps, settings, begun.proved))
     if certify and not stopped():
         return with_proof(steps, settings, result, clock, begun.proved)
     return result
+
+
+def _with_delay(result: Result) -> Result:
+    """The result with a note if it comes late after an interrupt."""
+    late = waited()
+    if late <= LATE:
+        return result
+    return replace(result, notes=(*result.notes, SLOW.format(late)))
 
 
 def _settled(
@@ -148,7 +157,7 @@ def _settled(
 
     def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
         if begun.stopped:
-            return _uncorrected(weighted, systems, begun.ways, settings)
+            return _cut_short(weighted, systems, begun.ways, settings)
         return _fitted(weighted, systems, begun.ways, before, settings)
 
     return settle(
@@ -191,6 +200,15 @@ UNCORRECTED = (
     "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
     "intervals are only a hint."
 )
+CUT_SHORT = (
+    "It was interrupted in step 5: the values are the best so far and need not be an optimum; "
+    "errors and intervals are only a hint."
+)
+LATE = 2.0  # s after an interrupt: an answer that comes later says why
+SLOW = (
+    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
+    "tables."
+)
 
 
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
@@ -212,28 +230,33 @@ def _fitted(
 ) -> Fitted:
     """From what was `before`, with other standard deviations, or at first from what has `begun`."""
     current = begun if before is None else before.ways
+    residuals = None
     try:
         require_going_on()
         with interruptible():
-            ways = _corrected(problem, systems, current, settings)
-            return _polished(problem, systems, ways, settings)
+            residuals = Residuals(problem, systems, settings.integrator)
+            current = _corrected(problem, systems, current, settings)
+            return _polished(problem, systems, current, residuals, settings)
     except KeyboardInterrupt:
         if before is None:
-            return _uncorrected(problem, systems, begun, settings)
+            return _cut_short(problem, systems, current, settings, residuals)
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
         return Fitted([_interrupted(way) for way in before.ways], kept)
 
 
 def _polished(
-    problem: Problem, systems: tuple[System, ...], ways: list[Way], settings: Settings
+    problem: Problem,
+    systems: tuple[System, ...],
+    ways: Sequence[Way],
+    residuals: Residuals,
+    settings: Settings,
 ) -> Fitted:
     """The best way polished, by shooting where collocation has no answer or a wrong one.
 
     raises EstimationFailed if the model cannot be integrated at any of them
     """
     ways = sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))
-    residuals = Residuals(problem, systems, settings.integrator)
     best = None
     if ways[0].usable and np.isfinite(ways[0].corrected.objective):
         best = polish(problem, residuals, ways[0].corrected)
@@ -311,36 +334,63 @@ def _complemented(
     return Begun(ways, stopped(), proved)
 
 
-def _uncorrected(
-    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
+def _cut_short(
+    problem: Problem,
+    systems: tuple[System, ...],
+    ways: Sequence[Way],
+    settings: Settings,
+    begun: Residuals | None = None,
 ) -> Fitted:
-    """The candidates as they are after step 4, the best of them integrated: step 5 was cut short.
+    """The best so far, integrated: where step 5 was, or where steps 4 and 5 brought the candidates.
 
-    raises KeyboardInterrupt if none can be integrated
+    ways    as they are now, after step 4 or 5
+    begun   the residuals that step 5 computed, with the best point among them; None: it had not
+    raises  KeyboardInterrupt if nothing can be integrated
     """
+    box = problem.box
     with finishing(), allowance(FINISH):
-        residuals = Residuals(problem, systems, settings.integrator)
-        patience = Deadline.after(ENDING)
-        found: list[tuple[Linearised | None, Way]] = []
-        for way in map(_interrupted, sorted(begun, key=_unsure)):
-            late = patience.over and any(at is not None for at, _ in found)
-            at = None if late else residuals(problem.box.vector(way.corrected.parameters))
-            cost = np.inf if at is None else at.cost
-            found.append((at, way._replace(corrected=replace(way.corrected, objective=cost))))
-    at, best = min(found, key=lambda pair: pair[1].corrected.objective)
-    if at is None:
+        residuals = begun or Residuals(problem, systems, settings.integrator)
+        here = residuals.best
+        if here.x is not None and passed_bounds(problem, residuals, here.x):
+            here.clear()
+        patience, best = Deadline.after(ENDING), ways[0]
+        note = CUT_SHORT
+        for way, estimate in _points(ways):
+            cost = np.inf if here.at is None else here.at.cost
+            if here.at is not None and (patience.over or _unsure(estimate) >= cost):
+                continue
+            at = residuals(box.vector(estimate.parameters))
+            if at is not None and at is here.at:
+                best, note = way, UNCORRECTED if estimate is way.complete else CUT_SHORT
+    if here.x is None or here.at is None:
         raise KeyboardInterrupt
-    others = [way for _, way in found if way is not best]
-    return Fitted([best, *others], Polished(best.corrected, at, (UNCORRECTED,)))
+    reached = replace(
+        best.corrected,
+        parameters=box.mapping(here.x),
+        objective=here.at.cost,
+        status=Status.INTERRUPTED,
+    )
+    others = [_interrupted(way) for way in ways if way is not best]
+    return Fitted([best._replace(corrected=reached), *others], Polished(reached, here.at, (note,)))
 
 
-def _unsure(way: Way) -> float:
-    """The sum of squares after step 4; infinite where it is not known."""
-    return float(np.nan_to_num(way.complete.objective, nan=np.inf))
+def _points(ways: Sequence[Way]) -> list[tuple[Way, Estimate]]:
+    """Where the candidates were after step 4, and those after step 5, the best first."""
+    after = [(way, way.complete) for way in ways]
+    after += [(w, w.corrected) for w in ways if w.corrected is not w.complete and w.usable]
+    return sorted(after, key=lambda pair: _unsure(pair[1]))
+
+
+def _unsure(estimate: Estimate) -> float:
+    """The sum of squares that a search gave; infinite where it is not known."""
+    return float(np.nan_to_num(estimate.objective, nan=np.inf))
 
 
 def _interrupted(way: Way) -> Way:
-    return way._replace(corrected=replace(way.corrected, status=Status.INTERRUPTED))
+    objective = _unsure(way.corrected)
+    return way._replace(
+        corrected=replace(way.corrected, objective=objective, status=Status.INTERRUPTED)
+    )
 
 
 def _corrected(

@@ -31,12 +31,17 @@ def with_proof(
         try:
             proof = certify(steps.problem, result).without_tree()
         except IgpeError as error:
-            note = f"Nothing was proved. {error}"
-            return replace(result, notes=(*result.notes, note), seconds=dict(clock.seconds))
+            return _unproved(result, f"Nothing was proved. {error}", clock)
+        except KeyboardInterrupt:  # before there is a bound
+            return _unproved(result, "Nothing was proved: it was interrupted.", clock)
         if has_better(result, proof) and not stopped():
             values = dict(zip(proof.unknowns, proof.parameters, strict=True))
             result = summarise(led_by(steps, settings, values), settings, proved)
     return replace(result, proof=proof, seconds=dict(clock.seconds))
+
+
+def _unproved(result: Result, note: str, clock: Clock) -> Result:
+    return replace(result, notes=(*result.notes, note), seconds=dict(clock.seconds))
 
 
 def complement_proven(

@@ -15,6 +15,7 @@ from igpe.algebraic.step import Algebraic
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.certificate import Certificate
+from igpe.deadline import if_in_time
 from igpe.dynamic.base import constraints, is_plain
 from igpe.dynamic.errors_at import errors_at
 from igpe.dynamic.guess import fine_grid
@@ -38,6 +39,7 @@ from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.findings import with_findings
 
+NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -94,7 +96,8 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
     candidates = tuple(_candidate(way) for way in steps.ways)
     late = best.corrected.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
-    rank = [] if at is None or late else _rank(steps, x, at, errors, free)
+    rank = [] if at is None or late else if_in_time(lambda: _rank(steps, x, at, errors, free))
+    rank = [NOT_COMPARED] if rank is None else rank
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else at.cost,

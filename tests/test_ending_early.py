@@ -5,6 +5,8 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,19 +16,23 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe import deadline
+from igpe import deadline, equally_good, pipeline, summary
 from igpe.dynamic import collocation
 from igpe.dynamic import complement as step_4
 from igpe.dynamic.multiple_shooting_chains import Chains
 from igpe.dynamic.residuals import Residuals
+from igpe.dynamic.single_shooting import PreparedShooting
 from igpe.integrators.lock_step import LockStep
 from igpe.planning.search import Search
+from igpe.proof import certify
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
 from igpe.status import Status
+from igpe.uncertainty import findings
 from igpe.uncertainty.posterior import Posterior
 
 CASE = next(c for c in ZOO if c.name == "consecutive")
+EXCHANGED = replace(CASE, measured=("C",))  # the two rate constants may change places
 
 
 def press(seconds=0.0):
@@ -178,6 +184,7 @@ METHODS = [
     (igpe.MultipleShooting(integrator=LockStep(), rough=LockStep()), Chains, 3, START),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 5, {}),
     (igpe.MultiStart(trials=8, starts=2), Residuals, 11, {}),
+    (igpe.MultiStart(trials=8, starts=2), PreparedShooting, 1, {}),
     (igpe.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
 ]
 
@@ -185,7 +192,8 @@ METHODS = [
 @pytest.mark.parametrize(("method", "room", "call", "start"), METHODS)
 def test_every_method_returns_the_best_so_far(monkeypatch, method, room, call, start):
     problem = CASE.problem(0.02, 1)
-    calls = interrupting(monkeypatch, room, "__call__", call)
+    name = "estimate" if room is PreparedShooting else "__call__"
+    calls = interrupting(monkeypatch, room, name, call)
     found = method.estimate(problem, start)
     assert len(calls) < call + 30  # it did not go on
     assert found.status is Status.INTERRUPTED
@@ -213,6 +221,111 @@ def test_collocation_returns_its_start(monkeypatch):
     found = igpe.Collocation().estimate(problem, START)
     assert (found.status, found.parameters) == (Status.INTERRUPTED, START)
     assert np.isfinite(found.objective)
+
+
+def test_what_step_5_reached_is_not_lost(monkeypatch):
+    """Interrupted while the optimum of collocation is refined."""
+    problem = CASE.problem(0.02, 1)
+    best = igpe.estimate(problem).objective
+    interrupting(monkeypatch, pipeline, "polish", 1)
+    found = igpe.estimate(problem)
+    assert found.status is Status.INTERRUPTED
+    assert found.objective == pytest.approx(best, rel=1e-6)
+    assert pipeline.CUT_SHORT in found.notes
+
+
+def test_what_shooting_reached_is_not_lost(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    best = igpe.estimate(problem).objective
+
+    def shot(problem, residuals, *arguments):
+        press_here()
+
+    monkeypatch.setattr(pipeline, "by_shooting", shot)
+    found = igpe.estimate(problem)
+    assert found.status is Status.INTERRUPTED
+    assert found.objective == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [(equally_good, "_rise"), (equally_good, "other_optima"), (equally_good, "polish")],
+)
+def test_a_search_for_other_optima_loses_nothing(monkeypatch, room, name):
+    problem = EXCHANGED.problem(0.01, 1)
+    whole = igpe.estimate(problem)
+    assert whole.other_optima
+    interrupting(monkeypatch, room, name, 1)
+    found = igpe.estimate(problem)
+    assert found.objective == pytest.approx(whole.objective, rel=1e-6)
+    assert equally_good.INTERRUPTED in found.notes
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "note"),
+    [(summary, "_rank", summary.NOT_COMPARED), (findings, "adequacy", findings.NO_TIME)],
+)
+def test_statistics_are_left_out_at_an_interrupt(monkeypatch, room, name, note):
+    interrupting(monkeypatch, room, name, 1)
+    found = igpe.estimate(CASE.problem(0.02, 1))
+    assert found.status is Status.CONVERGED
+    assert note in (*found.notes, *found.adequacy.reasons)
+
+
+def test_what_is_left_out_has_a_limit_after_an_interrupt(monkeypatch):
+    """Before an interrupt there is no limit, and none of Ctrl-C remains where there is time."""
+    monkeypatch.setattr(deadline, "ENDING", 0.2)
+    with deadline.session() as now:
+        assert deadline.if_in_time(lambda: wait(0.3) or 1) == 1
+        with deadline.finishing():
+            press_here(0.01)
+            assert deadline.if_in_time(lambda: 2) == 2
+            assert deadline.if_in_time(wait) is None
+            assert deadline.if_in_time(lambda: 3) is None
+        assert now.status is Status.INTERRUPTED
+
+
+def test_a_proof_that_is_interrupted_before_it_begins_leaves_the_result(monkeypatch):
+    pytest.importorskip("numba")
+    interrupting(monkeypatch, certify.Best, "first", 1)
+    found = igpe.estimate(CASE.problem(0.02, 1), certify=True)
+    assert found.status is Status.CONVERGED
+    assert found.proof is None
+    assert "Nothing was proved: it was interrupted." in found.notes
+
+
+def test_certify_names_the_parameters_it_had(monkeypatch):
+    pytest.importorskip("numba")
+    problem = CASE.problem(0.02, 1)
+    interrupting(monkeypatch, certify.Best, "first", 1)
+    with pytest.raises(KeyboardInterrupt, match="The best parameters so far: k1 = 1"):
+        igpe.certify(problem, CASE.truth)
+
+
+def test_certify_does_not_go_on_after_its_search(monkeypatch):
+    """Ctrl-C while parameters are looked for ends the whole call, not the search alone."""
+    pytest.importorskip("numba")
+    calls = interrupting(monkeypatch, Residuals, "__call__", 20)
+    with suppress(KeyboardInterrupt):  # where enclosing the parameters must be compiled first
+        proof = igpe.certify(CASE.problem(0.02, 1))
+        assert (proof.status, proof.examined) == (Status.INTERRUPTED, 0)
+    assert len(calls) < 50
+
+
+def test_an_interrupt_without_an_answer_says_so(monkeypatch):
+    interrupting(monkeypatch, pipeline, "read_systems", 1)
+    with pytest.raises(KeyboardInterrupt, match="before there was anything to return"):
+        igpe.estimate(CASE.problem(0.02, 1))
+
+
+@pytest.mark.parametrize("call", [1, 40])
+def test_a_comparison_keeps_the_runs_that_ended(monkeypatch, call):
+    calls = interrupting(monkeypatch, Residuals, "__call__", call)
+    found = igpe.compare(CASE.problem(0.02, 1), [igpe.SingleShooting()], starts=10)
+    assert len(calls) < call + 30
+    assert not found.complete
+    assert (len(found.runs) > 0) == (call > 1)
+    assert "Interrupted" in str(found)
 
 
 def test_ipopt_stops_after_the_iteration(monkeypatch):

@@ -7,8 +7,9 @@ second alone is igpe's. A usable answer is one whose parameters are finite and i
 whose objective is finite or said to be unknown, and that prints and saves. KeyboardInterrupt counts
 as lost if there was something before: an integration that succeeded, a chain of intervals that
 could be integrated, a local optimum in step 3; for `profile` and `bootstrap` a first profile or a
-first replication. `estimate` runs with time limits drawn likewise. Every run is a process of its
-own, begins with what the call is given, and has the model's compiled code at hand.
+first replication. `certify` may raise it with the parameters in its text, until there is a bound;
+`check` has nothing before its end. `estimate` runs with time limits drawn likewise. Every run is a
+process of its own, begins with what the call is given, and has the model's compiled code at hand.
 """
 
 import argparse
@@ -19,8 +20,10 @@ import resource
 import signal
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,11 +92,19 @@ CALLS: dict[str, tuple[str, Call]] = {
     "campaign": ("methanol", lambda p: igpe.campaign(p, starts=40)),
     "bootstrap": ("methanol", lambda p: igpe.bootstrap(p, _fitted(p), replications=100)),
     "profile": ("methanol", lambda p: igpe.profile(p, _fitted(p))),
+    "check": ("urethane", lambda p: igpe.check(p, identifiability=True)),
+    "compare": (
+        "calcium",
+        lambda p: igpe.compare(p, [igpe.SingleShooting(), igpe.IncrementalShooting()], starts=10),
+    ),
+    "certify": ("lotka_volterra", igpe.certify),
+    "estimate with a proof": ("lotka_volterra", lambda p: igpe.estimate(p, certify=True)),
 }
 COMPILED: dict[str, Call] = {  # before the first run
     "multiple shooting": lambda p: igpe.MultipleShooting().prepare(p),
     "backward lifting": lambda p: igpe.MultipleShooting().prepare(p),
     "iterated search": lambda p: igpe.IteratedSearch()._prepared(p, 1e-4),
+    "certify": lambda p: igpe.certify(p, _fitted(p), time_limit=0.1),
 }
 LIMITED = ("estimate methanol", "estimate urethane", "estimate calcium")
 
@@ -103,7 +114,7 @@ def _usable(problem: igpe.Problem, found: Any) -> str:
     str(found)
     if hasattr(found, "to_json"):
         found.to_json()
-    if not hasattr(found, "parameters") or not hasattr(found, "status"):
+    if not isinstance(getattr(found, "parameters", None), Mapping) or not hasattr(found, "status"):
         return ""
     if not found.status.usable:
         return f"status {found.status.name}"
@@ -141,8 +152,9 @@ def _child(case: str, limit: float | None, pipe: Any) -> None:
     try:
         found = call(problem) if limit is None else igpe.estimate(problem, time_limit=limit)
         wrong = ""
-    except (KeyboardInterrupt, igpe.EstimationFailed):
-        found, wrong, existed = None, "nothing", bool(seen)
+    except (KeyboardInterrupt, igpe.EstimationFailed) as error:
+        found, wrong = None, "nothing"
+        existed = bool(seen) and "best parameters so far" not in str(error)
     ended, spent = time.perf_counter(), _processor() - (pressed or [_processor()])[0]
     if found is not None:
         wrong = _usable(problem, found)
@@ -176,9 +188,18 @@ def _watched() -> list[Any]:
 
 
 def _processor() -> float:
-    """Processor time of this process and its children, s."""
+    """Processor time of this process and its children, those that still run included, s."""
     used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+    return sum(u.ru_utime + u.ru_stime for u in used) + sum(_of_children())
+
+
+def _of_children() -> Iterator[float]:
+    """Processor time of each child that still runs, s; nothing where the system has no /proc."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            words = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            if int(words[1]) == os.getpid():
+                yield (int(words[11]) + int(words[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
 def _once(case: str, moment: float | None, limit: float | None = None) -> Answer:

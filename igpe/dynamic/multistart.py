@@ -16,6 +16,7 @@ from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic.base import Estimator, Profile, require_bounds
+from igpe.dynamic.residuals import Best
 from igpe.dynamic.searches import UNANSWERED, Asked, Run, missing, prepared, searched
 from igpe.dynamic.settling import settled
 from igpe.dynamic.single_shooting import PreparedShooting, SingleShooting
@@ -95,21 +96,29 @@ class MultiStart:
         began = time.perf_counter()
         given = [problem.box.vector(start)] if start else []
         asked = Asked(problem, {"local": self.local}, profiles, whole=True)
-        here = None
-        if isinstance(self.local, SingleShooting):
-            shooting = self.local.prepare(problem)
-            try:
-                points, steps = self._best_trials(shooting)
-            except KeyboardInterrupt:
-                fit = shooting.residuals.best_fit()
-                said = "best of the trials; no search was made"
-                return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
+        if not isinstance(self.local, SingleShooting):
+            points = list(problem.box.sobol(self.starts, self.seed))
+            runs = searched(asked, np.array([*given, *points]), place)
+            return self._concluded(problem, runs, began)
+        shooting = self.local.prepare(problem)
+        best, tried = shooting.residuals.best, Best()
+        try:
+            points, steps = self._best_trials(shooting)
+            tried = replace(best)  # searches begin with a best of their own
             local = _Within(self.local, steps)
             asked = asked._replace(methods={"local": local})
             here = prepared(asked, {"local": _PreparedWithin(shooting, steps).estimate})
-        else:
-            points = list(problem.box.sobol(self.starts, self.seed))
-        runs = searched(asked, np.array([*given, *points]), place, here=here)
+            runs = searched(asked, np.array([*given, *points]), place, here=here)
+            return self._concluded(problem, runs, began)
+        except KeyboardInterrupt:
+            if tried.x is not None and tried.at is not None:
+                best.look_at(tried.x, tried.at)
+            fit = shooting.residuals.best_fit()
+            said = "best of the trials; no search was finished"
+            return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
+
+    def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:
+        """The best of the searches."""
         found, whole = _until_interrupted(runs)
         optima = distinct(found, problem.box)
         reached = tuple(e.objective if e.status.usable else np.inf for e in found)

@@ -118,8 +118,8 @@ def settle(
     fits = [fit(weighted, None, np.inf)]
     if not problem.sigma_follows_model:
         return Settled(weighted, tuple(fits))
-    weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
     try:
+        weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
         while True:
             now = estimate(fits[-1])
             if now.status is Status.INTERRUPTED or stopped():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.ranges import Enclosure, Range, point
 from igpe.errors import ModelError
 
@@ -202,12 +202,21 @@ def abrupt(
 
 
 def _abrupt(rises: Rises, segments: Segments, through: bool) -> FloatArray:
-    before = np.concatenate([segments.edges[:1], rises.early])[: len(rises.early)]
-    short = rises.early - before > ABRUPT * (rises.late - rises.early)
+    short = _is_abrupt(segments.edges[0], rises.early, rises.early, rises.late)
     if through:
         short |= np.append([False], short[:-1])[: len(short)]
         return np.concatenate([marks[short] for marks in rises])
     return np.concatenate([rises.flat[short], rises.late[short]])
+
+
+def _is_abrupt(first: float, after: FloatArray, early: FloatArray, late: FloatArray) -> BoolArray:
+    """Return True where long nothing happens before a rise: since the one before, or the start.
+
+    after  (n,) where each rise is a tenth done, at the earliest;  early  the same, at the latest
+    late   (n,) where it is nine tenths done
+    """
+    before = np.concatenate([[first], after])[: len(after)]
+    return np.asarray(early - before > ABRUPT * (late - early))
 
 
 class _Course:
@@ -244,16 +253,27 @@ class _Course:
 
     def _classified(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
         arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given
-        value, slope, curvature = (_full(e(*arguments)[0], low) for e in self.function.enclosures)
+        enclose, enclose_slope, _ = self.function.enclosures
+        value, slope = (_full(e(*arguments)[0], low) for e in (enclose, enclose_slope))
         sizes = np.abs(self._values(self.function.value, low + (high - low) / 2))
         self.largest = max(self.largest, float(np.max(sizes[np.isfinite(sizes)], initial=0.0)))
         with np.errstate(invalid="ignore"):
             constant = value.high - value.low <= max(NOISE * self.largest, NOTHING)
         label = np.full(len(low), UNDECIDED)
-        # an edge of the inputs may be a corner; inside a segment the slope is continuous
-        label[curvature.low > 0], label[curvature.high < 0] = BENT, -BENT
         label[slope.low >= 0], label[slope.high <= 0] = 1, -1
         label[constant] = 0
+        rest = np.flatnonzero(label == UNDECIDED)  # the curvature costs as much as all else
+        if len(rest):
+            label[rest] = self._bend(low[rest], high[rest], inputs[rest])
+        return label
+
+    def _bend(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
+        """BENT where the slope surely rises, -BENT where it falls, or UNDECIDED."""
+        arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given
+        curvature = _full(self.function.enclosures[2](*arguments)[0], low)
+        label = np.full(len(low), UNDECIDED)
+        # an edge of the inputs may be a corner; inside a segment the slope is continuous
+        label[curvature.low > 0], label[curvature.high < 0] = BENT, -BENT
         return label
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -274,7 +294,10 @@ class _Course:
         return np.asarray(function(times[None], inputs.T, fixed)).reshape(len(times))
 
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
-        """(5, n) where shares of the change are done, on stretches without extrema."""
+        """(5, n) where shares of the change are done, on stretches without extrema.
+
+        (5, 0) once it is clear that no change is abrupt.
+        """
         first, last = np.split(self._values(self.function.value, np.append(begin, end)), 2)
         shares = np.array(SHARES)[:, None] * np.abs(last - first)
         low, high = (np.tile(v, (len(SHARES), 1)) for v in (begin, end))
@@ -283,6 +306,8 @@ class _Course:
             now = self._values(self.function.value, middle.ravel()).reshape(len(SHARES), -1)
             passed = np.abs(now - first) >= shares
             low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+            if not _is_abrupt(self.segments.edges[0], low[1], high[1], low[3]).any():
+                return np.zeros((len(SHARES), 0))  # whatever the digits to come
         return high
 
 

@@ -32,9 +32,10 @@ typedef struct {
   const double *constants;     /* c of them */
   double rtol, atol, seconds;
   long long max_steps, most_steps; /* between two outputs, in all */
+  int (*stopped)(void);            /* whether the user wants the run to end */
 } Plan;
 
-enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START };
+enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START, STOPPED };
 
 #define KNOWN (2 * N_Q + 2 * N_U)
 #define PATIENT 500   /* accepted steps of a piece before stiffness is looked for: about what an */
@@ -45,7 +46,8 @@ enum { DONE, STEPS, STIFF, LARGE, NO_NUMBER, TOO_SMALL, SECONDS, MEMORY, START }
 #define SWINGING 1.0  /* |h lambda| that accuracy alone does not ask for: steps beyond it are stiff, */
                       /* without patience, where FAR more are still to come */
 #define FAR 1000
-#define LOOK 256 /* steps between looks at the clock */
+#define LOOK 256   /* steps between looks at the clock */
+#define LISTEN 2048 /* steps between questions whether to stop, which cost some microseconds */
 
 /* Work of one run; k[0] is the slope where a step begins, k[6] where it ends. */
 typedef struct {
@@ -199,6 +201,7 @@ static int integrate(const Plan *s, Run *r, long long piece, double *out, double
   double h = first_step(s, r);
   while (next < last) {
     if (since_output++ >= s->max_steps || r->steps++ >= s->most_steps) return STEPS;
+    if (r->steps % LISTEN == 0 && s->stopped()) return STOPPED;
     if (deadline < HUGE_VAL && ++taken % LOOK == 0 && now() > deadline) return SECONDS;
     int ends = tau + 1.01 * h >= 1;
     if (ends) h = 1 - tau;

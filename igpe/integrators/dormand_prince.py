@@ -14,6 +14,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import deferred, stopped
 from igpe.integrators.allowance import allowed
 from igpe.integrators.augmented import Augmented
 from igpe.integrators.base import Trajectory
@@ -30,6 +31,10 @@ POSIX = "#define _POSIX_C_SOURCE 199309L"  # declares a clock that nobody sets
 LONGEST = 8_000  # operations of the equations that are compiled; gcc 12 -O2 takes 4 s for them
 
 
+_Question = ctypes.CFUNCTYPE(ctypes.c_int)
+_STOPPED = _Question(stopped)  # while Python runs it, a signal reaches the session
+
+
 class Ended(enum.IntEnum):
     """How the C code ended; in its order."""
 
@@ -42,6 +47,7 @@ class Ended(enum.IntEnum):
     SECONDS = enum.auto()
     MEMORY = enum.auto()
     START = enum.auto()
+    STOPPED = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class DormandPrince(Method):
 
     Others are refused, as is all where no C compiler is found (NO_SOLVER), and equations of more
     than `LONGEST` operations. Stiff ones break down. Size and time
-    are looked at after each step.
+    are looked at after each step, Ctrl-C after some thousands.
     """
 
     def made_of(self, whole: Prepared) -> "DormandPrinceSimulation | Refused":
@@ -110,7 +116,8 @@ class DormandPrinceSimulation:
             simulation = replace(self, whole=here)
         steps = allowed()
         simulation._plan.most_steps = MOST_STEPS if steps is None else steps
-        ended = Ended(simulation._call(*(v.ctypes.data for v in (unknowns, rows, told))))
+        with deferred():  # C code cannot be left by an exception
+            ended = Ended(simulation._call(*(v.ctypes.data for v in (unknowns, rows, told))))
         done, time, state = int(told[0]), float(told[1]), int(told[2])
         reached = float(whole.times[done - 1]) if done else whole.ivp.t0
         status = Status.CONVERGED if ended is Ended.DONE else Status.INTEGRATION_BROKE
@@ -130,6 +137,7 @@ class DormandPrinceSimulation:
             Ended.SECONDS: limits.seconds_sentence(when),
             Ended.MEMORY: "There was not enough memory for the integration.",
             Ended.START: NO_START,
+            Ended.STOPPED: f"The integration was interrupted {when}.",
         }[ended]
 
     @cached_property
@@ -165,6 +173,7 @@ class _Plan(ctypes.Structure):
         ("seconds", ctypes.c_double),
         ("max_steps", ctypes.c_longlong),
         ("most_steps", ctypes.c_longlong),
+        ("stopped", _Question),
     )
 
     @classmethod
@@ -197,6 +206,7 @@ class _Plan(ctypes.Structure):
             atol=method.atol,
             seconds=limits.seconds,
             max_steps=limits.max_steps,
+            stopped=_STOPPED,
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
         plan.kept = arrays

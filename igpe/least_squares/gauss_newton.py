@@ -8,7 +8,8 @@ size of each unknown,
 by minimum norm where J does not determine it; floor_i is the unknown's own (`sizes`), so that units
 do not matter. A point where the residuals cannot be computed costs
 infinitely much: the radius shrinks and the search goes on. It stops when the decrease that the
-linear model still promises is negligible, and the region is not what keeps it small.
+linear model still promises is negligible, and the region is not what keeps it small. A region that
+shrinks to nothing beside points that cannot be computed is no optimum: the search stalled.
 """
 
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class GaussNewton:
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
         floor = floors(at, x, box)
-        radius, steps, promised = self.radius, 0, np.inf
+        radius, steps, promised, broke = self.radius, 0, np.inf, False
         model = Curvature(len(x), wanted=self.curvature)
         for iteration in range(1, self.max_iterations + 1):
             size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
@@ -90,10 +91,12 @@ class GaussNewton:
             radius = _radius(radius, length, ratio, _slope(at, step) / promised)
             if trial is not None and np.isfinite(trial.cost):
                 model.learn(at, step, trial)
+            if ratio == -np.inf:
+                broke = True
             if ratio > ACCEPT and trial is not None:
-                x, at, steps = there, trial, steps + 1
+                x, at, steps, broke = there, trial, steps + 1, False
             if radius < TINY:
-                status = Status.STALLED if trial is None else Status.CONVERGED
+                status = Status.STALLED if broke else Status.CONVERGED
                 return Fit(x, at, status, iteration, steps, promised)
         return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations, steps, promised)
 

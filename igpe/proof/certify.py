@@ -9,7 +9,7 @@ import numpy as np
 
 from igpe.arguments import is_finite, require
 from igpe.arrays import FloatArray
-from igpe.deadline import session
+from igpe.deadline import if_in_time, session
 from igpe.dynamic.base import Estimator, Profile
 from igpe.dynamic.multistart import MultiStart
 from igpe.dynamic.single_shooting import SingleShooting
@@ -30,6 +30,7 @@ from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 
 FEW = 5  # unknowns, for which cubic polynomials pay
+NOTHING_PROVED = "Interrupted before anything was proved. The best parameters so far: {}."
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -106,10 +107,18 @@ class BranchAndBound:
             parameters = self.search.estimate(problem, {}).parameters
         best = Best(problem, dynamic, self.gap, self.local)
         _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
-        cut = best.first(problem.box.vector(parameters))  # compiles all there is to be
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
-        enclosure = Enclosure(dynamic, degree)
-        search = Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+        point = problem.box.vector(parameters)
+
+        def begun() -> Search:
+            cut = best.first(point)  # compiles all there is to be
+            enclosure = Enclosure(dynamic, degree)
+            return Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+
+        search = if_in_time(begun)
+        if search is None:
+            given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
+            raise KeyboardInterrupt(NOTHING_PROVED.format(given))
         _tell(progress, "Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
         teller = _Teller(progress, search, best)
@@ -173,7 +182,8 @@ def certify(
     progress    is told a sentence about once a second
     executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
                 is the same for all but None, unless it ends early; parts in flight are then lost
-    raises      Unsupported for implicit algebraic variables, constraints, other losses, estimated
+    raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
+                Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without
                 bounds; EstimationFailed if not even single parameters could be enclosed;
                 SolverMissing without Numba (pip install 'igpe[certify]')

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.arrays import FloatArray
+from igpe.deadline import require_going_on
 from igpe.proof.enclosure import Enclosure, Found
 from igpe.status import Status
 
@@ -123,6 +124,7 @@ class Search:
         """
         try:
             while self._open:
+                require_going_on()
                 if time.perf_counter() > deadline or enough():
                     return Status.TIME_LIMIT
                 self._next()

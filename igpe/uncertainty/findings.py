@@ -6,6 +6,7 @@ import numpy as np
 
 from igpe.adequacy import UNJUDGED, Adequacy
 from igpe.arrays import FloatArray, IntArray
+from igpe.deadline import if_in_time
 from igpe.least_squares.base import Linearised
 from igpe.problem import Problem
 from igpe.residual_table import clear_failures
@@ -13,6 +14,8 @@ from igpe.result import Result
 from igpe.statistics.leverage import leverage
 from igpe.statistics.weakness import weak_sentences
 from igpe.uncertainty.adequate import NOT_INTEGRATED, Linear, adequacy
+
+NO_TIME = "The interrupt left no time to judge the residuals."
 
 
 def with_findings(
@@ -30,7 +33,8 @@ def with_findings(
     others = np.arange(len(order), len(at.residual))
     jacobian = at.jacobian[np.concatenate([order, others])]
     linear = Linear(jacobian, -at.residual[others], held, active)
-    verdict = adequacy(points, linear, result.degrees, result.seed)
+    verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
+    verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
     told = replace(result, points=points, adequacy=verdict)
     free = result.estimates[: len(result.covariance)]
     notes = weak_sentences(

@@ -193,3 +193,12 @@ def test_the_radius_otherwise():
     assert _radius(5.0, 2.0, 0.1, -2.0) == 1.0
     assert _radius(5.0, 2.0, 0.5, -2.0) == 5.0
     assert _radius(3.0, 2.0, 0.9, -2.0) == 4.0
+
+
+def test_a_region_that_ends_beside_points_without_a_value_is_no_optimum():
+    def only_up_to_one(x):
+        return Linearised(x - 2.0, np.eye(1)) if x[0] <= 1.0 else None
+
+    fit = GaussNewton().fit(only_up_to_one, np.array([1.0]), box(1))
+    assert fit.x == pytest.approx([1.0])
+    assert fit.status is Status.STALLED
