@@ -356,13 +356,18 @@ class _Comparison:
                 data._value = float(self.values.table[row, point])
 
     def _is_explained(self, members: Members, k: int, true: float, translated: float) -> bool:
-        """Whether a difference is rounding, overflow, or a start condition among the equations."""
+        """Whether a difference is rounding, overflow, or what holds at the first time alone.
+
+        A slope at one instant moves nothing: `Expr_if(t > 0, feed, 0)` starts with the feed.
+        """
         body, point = members.bodies[k], int(members.points[k])
         number, time = self.points[point]
         instance = self.instances[number]
         if time in {instance.first, float(instance.time.last())}:
             usual = self._member(int(members.rows[k]), len(self.points) - 2)
-            if self._quantities(body, members.uppers[k]) != self._quantities(*usual):
+            held = self._quantities(body, members.uppers[k])
+            has_slope = any(0 <= row < len(self.system.symbols.states) for row in held)
+            if held != self._quantities(*usual) or (time == instance.first and has_slope):
                 return True
         if not (np.isfinite(true) and np.isfinite(translated)):
             return self._overflows(body, point)

@@ -160,3 +160,17 @@ def test_an_unknown_time_is_known_where_it_has_a_value(instant):
         igpe.estimate(problem)
     with pytest.raises(ModelError, match="depends on the unknown 'k'"):
         igpe.check(problem)
+
+
+AFTER_THE_START = {
+    "Expr_if": lambda m, t: pyo.Expr_if(t > 0, m.a, 0.0),
+    "if": lambda m, t: m.a if t > 0 else 0.0,
+    "first": lambda m, t: 0.0 if t == m.t.first() else m.a,
+}
+
+
+@pytest.mark.parametrize("rule", AFTER_THE_START.values(), ids=AFTER_THE_START)
+def test_what_holds_at_the_first_time_alone_moves_nothing(rule):
+    truth = {"a": 2.0, "b": 1.0, "k": 1.0, "n": 1.0}
+    simulated = igpe.simulate(posed(rule), truth, TIMES)
+    assert simulated["x"].to_numpy() == pytest.approx(1.0 + 2.0 * TIMES, rel=1e-6)
