@@ -14,6 +14,7 @@ from pyomo.common.errors import PyomoException
 from pyomo.core.expr.numvalue import is_potentially_variable
 from pyomo.core.expr.relational_expr import EqualityExpression
 
+from igpe.along_time import along_time
 from igpe.equations.alike import Roles, alike
 from igpe.equations.instant import Instant, Pretended
 from igpe.equations.pieces import Joined, explored, mentions, places
@@ -60,6 +61,7 @@ class _Reader:
     def __init__(self, instance: Instance, symbols: Symbols, times: Sequence[float]) -> None:
         self.times, self.first = times, instance.first
         self.last = float(instance.time.last())
+        self.time = instance.time
         self.roles: list[dict[int, Role]] = [dict(symbols.roles(instance, t)) for t in times]
         self.symbols = symbols.by_identity(instance, times[0])
         self.translate = Translator(self.symbols, symbols.t)  # making one takes Pyomo long
@@ -166,7 +168,17 @@ class _Reader:
             for now, answer in zip(places(cuts, self.first, self.times[k]), answers, strict=True):
                 other, _ = self._ask(series, k, now)
                 if not _alike(answer, other, self.roles[0], self.roles[k]):
-                    raise _unexplained(name, "it uses numbers that depend on the time")
+                    raise _unexplained(name, self._numbers_over_time(series))
+
+    def _numbers_over_time(self, series: Series) -> str:
+        """Name what holds other numbers at other times: Params by a rule, Vars that are fixed."""
+        model, time = series[self.times[0]].model(), self.time
+        kinds = (pyo.Param, pyo.Var)
+        values = {n: s for kind in kinds for n, s in along_time(model, time, kind)[1].items()}
+        fixed = {n: [_number(s.get(t)) for t in self.times] for n, s in values.items()}
+        varying = sorted(repr(n) for n, numbers in fixed.items() if len(set(numbers)) > 1)
+        named = f", for example those of {', '.join(varying)}" if varying else ""
+        return f"it uses numbers that depend on the time{named}"
 
     def _complete(self, cuts: Sequence[float], answers: Sequence[Any]) -> list[Any]:
         """The answers; at the end of the horizon an equation may be skipped."""
@@ -182,6 +194,13 @@ class _Reader:
 def _over_time(instance: Instance, name: str, times: Sequence[float]) -> Series:
     series = instance.over_time(name)
     return dict.fromkeys(times, instance.scalars[name]) if series is None else series
+
+
+def _number(data: Any) -> float | None:
+    """The number that stands in an expression for a Param or for a Var that is fixed."""
+    if isinstance(data, int | float):
+        return float(data)
+    return data.value if data is not None and getattr(data, "fixed", True) else None
 
 
 def _sides(component: Any) -> tuple[Any, ...]:
@@ -223,6 +242,7 @@ def _alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
 def _unexplained(name: str, why: str) -> ModelError:
     return ModelError(
         f"'{name}' changes with time in a way igpe cannot follow: {why}. Write it with Pyomo's "
-        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or make the changing quantity a "
-        "mutable Param over time and give it in Experiment(inputs=...)."
+        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)) in an Expression over time, or "
+        "make the changing quantity a mutable Param over time and give its values in "
+        "Experiment(inputs=...)."
     )

@@ -290,3 +290,34 @@ def test_equations_in_a_list_are_refused_for_what_they_are():
     problem = Problem(model, parameters=["k"], experiments=Experiment(data, start={"x": 1.0}))
     with pytest.raises(ModelError, match=r"'all\[1\]' holds a derivative but is not indexed"):
         read_systems(problem)
+
+
+def _immutable(m):
+    m.feed = pyo.Param(m.t, initialize=lambda m, t: 1 + t)
+
+
+def _mutable(m):
+    m.feed = pyo.Param(m.t, initialize=lambda m, t: 1 + t, mutable=True)
+
+
+def _fixed(m):
+    m.feed = pyo.Var(m.t)
+    for t in m.t:
+        m.feed[t].fix(1 + t)
+
+
+@pytest.mark.parametrize("add", [_immutable, _mutable, _fixed])
+def test_numbers_over_time_are_refused_by_name(add):
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+        m.dx = dae.DerivativeVar(m.x)
+        add(m)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.feed[t] - m.k * m.x[t])
+        return m
+
+    table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": 1.0})
+    problem = Problem(build, parameters=["k"], experiments=Experiment(table, start={"x": 1.0}))
+    with pytest.raises(ModelError, match=r"'rate' .*depend on the time, .* 'feed'\. Write"):
+        read_systems(problem)
