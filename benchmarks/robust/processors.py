@@ -68,7 +68,7 @@ def _run(setting: dict[str, str], folder: Path, *, quick: bool) -> str:
         compiler.chmod(0o755)
         environment["CC"] = str(compiler)
     rooms = [f"tests/{room}" for room in NUMERICAL] if quick else []
-    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--tb=short", *rooms]
+    words = [sys.executable, "-m", "pytest", "-n", "2", "--tb=short", *rooms]
     done = subprocess.run(
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
