@@ -1,5 +1,9 @@
 """Which samples to take: a convex relaxation with a proven bound, then exchanges.
 
+Exchanges end in local optima. They start from the choices that the relaxation met, from those that
+it meets for D-optimality (E and modified E have flat places, D has none), and from random ones: the
+fewer exchanges are possible, the more.
+
 Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`criteria.py`), so that for
 any w and every allowed choice v of samples
 
@@ -11,9 +15,10 @@ decomposition lowers the bound: w is the best mixture of the choices met. Each s
 a bound of its own, and the largest of them holds for all.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -25,6 +30,8 @@ from igpe.planning.evidence import Evidence
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
 FIRST = 10  # choices met that are improved by exchanges
+MOST = 60  # random choices that are improved as well, at most
+EXCHANGES = 40_000  # so many single exchanges, divided by those of one round, are their number
 BETTER = 1e-9  # an exchange that brings less ends the search
 ROUNDING = 1e-9  # of the horizon: two times may be this much closer than the spacing
 
@@ -120,17 +127,38 @@ def choose(evidence: Evidence, allowed: Allowed) -> Chosen:
 def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
     """The same for one set of quantities: mixtures of several would make the bound weak."""
     bound, met = _relaxed(evidence, allowed)
+    if not isinstance(evidence.judge.criterion, DOptimal):
+        met = [*met, *_relaxed(_by_volume(evidence), allowed)[1]]
     ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
-    ends = [_exchanged(evidence, allowed, v) for v in ranked[:FIRST]]
-    taken = max(ends, key=lambda v: evidence.value(v.astype(float)))
-    return Chosen(taken, evidence.value(taken.astype(float)), bound)
+    best, most = None, -np.inf
+    for start in (*ranked[:FIRST], *_random(evidence, allowed)):
+        if most >= bound - CLOSED:
+            break
+        taken = _exchanged(evidence, allowed, start)
+        value = evidence.value(taken.astype(float))
+        if best is None or value > most:
+            best, most = taken, value
+    assert best is not None, "the relaxation meets a choice"
+    return Chosen(best, most, bound)
+
+
+def _by_volume(evidence: Evidence) -> Evidence:
+    return replace(evidence, judge=replace(evidence.judge, criterion=DOptimal()))
+
+
+def _random(evidence: Evidence, allowed: Allowed) -> Iterator[BoolArray]:
+    """Random choices, the same for the same sizes of the problem."""
+    a, n_times, _ = evidence.shape
+    count = min(MOST, EXCHANGES // (a * allowed.at_most * n_times))
+    random = np.random.default_rng(0)
+    for _ in range(count):
+        yield allowed.best(random.uniform(size=evidence.shape))
 
 
 def _relaxed(evidence: Evidence, allowed: Allowed) -> tuple[float, list[BoolArray]]:
     """The bound, and the choices met on the way."""
-    if not evidence.judge.criterion.concave:  # it may prefer to know less: begin with what tells
-        judge = replace(evidence.judge, criterion=DOptimal())
-        return np.inf, _relaxed(replace(evidence, judge=judge), allowed)[1]
+    if not evidence.judge.criterion.concave:
+        return np.inf, []
     even = np.ones(evidence.shape) * allowed.quantities[0] * (allowed.at_most / len(allowed.times))
     met = [allowed.best(evidence.gains(even))]
     weights, bound = met[0].astype(float), np.inf
@@ -170,25 +198,56 @@ def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> Float
 
 
 def _exchanged(evidence: Evidence, allowed: Allowed, start: BoolArray) -> BoolArray:
-    """Samples exchanged one by one for better ones, until none is better."""
-    quantities = np.asarray(start.any(axis=(0, 1)))
+    """Samples exchanged one by one for better ones, until none is better.
+
+    Where fewer are taken than allowed, one is added if that is no loss. Only a criterion that is
+    not concave may prefer to know less: there one is left out if that is better.
+    """
+    (quantities,) = allowed.quantities
     times, now = np.asarray(start.any(axis=2)), evidence.value(start.astype(float))
     better = True
     while better:
         better = False
         for e in range(len(times)):
             samples = evidence.samples(e, quantities.astype(float))
-            for i in np.flatnonzero(times[e]):
-                without = times.copy()
-                without[e, i] = False
-                near = [allowed.apart(int(j)) for j in np.flatnonzero(without[e])]
-                possible = np.flatnonzero(np.logical_and.reduce([~without[e], *near]))
-                values = _with_each(evidence, without[..., None] & quantities, samples, possible)
-                if values.max() > now + BETTER:
-                    now, better = float(values.max()), True
-                    times = without
-                    times[e, possible[values.argmax()]] = True
+            spare = allowed.at_most - int(times[e].sum())
+            for i in (*np.flatnonzero(times[e]), *[None] * spare):
+                moved, value = _moved(evidence, allowed, times, (e, i), samples)
+                adds = i is None and evidence.judge.criterion.concave
+                if value > now + BETTER or (adds and value >= now - BETTER):
+                    times, now, better = moved, value, True
     return np.asarray(times[..., None] & quantities)
+
+
+def _moved(
+    evidence: Evidence,
+    allowed: Allowed,
+    times: BoolArray,
+    place: tuple[int, Any],
+    samples: list[FloatArray],
+) -> tuple[BoolArray, float]:
+    """The best choice with one sample elsewhere (or one more, or one less), and its Φ.
+
+    times    (n_experiments, n_times) samples taken
+    place    experiment and sample to move; the sample is None if one is to be added
+    samples  see `Evidence.samples`
+    """
+    (quantities,), (e, i) = allowed.quantities, place
+    left = times.copy()
+    if i is not None:
+        left[e, i] = False
+    near = [allowed.apart(int(j)) for j in np.flatnonzero(left[e])]
+    possible = np.flatnonzero(np.logical_and.reduce([~left[e], *near]))
+    weights = left[..., None] & quantities
+    values = _with_each(evidence, weights, samples, possible)
+    if i is not None and not evidence.judge.criterion.concave:
+        less = evidence.value(weights.astype(float))
+        if less > values.max():
+            return left, less
+    if len(possible) == 0:
+        return left, -np.inf
+    left[e, possible[values.argmax()]] = True
+    return left, float(values.max())
 
 
 def _with_each(

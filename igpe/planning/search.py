@@ -7,6 +7,7 @@ non-convex, local optima work well).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -41,14 +42,14 @@ class Found(NamedTuple):
 class Search:
     """What is sought.
 
-    told      for each scenario;  known: information before, for each scenario
+    told      for each scenario;  before: (m, n) rows of what is known, for each scenario
     lower, width  (n_choices,) of the numbers;  steep: (m, n_choices) differences that are at most
                   `steepest` (m,), either way
     pool      random experiments to begin with;  starts: local searches
     """
 
     told: Sequence[Told]
-    known: Sequence[FloatArray]
+    before: Sequence[FloatArray]
     space: Space
     judge: Judge
     allowed: Allowed
@@ -59,6 +60,11 @@ class Search:
     pool: int
     starts: int
     seed: int
+
+    @cached_property
+    def known(self) -> list[FloatArray]:
+        """(n, n) information before, for each scenario."""
+        return [rows.T @ rows for rows in self.before]
 
     def run(self, first: FloatArray | None) -> Found | None:
         """The best design found, None if all broke down; `first` (n_choices,) is one to try.
@@ -134,7 +140,7 @@ class Search:
         rng, weights = np.random.default_rng(self.seed), self._even()
         gained = [
             np.array([
-                np.einsum("tmp,tm,tmq->pq", rows[s], weights[0], rows[s]) for _, rows in pool
+                np.einsum("tmrp,tm,tmrq->pq", rows[s], weights[0], rows[s]) for _, rows in pool
             ])
             for s in range(len(self.told))
         ]
@@ -214,7 +220,7 @@ class Search:
                         2
                         / len(self.told)
                         * np.einsum(
-                            "tmp,pq,tmqd,tm->d",
+                            "tmrp,pq,tmrqd,tm->d",
                             row.value,
                             own,
                             row.slope,
