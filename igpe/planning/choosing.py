@@ -1,8 +1,8 @@
 """Which samples to take: a convex relaxation with a proven bound, then exchanges.
 
 Exchanges end in local optima. They start from the choices that the relaxation met, from those that
-it meets for D-optimality (E and modified E have flat places, D has none), and from random ones: the
-fewer exchanges are possible, the more.
+it meets for D-optimality (E and modified E have flat places, D has none), and from random ones, of
+which every other one keeps half of the best samples: the fewer exchanges are possible, the more.
 
 Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`criteria.py`), so that for
 any w and every allowed choice v of samples
@@ -15,7 +15,6 @@ decomposition lowers the bound: w is the best mixture of the choices met. Each s
 a bound of its own, and the largest of them holds for all.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -30,8 +29,11 @@ from igpe.planning.evidence import Evidence
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
 FIRST = 10  # choices met that are improved by exchanges
-MOST = 60  # random choices that are improved as well, at most
-EXCHANGES = 40_000  # so many single exchanges, divided by those of one round, are their number
+MOST = 60  # random choices that are improved as well, at most; modified E has many local optima:
+MOST_NOT_CONCAVE = 300
+SETS = 4  # of quantities, the best ones, whose samples are sought from random choices
+KEPT = 0.5  # of the best samples, in every other of them
+EXCHANGES = 100_000  # so many single exchanges, divided by those of one round, are their number
 BETTER = 1e-9  # an exchange that brings less ends the search
 ROUNDING = 1e-9  # of the horizon: two times may be this much closer than the spacing
 
@@ -113,15 +115,24 @@ def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]
     return tuple(found)
 
 
-def choose(evidence: Evidence, allowed: Allowed) -> Chosen:
-    """The best samples found, with a bound on what any others could tell."""
+def choose(evidence: Evidence, allowed: Allowed, *, thorough: bool = True) -> Chosen:
+    """The best samples found, with a bound on what any others could tell.
+
+    thorough  whether exchanges start from random choices as well
+    """
     if allowed.everything:
         taken = np.ones(evidence.shape, dtype=bool) & allowed.quantities[0]
         value = evidence.value(taken.astype(float))
         return Chosen(taken, value, value)
     each = [_chosen(evidence, replace(allowed, quantities=(q,))) for q in allowed.quantities]
-    best = max(each, key=lambda one: one.value)
-    return best._replace(bound=max(one.bound for one in each))
+    bound = max(one.bound for one in each)
+    ranked = sorted(zip(each, allowed.quantities, strict=True), key=lambda pair: -pair[0].value)
+    best = ranked[0][0]
+    for one, q in ranked[: SETS if thorough else 0]:
+        if one.bound > best.value + CLOSED:
+            again = _restarted(evidence, replace(allowed, quantities=(q,)), one)
+            best = max(best, again, key=lambda other: other.value)
+    return best._replace(bound=bound)
 
 
 def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
@@ -130,29 +141,29 @@ def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
     if not isinstance(evidence.judge.criterion, DOptimal):
         met = [*met, *_relaxed(_by_volume(evidence), allowed)[1]]
     ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
-    best, most = None, -np.inf
-    for start in (*ranked[:FIRST], *_random(evidence, allowed)):
-        if most >= bound - CLOSED:
+    ends = [_exchanged(evidence, allowed, v) for v in ranked[:FIRST]]
+    best = max(ends, key=lambda v: evidence.value(v.astype(float)))
+    return Chosen(best, evidence.value(best.astype(float)), bound)
+
+
+def _restarted(evidence: Evidence, allowed: Allowed, chosen: Chosen) -> Chosen:
+    """The best after exchanges from random choices; deterministic."""
+    random, best = np.random.default_rng(0), chosen
+    a, n_times, _ = evidence.shape
+    most = MOST if evidence.judge.criterion.concave else MOST_NOT_CONCAVE
+    for k in range(min(most, EXCHANGES // (a * allowed.at_most * n_times))):
+        if best.value >= best.bound - CLOSED:
             break
+        kept = (k % 2) * best.taken * (random.uniform(size=(a, n_times, 1)) < KEPT)
+        start = allowed.best(random.uniform(size=evidence.shape) + n_times * kept)
         taken = _exchanged(evidence, allowed, start)
         value = evidence.value(taken.astype(float))
-        if best is None or value > most:
-            best, most = taken, value
-    assert best is not None, "the relaxation meets a choice"
-    return Chosen(best, most, bound)
+        best = best._replace(taken=taken, value=value) if value > best.value else best
+    return best
 
 
 def _by_volume(evidence: Evidence) -> Evidence:
     return replace(evidence, judge=replace(evidence.judge, criterion=DOptimal()))
-
-
-def _random(evidence: Evidence, allowed: Allowed) -> Iterator[BoolArray]:
-    """Random choices, the same for the same sizes of the problem."""
-    a, n_times, _ = evidence.shape
-    count = min(MOST, EXCHANGES // (a * allowed.at_most * n_times))
-    random = np.random.default_rng(0)
-    for _ in range(count):
-        yield allowed.best(random.uniform(size=evidence.shape))
 
 
 def _relaxed(evidence: Evidence, allowed: Allowed) -> tuple[float, list[BoolArray]]:

@@ -123,7 +123,7 @@ class ModifiedE(_OfInterest):
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
-        values = np.linalg.eigvalsh(covariance)
+        values = np.maximum(np.linalg.eigvalsh(covariance), np.finfo(float).tiny)
         return np.asarray(np.log(values[..., 0]) - np.log(values[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:

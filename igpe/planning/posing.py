@@ -24,7 +24,7 @@ from igpe.planning.choosing import Allowed, sets_of_quantities
 from igpe.planning.criteria import Criterion
 from igpe.planning.evidence import Space
 from igpe.planning.existing import Existing, Unmeasured, read_noise
-from igpe.planning.freedom import Between, Deviation, Freedom, Ramps, Sampling
+from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
 from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.told import Told
 from igpe.problem import Problem
@@ -114,6 +114,7 @@ def pose(
     if measured and unknown and not isinstance(measure, Mapping):
         measurements = known if known.counted else Existing(whole, integrator, counted=True)
         variance = measurements.at(values, relative_to).variance
+    _require_possible(whole, {**conditions, **free})
     noise = read_noise(measure, template, whole, variance, counted=measured)
     sampling = _sampling(times, template)
     if isinstance(problem, Unmeasured) and sampling.times[-1] > problem.until:
@@ -121,9 +122,9 @@ def pose(
             f"The candidate times run to {sampling.times[-1]:g}, but until={problem.until:g} ends "
             "the experiment. Give earlier times, or a later end."
         )
-    plan = planned(
-        whole, template, free, _conditions(whole, template, conditions, sampling), noise
-    )
+    held = _conditions(whole, template, conditions, sampling)
+    plan = planned(whole, template, free, held, noise)
+    _require_effect(free, held)
     return Posed(
         whole=whole,
         template=template,
@@ -228,6 +229,35 @@ def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
             f"{role} has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
             f"{box.upper[i]:g}]. Give a value inside, or other bounds."
         )
+
+
+def _require_possible(problem: Problem, settings: Mapping[str, Any]) -> None:
+    """Raise ProblemError for start values and inputs beyond the bounds of their Pyomo variables."""
+    i = problem.instance
+    for name, given in settings.items():
+        series = i.over_time(name)
+        component = next(iter(series.values())) if series else i.scalars.get(name)
+        lower, upper = getattr(component, "bounds", None) or (None, None)
+        ends = getattr(given, "lower", given), getattr(given, "upper", given)
+        low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
+        if is_finite(*ends) and not low <= min(ends) <= max(ends) <= high:
+            raise ProblemError(
+                f"'{name}' is planned between {ends[0]:g} and {ends[1]:g}, but the model's bounds "
+                f"are [{low:g}, {high:g}]. Plan inside of them, or change the bounds in the model."
+            )
+
+
+def _require_effect(free: Mapping[str, Freedom], held: Conditions) -> None:
+    """Raise ProblemError for profiles with numbers that act before or after the experiment only."""
+    for name, freedom in free.items():
+        breaks = () if isinstance(freedom, Between) else freedom.breaks
+        late = breaks[-1:] if isinstance(freedom, Levels) else breaks[-2:-1]
+        if any(b >= held.end for b in late) or any(b <= held.begin for b in breaks[1:2]):
+            raise ProblemError(
+                f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
+                f"{held.begin:g} to {held.end:g}, so some of its numbers have no effect. Give "
+                "breaks inside of it."
+            )
 
 
 def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) -> FloatArray:

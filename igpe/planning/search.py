@@ -81,6 +81,7 @@ class Search:
         complete = True
         try:
             found += (one for one in map(self._improved, begins) if one is not None)
+            found = self._with_more_choices(found)
         except KeyboardInterrupt:
             complete = False
             with finishing():
@@ -90,13 +91,24 @@ class Search:
         best = max(found, key=lambda one: one[1].value)
         return Found(best[0], best[1], tuple(one[1].value for one in found), complete)
 
+    def _with_more_choices(
+        self, found: list[tuple[FloatArray, Chosen]]
+    ) -> list[tuple[FloatArray, Chosen]]:
+        """The same with the samples of the best design sought from random choices as well."""
+        best = max(range(len(found)), key=lambda i: found[i][1].value, default=None)
+        evidence = None if best is None else self.evidence(found[best][0])
+        if best is None or evidence is None:
+            return found
+        chosen = choose(evidence, self.allowed)
+        return [(d, chosen if i == best else c) for i, (d, c) in enumerate(found)]
+
     def _as_they_are(self, begins: Sequence[FloatArray]) -> list[tuple[FloatArray, Chosen]]:
         """The first experiment that a local search would have begun with, for want of its end."""
         for cube in begins:
             design = self._numbers(cube.reshape(len(self.space.places), -1))
             evidence = self.evidence(design)
             if evidence is not None:
-                return [(design, choose(evidence, self.allowed))]
+                return [(design, choose(evidence, self.allowed, thorough=False))]
         return []
 
     def _nothing_free(self) -> Found | None:
@@ -170,7 +182,7 @@ class Search:
             evidence = self.evidence(design)
             if evidence is None:
                 return best
-            chosen = choose(evidence, self.allowed)
+            chosen = choose(evidence, self.allowed, thorough=False)
             gain = np.inf if best is None else chosen.value - best[1].value
             if gain > 0:
                 best = design, chosen

@@ -318,7 +318,7 @@ WRONG = {
     "times: none": ({"times": ["soon"]}, "finite numbers"),
     "measure: unknown": ({"measure": {"X": 0.1}}, "nothing that varies with time"),
     "measure: a text": ({"measure": "A"}, "wanted names"),
-    "measure: no deviation": ({"measure": {"A": -1.0}}, "0 or more"),
+    "measure: no deviation": ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     "experiments: none": ({"experiments": 0}, "1 or more"),
     "like: unknown": ({"like": "second"}, "no experiment of the problem"),
     "criterion: unknown": ({"criterion": igpe.DOptimal(of="k9")}, "no unknowns"),
