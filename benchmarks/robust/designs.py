@@ -1,10 +1,11 @@
 """Predicted errors of designs beside independent information matrices, plans beside brute force.
 
-The cases are those of `tests/planning/design_cases.py`. Information: covariances before and after of
-random designs (parameters near 0, constant, proportional, estimated and unknown standard deviations,
-replicates, priors, earlier data, profiles of inputs) beside those from SciPy's integration and
-central differences; the largest difference relative to the errors. Brute: the squared error of the
-criterion at the chosen samples beside the least of all allowed choices, replicates included.
+The cases are those of `tests/planning/design_cases.py`. Information: covariances before and after
+of random designs (parameters near 0; constant, proportional, estimated and unknown standard
+deviations; replicates, priors, earlier data, profiles of inputs) beside those from SciPy's
+integration and central differences; the largest difference relative to the errors. Brute: the
+squared error of the criterion at the chosen samples beside the least of all allowed choices,
+replicates included.
 """
 
 import argparse
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from figures import Row, at_least, at_most
-
 from trust.run import Answer, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning"))

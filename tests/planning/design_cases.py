@@ -2,12 +2,12 @@
 
 A model here is a right-hand side that is written once and read twice: by Pyomo, and by SciPy, whose
 integration (DOP853 at 1e-12, piece by piece between jumps) is differentiated by central differences
-of fourth order. Information matrices, criteria and the best choice of samples among all of them come
-from these sensitivities alone; nothing of igpe is used for them but the plan's own settings.
+of fourth order. Information matrices, criteria and the best choice of samples among all of them
+come from these sensitivities alone; nothing of igpe is used for them but the plan's own settings.
 """
 
 from dataclasses import dataclass, field
-from itertools import combinations, combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import Any
 
 import numpy as np
@@ -44,30 +44,30 @@ class Model:
             for n in self.states:
                 m.add_component(n, pyo.Var(m.t))
                 m.add_component(f"d{n}", dae.DerivativeVar(m.component(n)))
-            for n, (lower, upper, _) in self.parameters.items():
-                m.add_component(n, pyo.Var(bounds=(lower, upper)))
+            bounds = {n: v[:2] for n, v in self.parameters.items()} | dict.fromkeys(
+                extra, (1e-5, 1.0)
+            )
+            for n, pair in bounds.items():
+                m.add_component(n, pyo.Var(bounds=pair))
             for n, value in self.inputs.items():
                 m.add_component(n, pyo.Param(m.t, mutable=True, default=value))
-            for n in extra:
-                m.add_component(n, pyo.Var(bounds=(1e-5, 1.0)))
-            p = {n: m.component(n) for n in self.parameters}
-
-            def rule(n):
-                def law(m, t):
-                    x = {s: m.component(s)[t] for s in self.states}
-                    u = {i: m.component(i)[t] for i in self.inputs}
-                    return m.component(f"d{n}")[t] == self.rhs(x, p, u, pyo.exp)[n]
-
-                return law
-
             for n in self.states:
-                m.add_component(f"law_{n}", pyo.Constraint(m.t, rule=rule(n)))
+                m.add_component(f"law_{n}", pyo.Constraint(m.t, rule=self._rule(n)))
             if "share" in extra:
-                first = m.component(self.states[-1])
-                m.sd = pyo.Expression(m.t, rule=lambda m, t: 0.01 + m.share * first[t])
+                last = m.component(self.states[-1])
+                m.sd = pyo.Expression(m.t, rule=lambda m, t: 0.01 + m.share * last[t])
             return m
 
         return model
+
+    def _rule(self, n):
+        def law(m, t):
+            p = {k: m.component(k) for k in self.parameters}
+            x = {k: m.component(k)[t] for k in self.states}
+            u = {k: m.component(k)[t] for k in self.inputs}
+            return m.component(f"d{n}")[t] == self.rhs(x, p, u, pyo.exp)[n]
+
+        return law
 
     def simulate(self, p, start, inputs, times):
         """(n_times, n_states); inputs are numbers or tables of igpe."""
@@ -78,7 +78,7 @@ class Model:
         x = np.array([p[start[n]] if isinstance(start[n], str) else start[n] for n in self.states])
         found = np.full((len(times), len(self.states)), np.nan)
         found[times == 0.0] = x
-        for a, b in zip(edges, edges[1:], strict=False):
+        for a, b in pairwise(edges):
             inside = np.unique(times[(times > a) & (times <= b)])
             run = solve_ivp(
                 self._slope, (a, b), x, "DOP853", t_eval=np.union1d(inside, [b]),
@@ -385,17 +385,21 @@ class Brute:
         return np.einsum("tmp,tmq->tmpq", rows, rows)
 
     def error(self, information):
-        """What the criterion is about, squared: the smaller the better."""
-        if np.linalg.cond(_even(information)) > 1e13:
-            return np.inf
-        c = _inverse(information)
-        axes = np.linalg.eigvalsh(c)
-        return {
-            "DOptimal": lambda: float(np.linalg.det(c) ** (1 / len(c))),
-            "AOptimal": lambda: float(np.trace(c) / len(c)),
-            "EOptimal": lambda: float(axes[-1]),
-            "ModifiedE": lambda: float(axes[-1] / axes[0]),
+        """(...,) what the criterion is about, squared, of (..., n, n): the smaller the better."""
+        size = np.sqrt(np.diagonal(information, axis1=-2, axis2=-1))
+        outer = size[..., :, None] * size[..., None, :]
+        outer = np.where(outer > 0, outer, 1.0)
+        singular = np.linalg.cond(information / outer) > 1e13
+        even = np.where(singular[..., None, None], np.eye(size.shape[-1]), information / outer)
+        c = np.linalg.inv(even) / outer
+        axes, n = np.linalg.eigvalsh(c), size.shape[-1]
+        found = {
+            "DOptimal": lambda: np.exp(np.log(axes).mean(axis=-1)),
+            "AOptimal": lambda: axes.sum(axis=-1) / n,
+            "EOptimal": lambda: axes[..., -1],
+            "ModifiedE": lambda: axes[..., -1] / axes[..., 0],
         }[type(self.criterion).__name__]()
+        return np.where(singular, np.inf, found)
 
     def excess(self):
         """How much larger the plan's squared error is than the least of all choices; 0.01: 1 %."""
@@ -411,11 +415,9 @@ class Brute:
                 for pick in combinations_with_replacement(range(len(self.grid)), k)
                 if max(pick.count(i) for i in pick) <= self.repeats
             ]
-            if self.count == 1:
-                best = min(best, min(map(self.error, picks)))
-            else:
-                pairs = product(picks, repeat=self.count)
-                best = min(best, min(self.error(sum(pair)) for pair in pairs))
+            picks = np.array(picks)
+            rest = [np.zeros((1, *picks.shape[1:]))] if self.count == 1 else picks[:, None]
+            best = min(best, *(float(self.error(picks + one).min()) for one in rest))
         own = np.zeros(each.shape[2:])
         for e in self.plan.experiments:
             at = np.searchsorted(self.grid, e.times - 1e-9)
