@@ -299,7 +299,8 @@ class Information:
             found = self.information(*given, limits)
             if self.noise == "unknown":
                 h, _ = self.outputs(self.values, *given)
-                variance = float(np.sum((h - values) ** 2)) / (values.size - n)
+                rank = np.linalg.matrix_rank(_even(found), tol=1e-9)
+                variance = float(np.sum((h - values) ** 2)) / (values.size - rank)
                 found /= variance
         if self.prior:
             i = list(self.values).index(self.prior[0])
@@ -368,13 +369,17 @@ class Brute:
             inner.model.build(), list(inner.values), inner.measured, inner.model.horizon,
             start=inner.model.start, inputs=inner.model.inputs,
         )  # fmt: skip
-        self.plan = igpe.design(
-            given, inner.values, criterion=self.criterion, sizes=self.sizes,
-            measure=dict.fromkeys(inner.measured, inner.sigma), experiments=self.count,
-            times=igpe.Sampling(
+        settings = {
+            "criterion": self.criterion, "sizes": self.sizes, "experiments": self.count,
+            "measure": dict.fromkeys(inner.measured, inner.sigma),
+            "times": igpe.Sampling(
                 np.repeat(self.grid, self.repeats), self.at_most, quantities=self.quantities
             ),
-        )  # fmt: skip
+        }  # fmt: skip
+        try:
+            self.plan = igpe.design(given, inner.values, **settings)
+        except igpe.ProblemError:  # right only if every choice is singular: see `excess`
+            self.plan = None
 
     def samples(self):
         """(n_times, n_measured, n, n) the information of each measurement, in relative units."""
@@ -418,6 +423,8 @@ class Brute:
             picks = np.array(picks)
             rest = [np.zeros((1, *picks.shape[1:]))] if self.count == 1 else picks[:, None]
             best = min(best, *(float(self.error(picks + one).min()) for one in rest))
+        if self.plan is None:
+            return 0.0 if np.isinf(best) else np.inf
         own = np.zeros(each.shape[2:])
         for e in self.plan.experiments:
             at = np.searchsorted(self.grid, e.times - 1e-9)
