@@ -29,7 +29,9 @@ def scenarios(samples: Any, posed: Posed, seed: int) -> list[Mapping[str, float]
                 f"column for each of {names}, one row for each scenario."
             )
         rows = samples[names].to_numpy(dtype=float)
-        found = [dict(zip(names, map(float, row), strict=True)) for row in rows]
+        found: list[Mapping[str, float]] = [
+            dict(zip(names, map(float, row), strict=True)) for row in rows
+        ]
         for one in found:
             require_inside(posed.whole.box, one, "samples")
         return found
