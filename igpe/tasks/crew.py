@@ -122,7 +122,7 @@ class Lent:
         except BrokenExecutor as error:
             if not isinstance(self._executor, ProcessPoolExecutor):
                 raise ProblemError(GONE.format(error)) from error
-        except RuntimeError as error:
+        except Exception as error:  # each kind of executor has its own
             raise ProblemError(GONE.format(error)) from error
         if self._replacement is not None:
             self._replacement.shutdown(wait=False)
