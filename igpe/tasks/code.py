@@ -56,12 +56,12 @@ def _is_installed(path: Path) -> bool:
 
 def _pieces(values: Any) -> Iterator[str]:
     """Code and plain values of classes and functions that are the user's, breadth first."""
-    waiting, seen = [values], set[int]()
+    waiting, seen = [values], dict[int, Any]()
     while waiting and len(seen) < MOST:
         value = waiting.pop(0)
         if id(value) in seen:
             continue
-        seen.add(id(value))
+        seen[id(value)] = value  # kept, so that no other object gets its id
         if isinstance(value, (bool, int, float, str, bytes)):
             yield repr(value)
         elif isinstance(value, CodeType):
