@@ -1,33 +1,35 @@
 """A hash of the code that an outcome depends on, so that failures are tried again once it changed.
 
-It covers igpe itself, the user's own modules that are loaded (not those installed with Python or
-into its environment), and the classes and functions that the work is made of, with what they
-enclose: those of a notebook are in no file. A hash that changes for nothing costs a second attempt.
+It covers igpe itself and the user's classes and functions that the work is made of, with what they
+enclose and the globals that they name, as they are loaded (a file may have changed since). What is
+installed with Python or into its environment is not looked at. A hash that changes for nothing
+costs a second attempt.
 """
 
 import hashlib
+import os
 import sys
 import sysconfig
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from igpe.tasks.digest import SHORT, digest
 
-INSTALLED = [
-    Path(sysconfig.get_path(name)).resolve()
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-]
 OURS = Path(__file__).resolve().parents[1]
-MOST = 10_000  # objects that are looked at
+_KINDS = ("stdlib", "platstdlib", "purelib", "platlib")
+_FOLDERS = [Path(sysconfig.get_path(kind)) for kind in _KINDS]
+INSTALLED = tuple({f"{p}{os.sep}" for f in (*_FOLDERS, OURS) for p in (f, f.resolve())})
+MOST = 100_000  # objects that are looked at
 
 
 def code_of(*values: Any) -> str:
     """The hash for work made of these values (what pickle would send of them)."""
-    return digest(_package(), _own_modules(), list(_pieces(values)))[:SHORT]
+    return digest(_package(), list(_pieces(values)))[:SHORT]
 
 
 @cache
@@ -39,26 +41,15 @@ def _package() -> str:
     return told.hexdigest()
 
 
-def _own_modules() -> list[tuple[str, str]]:
-    """Name and hash of the file of each module that is neither installed nor igpe's."""
-    found = []
-    for name, module in sorted(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "/").resolve()
-        if path.suffix == ".py" and not _is_installed(path):
-            with suppress(OSError):
-                found.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
-    return found
-
-
-def _is_installed(path: Path) -> bool:
-    return any(folder in path.parents for folder in (*INSTALLED, OURS))
+def _is_installed(path: str) -> bool:
+    return path.startswith(INSTALLED) or os.path.realpath(path).startswith(INSTALLED)
 
 
 def _pieces(values: Any) -> Iterator[str]:
     """Code and plain values of classes and functions that are the user's, breadth first."""
-    waiting, seen = [values], dict[int, Any]()
+    waiting, seen = deque([values]), dict[int, Any]()
     while waiting and len(seen) < MOST:
-        value = waiting.pop(0)
+        value = waiting.popleft()
         if id(value) in seen:
             continue
         seen[id(value)] = value  # kept, so that no other object gets its id
@@ -81,15 +72,30 @@ def _parts(value: Any) -> Iterable[Any]:
         return sorted(value, key=repr)
     if isinstance(value, FunctionType):
         return _of_function(value)
+    if isinstance(value, ModuleType):
+        return []
     return _of_class(value) if isinstance(value, type) else _of_object(value)
 
 
 def _of_function(function: FunctionType) -> list[Any]:
-    enclosed = []
+    """Its code, what it encloses, and the globals that it names, if it is the user's."""
+    if _is_installed(function.__code__.co_filename):
+        return []
+    enclosed, names = [], sorted(_names(function.__code__))
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # a cell that is still empty
             enclosed.append(cell.cell_contents)
-    return [function.__code__, function.__defaults__, enclosed]
+    known = [function.__globals__[n] for n in names if n in function.__globals__]
+    of_modules = [
+        vars(m)[n] for m in known if isinstance(m, ModuleType) for n in names if n in vars(m)
+    ]
+    return [function.__code__, function.__defaults__, enclosed, known, of_modules]
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that code uses, that of functions inside of it too."""
+    inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*inner)
 
 
 def _of_class(kind: type) -> list[Any]:
@@ -97,7 +103,7 @@ def _of_class(kind: type) -> list[Any]:
     if not _is_own(kind):
         return []
     members = (getattr(v, "__func__", getattr(v, "fget", v)) for v in vars(kind).values())
-    return [*(m for m in members if isinstance(m, (FunctionType, str, float))), *kind.__bases__]
+    return [*(m for m in members if isinstance(m, (FunctionType, str, int, float, tuple))), *kind.__bases__]
 
 
 def _of_object(value: Any) -> list[Any]:
@@ -113,4 +119,4 @@ def _of_object(value: Any) -> list[Any]:
 
 def _is_own(kind: type) -> bool:
     path = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return path is None or not _is_installed(Path(path).resolve())
+    return path is None or not _is_installed(path)
