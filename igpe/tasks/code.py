@@ -103,7 +103,10 @@ def _of_class(kind: type) -> list[Any]:
     if not _is_own(kind):
         return []
     members = (getattr(v, "__func__", getattr(v, "fget", v)) for v in vars(kind).values())
-    return [*(m for m in members if isinstance(m, (FunctionType, str, int, float, tuple))), *kind.__bases__]
+    return [
+        *(m for m in members if isinstance(m, (FunctionType, str, int, float, tuple))),
+        *kind.__bases__,
+    ]
 
 
 def _of_object(value: Any) -> list[Any]:
