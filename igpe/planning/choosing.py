@@ -16,20 +16,21 @@ a bound of its own, and the largest of them holds for all.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.planning.criteria import DOptimal
 from igpe.planning.evidence import Evidence
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
 FIRST = 10  # choices met that are improved by exchanges
-MOST = 60  # random choices that are improved as well, at most; modified E has many local optima:
+MOST = 40  # random choices that are improved as well, at most; modified E has many local optima:
 MOST_NOT_CONCAVE = 300
 SETS = 4  # of quantities, the best ones, whose samples are sought from random choices
 KEPT = 0.5  # of the best samples, in every other of them
@@ -141,14 +142,14 @@ def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
     if not isinstance(evidence.judge.criterion, DOptimal):
         met = [*met, *_relaxed(_by_volume(evidence), allowed)[1]]
     ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
-    ends = [_exchanged(evidence, allowed, v) for v in ranked[:FIRST]]
-    best = max(ends, key=lambda v: evidence.value(v.astype(float)))
-    return Chosen(best, evidence.value(best.astype(float)), bound)
+    exchanges = _Exchanges(evidence, allowed)
+    ends = [exchanges.ended(v) for v in ranked[:FIRST]]
+    return max(ends, key=lambda one: one.value)._replace(bound=bound)
 
 
 def _restarted(evidence: Evidence, allowed: Allowed, chosen: Chosen) -> Chosen:
     """The best after exchanges from random choices; deterministic."""
-    random, best = np.random.default_rng(0), chosen
+    random, best, exchanges = np.random.default_rng(0), chosen, _Exchanges(evidence, allowed)
     a, n_times, _ = evidence.shape
     most = MOST if evidence.judge.criterion.concave else MOST_NOT_CONCAVE
     for k in range(min(most, EXCHANGES // (a * allowed.at_most * n_times))):
@@ -156,9 +157,8 @@ def _restarted(evidence: Evidence, allowed: Allowed, chosen: Chosen) -> Chosen:
             break
         kept = (k % 2) * best.taken * (random.uniform(size=(a, n_times, 1)) < KEPT)
         start = allowed.best(random.uniform(size=evidence.shape) + n_times * kept)
-        taken = _exchanged(evidence, allowed, start)
-        value = evidence.value(taken.astype(float))
-        best = best._replace(taken=taken, value=value) if value > best.value else best
+        end = exchanges.ended(start)
+        best = end._replace(bound=best.bound) if end.value > best.value else best
     return best
 
 
@@ -208,63 +208,65 @@ def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> Float
     return shares if loss(shares)[0] <= loss(begin)[0] else begin
 
 
-def _exchanged(evidence: Evidence, allowed: Allowed, start: BoolArray) -> BoolArray:
-    """Samples exchanged one by one for better ones, until none is better.
+@dataclass(frozen=True)
+class _Exchanges:
+    """Exchanges of samples of one set of quantities; times (n_experiments, n_times) are taken."""
 
-    Where fewer are taken than allowed, one is added if that is no loss. Only a criterion that is
-    not concave may prefer to know less: there one is left out if that is better.
-    """
-    (quantities,) = allowed.quantities
-    times, now = np.asarray(start.any(axis=2)), evidence.value(start.astype(float))
-    better = True
-    while better:
-        better = False
-        for e in range(len(times)):
-            samples = evidence.samples(e, quantities.astype(float))
-            spare = allowed.at_most - int(times[e].sum())
-            for i in (*np.flatnonzero(times[e]), *[None] * spare):
-                moved, value = _moved(evidence, allowed, times, (e, i), samples)
-                adds = i is None and evidence.judge.criterion.concave
-                if value > now + BETTER or (adds and value >= now - BETTER):
-                    times, now, better = moved, value, True
-    return np.asarray(times[..., None] & quantities)
+    evidence: Evidence
+    allowed: Allowed
 
+    @cached_property
+    def samples(self) -> list[FloatArray]:
+        """(n_experiments, n_times, n, n) for each scenario: the information of each sample."""
+        (quantities,) = self.allowed.quantities
+        each = [self.evidence.samples(e, quantities) for e in range(self.evidence.shape[0])]
+        return [np.array(scenario) for scenario in zip(*each, strict=True)]
 
-def _moved(
-    evidence: Evidence,
-    allowed: Allowed,
-    times: BoolArray,
-    place: tuple[int, Any],
-    samples: list[FloatArray],
-) -> tuple[BoolArray, float]:
-    """The best choice with one sample elsewhere (or one more, or one less), and its Φ.
+    def value(self, times: BoolArray) -> float:
+        """Φ of the samples taken."""
+        return float(np.mean([self.evidence.judge(f) for f in self._informations(times)]))
 
-    times    (n_experiments, n_times) samples taken
-    place    experiment and sample to move; the sample is None if one is to be added
-    samples  see `Evidence.samples`
-    """
-    (quantities,), (e, i) = allowed.quantities, place
-    left = times.copy()
-    if i is not None:
-        left[e, i] = False
-    near = [allowed.apart(int(j)) for j in np.flatnonzero(left[e])]
-    possible = np.flatnonzero(np.logical_and.reduce([~left[e], *near]))
-    weights = left[..., None] & quantities
-    values = _with_each(evidence, weights, samples, possible)
-    if i is not None and not evidence.judge.criterion.concave:
-        less = evidence.value(weights.astype(float))
-        if less > values.max():
-            return left, less
-    if len(possible) == 0:
-        return left, -np.inf
-    left[e, possible[values.argmax()]] = True
-    return left, float(values.max())
+    def ended(self, start: BoolArray) -> Chosen:
+        """Samples exchanged one by one for better ones, until none is better.
 
+        Where fewer are taken than allowed, one is added if that is no loss. Only a criterion that
+        is not concave may prefer to know less: there one is left out if that is better.
+        """
+        times: BoolArray = np.asarray(start.any(axis=2))
+        now = self.value(times)
+        better = True
+        while better:
+            better = False
+            for e in range(len(times)):
+                spare = self.allowed.at_most - int(times[e].sum())
+                for i in (*np.flatnonzero(times[e]), *[None] * spare):
+                    moved, value = self._moved(times, e, i)
+                    adds = i is None and self.evidence.judge.criterion.concave
+                    if value > now + BETTER or (adds and value >= now - BETTER):
+                        times, now, better = moved, value, True
+        return Chosen(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
 
-def _with_each(
-    evidence: Evidence, taken: BoolArray, samples: list[FloatArray], possible: IntArray
-) -> FloatArray:
-    """Φ with one more sample, for each of those that are possible."""
-    base = evidence.informations(taken.astype(float))
-    values = [evidence.judge(f + s[possible]) for f, s in zip(base, samples, strict=True)]
-    return np.asarray(np.mean(values, axis=0))
+    def _moved(self, times: BoolArray, e: int, i: Any) -> tuple[BoolArray, float]:
+        """The best choice with sample i of an experiment elsewhere or left out, and its Φ.
+
+        i  None: with one more
+        """
+        left = times.copy()
+        if i is not None:
+            left[e, i] = False
+        near = [self.allowed.apart(int(j)) for j in np.flatnonzero(left[e])]
+        possible = np.flatnonzero(np.logical_and.reduce([~left[e], *near]))
+        if len(possible) == 0:
+            return left, -np.inf
+        pairs = zip(self._informations(left), self.samples, strict=True)
+        moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
+        less, *values = np.mean([self.evidence.judge(one) for one in moves], axis=0)
+        best = int(np.argmax(values))
+        if i is not None and less > values[best] and not self.evidence.judge.criterion.concave:
+            return left, float(less)
+        left[e, possible[best]] = True
+        return left, float(values[best])
+
+    def _informations(self, times: BoolArray) -> list[FloatArray]:
+        pairs = zip(self.evidence.known, self.samples, strict=True)
+        return [known + samples[times].sum(axis=0) for known, samples in pairs]

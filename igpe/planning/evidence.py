@@ -151,11 +151,12 @@ class Evidence:
                 found[e] += np.einsum("tmrp,pq,tmrq->tm", rows[e], own, rows[e]) / len(self.rows)
         return found
 
-    def samples(self, experiment: int, quantities: FloatArray) -> list[FloatArray]:
-        """(n_times, n, n) for each scenario: a sample's information, quantities so often."""
+    def samples(self, experiment: int, quantities: BoolArray) -> list[FloatArray]:
+        """(n_times, n, n) for each scenario: a sample's information, of these quantities."""
+        once = quantities.astype(float)
         return [
             self.space.whole(
-                np.einsum("tmrp,m,tmrq->tpq", r[experiment], quantities, r[experiment]), experiment
+                np.einsum("tmrp,m,tmrq->tpq", r[experiment], once, r[experiment]), experiment
             )
             for r in self.rows
         ]
