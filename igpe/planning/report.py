@@ -71,11 +71,14 @@ def _refusal(posed: Posed, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
     said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
+    kind = type(posed.criterion).__name__
+    known = np.isfinite(np.diag(open_.covariance))
+    others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
+    remedy = f", or look at others: igpe.{kind}(of=({others[0]!r},))" if others else ""
     return (
-        f"No plan was found that determines all unknowns of {type(posed.criterion).__name__}: the "
-        f"information of the best one is singular. {said} Allow more samples, quantities or "
-        "conditions, fix an unknown, or name those of interest: "
-        f"igpe.{type(posed.criterion).__name__}(of=({posed.whole.box.names[0]!r},))."
+        f"No plan was found that determines all unknowns of {kind}: the information of the best "
+        f"one is singular. {said} Allow more samples, quantities or conditions, or fix an "
+        f"unknown{remedy}."
     )
 
 
@@ -91,8 +94,8 @@ def _not_estimable(posed: Posed, after: Determined) -> list[str]:
         if len(parts) == 1:
             lines.append(f"Not estimable: no measurement depends on '{names[parts[0]]}'.")
             continue
-        first = direction[parts[0]]
-        moves = [f"'{names[i]}' by {direction[i] / abs(first):+.4g}" for i in parts]
+        parts.sort()
+        moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
             f"Not estimable: a change of {' together with '.join(moves)} changes no measurement."
         )
