@@ -249,7 +249,8 @@ def plain_resampled(freedom: Freedom) -> float:
     names = [*AMOUNTS, "fA", "fB", *(n for n in designs.columns if n[0] == "T")]
     rows = np.array([told.rows(design) for design in designs[names].to_numpy(dtype=float)])
     judge = Judge(igpe.DOptimal(), one.space.interest)
-    evidence = Evidence(one.space, judge, [one.known(truth)], [rows])
+    before = one.known(truth)
+    evidence = Evidence(one.space, judge, [before.T @ before], [rows])
     return float(np.exp(-choose(evidence, one.allowed).value / 2))
 
 
@@ -269,7 +270,7 @@ def random_plain() -> np.ndarray:
             share[ramp] = np.interp(m.KNOTS, m.KNOTS[[0, -1]], share[[ramp[0], ramp[-1]]])
             rows = told.rows(one.plan.lower + share * one.plan.width)
             assert rows is not None
-            information += np.einsum("tmp,tmq->pq", rows, rows)
+            information += np.einsum("tmrp,tmrq->pq", rows, rows)
         found.append(mean_error(np.linalg.inv(information)))
     return np.array(found)
 

@@ -15,7 +15,7 @@ from igpe.deadline import session
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import EstimationFailed
+from igpe.errors import EstimationFailed, ProblemError
 from igpe.estimates import Estimate
 from igpe.optima import is_same_objective
 from igpe.problem import Problem
@@ -38,12 +38,14 @@ class Campaign:
               all horizons (ISS), found_by (in words), note (why there is no answer), and the
               unknowns
     starts    the starts by number, one column for each unknown
-    complete  False if it was interrupted
+    complete  False if it was interrupted, or its executor ended
+    notes     sentences on what went wrong with the workers
     """
 
     table: pd.DataFrame = field(repr=False)
     starts: pd.DataFrame = field(repr=False)
     complete: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def objectives(self) -> FloatArray:
@@ -97,7 +99,7 @@ class Campaign:
             lines.append(f"best objective {found[0]:.8g}, from {near} of {len(self.table)} starts")
         if not self.complete:
             lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
         return f"<pre>{self}</pre>"
@@ -132,16 +134,26 @@ def campaign(
     progress   is told a sentence now and then
     returns    what was done until then if it is interrupted (Ctrl-C)
     raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
-               ready in another process, an executor that takes no more work;  DataError for a store
+               ready in any process, an executor that takes no work at all;  DataError for a store
                that is none;  Unsupported by the estimator
 
     A start whose process dies is tried three times more, and then recorded as WORKER_DIED; one that
-    ends with an unexpected error is recorded as RAISED.
+    ends with an unexpected error is recorded as RAISED, so is one for which a worker cannot build
+    the model while others can. With a store these are done again once igpe, the estimator or a
+    module of yours has changed. While a Dask cluster has no worker (30 s and longer), processes of
+    this machine do its work; `notes` say so.
     """
     wanted = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, wanted)
     given = given_starts(problem, starts, seed, "campaign")
-    place = Place(executor, store, timeout)
+    notes: list[str] = []
+
+    def report(sentence: str) -> None:
+        notes.append(sentence)
+        if progress is not None:
+            progress(sentence)
+
+    place = Place(executor, store, timeout, report=report)
     table = RunTable(problem.box.names)
     done = 0
 
@@ -153,6 +165,13 @@ def campaign(
         return run
 
     asked = Asked(problem, {type(estimator).__name__: estimator})
-    complete = table.gather(map(told, searched(asked, given, place)))
+    try:
+        complete = table.gather(map(told, searched(asked, given, place)))
+    except ProblemError as error:  # the executor ended: what was finished is kept
+        if done == 0:
+            raise
+        complete = False
+        report(str(error))
     frame = table.frame().drop(columns="method").set_index("start").sort_index()
-    return Campaign(frame, pd.DataFrame(given, columns=list(problem.box.names)), complete)
+    starts_frame = pd.DataFrame(given, columns=list(problem.box.names))
+    return Campaign(frame, starts_frame, complete, tuple(notes))

@@ -53,6 +53,21 @@ def make_at_last(folder):
     return lambda number: {"number": 2 * number}
 
 
+def make_but_not_first(folder):
+    """Ready in every process but the first one that tries."""
+    first = Path(folder) / "first"
+    if not first.exists():
+        first.write_text(str(os.getpid()))
+    if first.read_text() == str(os.getpid()):
+        raise ValueError("this worker lacks a package")
+
+    def one(number):
+        time.sleep(0.1)
+        return {"number": 2 * number}
+
+    return one
+
+
 def die_once(folder):
     marker = Path(folder) / "died"
     if not marker.exists():

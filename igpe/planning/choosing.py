@@ -1,5 +1,9 @@
 """Which samples to take: a convex relaxation with a proven bound, then exchanges.
 
+Exchanges end in local optima. They start from the choices that the relaxation met, from those that
+it meets for D-optimality (E and modified E have flat places, D has none), and from random ones, of
+which every other one keeps half of the best samples: the fewer exchanges are possible, the more.
+
 Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`criteria.py`), so that for
 any w and every allowed choice v of samples
 
@@ -12,19 +16,25 @@ a bound of its own, and the largest of them holds for all.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray
 from igpe.planning.criteria import DOptimal
 from igpe.planning.evidence import Evidence
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
 FIRST = 10  # choices met that are improved by exchanges
+MOST = 40  # random choices that are improved as well, at most; modified E has many local optima:
+MOST_NOT_CONCAVE = 300
+SETS = 4  # of quantities, the best ones, whose samples are sought from random choices
+KEPT = 0.5  # of the best samples, in every other of them
+EXCHANGES = 100_000  # so many single exchanges, divided by those of one round, are their number
 BETTER = 1e-9  # an exchange that brings less ends the search
 ROUNDING = 1e-9  # of the horizon: two times may be this much closer than the spacing
 
@@ -106,31 +116,60 @@ def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]
     return tuple(found)
 
 
-def choose(evidence: Evidence, allowed: Allowed) -> Chosen:
-    """The best samples found, with a bound on what any others could tell."""
+def choose(evidence: Evidence, allowed: Allowed, *, thorough: bool = True) -> Chosen:
+    """The best samples found, with a bound on what any others could tell.
+
+    thorough  whether exchanges start from random choices as well
+    """
     if allowed.everything:
         taken = np.ones(evidence.shape, dtype=bool) & allowed.quantities[0]
         value = evidence.value(taken.astype(float))
         return Chosen(taken, value, value)
     each = [_chosen(evidence, replace(allowed, quantities=(q,))) for q in allowed.quantities]
-    best = max(each, key=lambda one: one.value)
-    return best._replace(bound=max(one.bound for one in each))
+    bound = max(one.bound for one in each)
+    ranked = sorted(zip(each, allowed.quantities, strict=True), key=lambda pair: -pair[0].value)
+    best = ranked[0][0]
+    for one, q in ranked[: SETS if thorough else 0]:
+        if one.bound > best.value + CLOSED:
+            again = _restarted(evidence, replace(allowed, quantities=(q,)), one)
+            best = max(best, again, key=lambda other: other.value)
+    return best._replace(bound=bound)
 
 
 def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
     """The same for one set of quantities: mixtures of several would make the bound weak."""
     bound, met = _relaxed(evidence, allowed)
+    if not isinstance(evidence.judge.criterion, DOptimal):
+        met = [*met, *_relaxed(_by_volume(evidence), allowed)[1]]
     ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
-    ends = [_exchanged(evidence, allowed, v) for v in ranked[:FIRST]]
-    taken = max(ends, key=lambda v: evidence.value(v.astype(float)))
-    return Chosen(taken, evidence.value(taken.astype(float)), bound)
+    exchanges = _Exchanges(evidence, allowed)
+    ends = [exchanges.ended(v) for v in ranked[:FIRST]]
+    return max(ends, key=lambda one: one.value)._replace(bound=bound)
+
+
+def _restarted(evidence: Evidence, allowed: Allowed, chosen: Chosen) -> Chosen:
+    """The best after exchanges from random choices; deterministic."""
+    random, best, exchanges = np.random.default_rng(0), chosen, _Exchanges(evidence, allowed)
+    a, n_times, _ = evidence.shape
+    most = MOST if evidence.judge.criterion.concave else MOST_NOT_CONCAVE
+    for k in range(min(most, EXCHANGES // (a * allowed.at_most * n_times))):
+        if best.value >= best.bound - CLOSED:
+            break
+        kept = (k % 2) * best.taken * (random.uniform(size=(a, n_times, 1)) < KEPT)
+        start = allowed.best(random.uniform(size=evidence.shape) + n_times * kept)
+        end = exchanges.ended(start)
+        best = end._replace(bound=best.bound) if end.value > best.value else best
+    return best
+
+
+def _by_volume(evidence: Evidence) -> Evidence:
+    return replace(evidence, judge=replace(evidence.judge, criterion=DOptimal()))
 
 
 def _relaxed(evidence: Evidence, allowed: Allowed) -> tuple[float, list[BoolArray]]:
     """The bound, and the choices met on the way."""
-    if not evidence.judge.criterion.concave:  # it may prefer to know less: begin with what tells
-        judge = replace(evidence.judge, criterion=DOptimal())
-        return np.inf, _relaxed(replace(evidence, judge=judge), allowed)[1]
+    if not evidence.judge.criterion.concave:
+        return np.inf, []
     even = np.ones(evidence.shape) * allowed.quantities[0] * (allowed.at_most / len(allowed.times))
     met = [allowed.best(evidence.gains(even))]
     weights, bound = met[0].astype(float), np.inf
@@ -169,32 +208,65 @@ def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> Float
     return shares if loss(shares)[0] <= loss(begin)[0] else begin
 
 
-def _exchanged(evidence: Evidence, allowed: Allowed, start: BoolArray) -> BoolArray:
-    """Samples exchanged one by one for better ones, until none is better."""
-    quantities = np.asarray(start.any(axis=(0, 1)))
-    times, now = np.asarray(start.any(axis=2)), evidence.value(start.astype(float))
-    better = True
-    while better:
-        better = False
-        for e in range(len(times)):
-            samples = evidence.samples(e, quantities.astype(float))
-            for i in np.flatnonzero(times[e]):
-                without = times.copy()
-                without[e, i] = False
-                near = [allowed.apart(int(j)) for j in np.flatnonzero(without[e])]
-                possible = np.flatnonzero(np.logical_and.reduce([~without[e], *near]))
-                values = _with_each(evidence, without[..., None] & quantities, samples, possible)
-                if values.max() > now + BETTER:
-                    now, better = float(values.max()), True
-                    times = without
-                    times[e, possible[values.argmax()]] = True
-    return np.asarray(times[..., None] & quantities)
+@dataclass(frozen=True)
+class _Exchanges:
+    """Exchanges of samples of one set of quantities; times (n_experiments, n_times) are taken."""
 
+    evidence: Evidence
+    allowed: Allowed
 
-def _with_each(
-    evidence: Evidence, taken: BoolArray, samples: list[FloatArray], possible: IntArray
-) -> FloatArray:
-    """Φ with one more sample, for each of those that are possible."""
-    base = evidence.informations(taken.astype(float))
-    values = [evidence.judge(f + s[possible]) for f, s in zip(base, samples, strict=True)]
-    return np.asarray(np.mean(values, axis=0))
+    @cached_property
+    def samples(self) -> list[FloatArray]:
+        """(n_experiments, n_times, n, n) for each scenario: the information of each sample."""
+        (quantities,) = self.allowed.quantities
+        each = [self.evidence.samples(e, quantities) for e in range(self.evidence.shape[0])]
+        return [np.array(scenario) for scenario in zip(*each, strict=True)]
+
+    def value(self, times: BoolArray) -> float:
+        """Φ of the samples taken."""
+        return float(np.mean([self.evidence.judge(f) for f in self._informations(times)]))
+
+    def ended(self, start: BoolArray) -> Chosen:
+        """Samples exchanged one by one for better ones, until none is better.
+
+        Where fewer are taken than allowed, one is added if that is no loss. Only a criterion that
+        is not concave may prefer to know less: there one is left out if that is better.
+        """
+        times: BoolArray = np.asarray(start.any(axis=2))
+        now = self.value(times)
+        better = True
+        while better:
+            better = False
+            for e in range(len(times)):
+                spare = self.allowed.at_most - int(times[e].sum())
+                for i in (*np.flatnonzero(times[e]), *[None] * spare):
+                    moved, value = self._moved(times, e, i)
+                    adds = i is None and self.evidence.judge.criterion.concave
+                    if value > now + BETTER or (adds and value >= now - BETTER):
+                        times, now, better = moved, value, True
+        return Chosen(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
+
+    def _moved(self, times: BoolArray, e: int, i: Any) -> tuple[BoolArray, float]:
+        """The best choice with sample i of an experiment elsewhere or left out, and its Φ.
+
+        i  None: with one more
+        """
+        left = times.copy()
+        if i is not None:
+            left[e, i] = False
+        near = [self.allowed.apart(int(j)) for j in np.flatnonzero(left[e])]
+        possible = np.flatnonzero(np.logical_and.reduce([~left[e], *near]))
+        if len(possible) == 0:
+            return left, -np.inf
+        pairs = zip(self._informations(left), self.samples, strict=True)
+        moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
+        less, *values = np.mean([self.evidence.judge(one) for one in moves], axis=0)
+        best = int(np.argmax(values))
+        if i is not None and less > values[best] and not self.evidence.judge.criterion.concave:
+            return left, float(less)
+        left[e, possible[best]] = True
+        return left, float(values[best])
+
+    def _informations(self, times: BoolArray) -> list[FloatArray]:
+        pairs = zip(self.evidence.known, self.samples, strict=True)
+        return [known + samples[times].sum(axis=0) for known, samples in pairs]

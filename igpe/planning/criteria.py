@@ -8,7 +8,7 @@ tells as much. exp(-Φ/2) is a relative standard error: a mean, or the worst.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from igpe.arrays import FloatArray
 from igpe.errors import ProblemError
 
 
+@runtime_checkable
 class Criterion(Protocol):
     """Judges covariances; `of` names the unknowns of interest, all if empty."""
 
@@ -122,7 +123,7 @@ class ModifiedE(_OfInterest):
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
-        values = np.linalg.eigvalsh(covariance)
+        values = np.maximum(np.linalg.eigvalsh(covariance), np.finfo(float).tiny)
         return np.asarray(np.log(values[..., 0]) - np.log(values[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:

@@ -13,7 +13,6 @@ import pandas as pd
 from igpe.arguments import is_count, require
 from igpe.arrays import FloatArray
 from igpe.deadline import finishing, session
-from igpe.dynamic.base import require_known_sigma
 from igpe.errors import EstimationFailed
 from igpe.integrators.automatic import Automatic
 from igpe.integrators.base import Integrator
@@ -50,6 +49,7 @@ def design(
     starts: int = 4,
     seed: int = 0,
     integrator: Integrator = Automatic(),
+    sizes: Mapping[str, float] = EMPTY,
 ) -> Plan:
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
@@ -61,9 +61,12 @@ def design(
     like         name of the experiment whose conditions, times and measured quantities hold where
                  nothing else is said; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation or `Noise`; by default as in `like`
-    criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on unknowns relative to
-                 their values (to their range, else 1, if the value is 0)
+    measure      names, or name -> standard deviation, `Noise`, `Proportional` or `Estimated`; by
+                 default as in `like`
+    criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
+                 the unknowns
+    sizes        unknown -> what its error is relative to, in its unit; by default its value, but at
+                 least a hundredth of its range where that includes 0
     experiments  how many are planned together
     existing     whether the measurements of the problem's experiments count; priors always do
     samples      a robust design: the mean Φ at the parameters and at so many drawn from their
@@ -71,25 +74,26 @@ def design(
     pool, starts  random experiments and local searches that the search begins with
     seed         of both;  integrator: of the model with its sensitivities
     returns      the best plan so far if it is interrupted (Ctrl-C), with a note
-    raises       ProblemError for settings that do not fit the model, EstimationFailed if no
-                 experiment could be integrated, Unsupported for time-varying unknowns or robust
-                 losses
+    raises       ProblemError for settings that do not fit the model, and if no plan determines the
+                 unknowns that the criterion looks at; EstimationFailed if no experiment could be
+                 integrated; Unsupported for time-varying unknowns or robust losses
     """
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a whole number of 0 or more")
-    if isinstance(problem, Problem):
-        require_known_sigma(problem, "igpe.design")
+    is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
+    require(is_one, "igpe.design", "criterion", criterion, "igpe.DOptimal() or another criterion")
     posed = pose(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
         count=experiments, existing=existing, like=like, integrator=integrator,
+        sizes=sizes,
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     steep, steepest = steepness(posed.plan)
     search = Search(
         told=[posed.told(v) for v in points],
-        known=[posed.known(v) for v in points],
+        before=[posed.known(v) for v in points],
         space=posed.space,
         judge=Judge(criterion, posed.space.interest),
         allowed=posed.allowed,

@@ -1,16 +1,26 @@
-"""The information of several planned experiments together, and what a criterion says of it."""
+"""The information of several planned experiments together, and what a criterion says of it.
+
+The search needs finite criteria also where a design determines too little. It judges
+
+    F + `RIDGE` diag(F) + `NOTHING` I
+
+in the place of F, which is linear in F and not below it, so that slopes, concavity and upper bounds
+of the criteria hold. What a plan reports is computed from F alone, by `determined`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray, IntArray
+from igpe.arrays import BoolArray, FloatArray, IntArray
 from igpe.planning.criteria import Criterion
+from igpe.statistics.rank import RANK, directions
 
-LEAST = 1e-6
-"""Information that every unknown has beforehand, so that no matrix is singular: a relative standard
-deviation of 1000. It changes nothing that is known to better than a factor."""
+RIDGE = 1e-12  # of the diagonal: rounding alone makes singular matrices this regular
+NOTHING = 1e-30  # information of an unknown that no measurement depends on
+SINGULAR = 1e-7  # of the largest singular value: what is below are errors of integration
 
 
 @dataclass(frozen=True)
@@ -51,18 +61,56 @@ class Judge:
         """(n, n) dΦ/dF = -C E (dΦ/dC) E' C."""
         whole = covariance(information)
         columns = whole[:, self.interest]
-        return np.asarray(-columns @ self.criterion.slope(self._of_interest(whole)) @ columns.T)
+        found = -columns @ self.criterion.slope(self._of_interest(whole)) @ columns.T
+        return np.asarray(found + RIDGE * np.diag(np.diag(found)))
+
+    def exact(self, found: "Determined") -> float:
+        """Φ without the search's regularisation; -inf if what it looks at is not estimable."""
+        own = self._of_interest(found.covariance)
+        if not np.isfinite(own).all():
+            return -np.inf
+        return float(self.criterion.log_information(own))
 
     def _of_interest(self, whole: FloatArray) -> FloatArray:
         return np.asarray(whole[..., self.interest[:, None], self.interest])
 
 
 def covariance(information: FloatArray) -> FloatArray:
-    """(..., n, n) inverse of symmetric matrices, scaled to a unit diagonal first."""
-    size = np.sqrt(np.diagonal(information, axis1=-2, axis2=-1))
+    """(..., n, n) inverse of symmetric matrices, regularised, scaled to a unit diagonal first."""
+    diagonal = np.diagonal(information, axis1=-2, axis2=-1)
+    eye = np.eye(information.shape[-1])
+    regular = information + eye * (RIDGE * diagonal + NOTHING)[..., None]
+    size = np.sqrt((1 + RIDGE) * diagonal + NOTHING)
     outer = size[..., :, None] * size[..., None, :]
-    inverse = np.linalg.inv(information / outer) / outer
+    inverse = np.linalg.inv(regular / outer) / outer
     return np.asarray((inverse + np.swapaxes(inverse, -1, -2)) / 2)
+
+
+class Determined(NamedTuple):
+    """What measurements determine of n unknowns, in relative units.
+
+    covariance  (n, n); infinite in rows of unknowns that are not estimable
+    lost        (k, n) directions that change no measurement
+    """
+
+    covariance: FloatArray
+    lost: FloatArray
+
+
+def determined(root: FloatArray) -> Determined:
+    """The covariance of rows (m, n) of sensitivities by standard deviations, whose F = root' root.
+
+    From the rows' singular values: F has the square of their condition.
+    """
+    norm = np.linalg.norm(root, axis=0)
+    norm = np.where(norm > 0, norm, 1.0)
+    split = directions(root / norm, SINGULAR)
+    half = (split.known.T / split.singular) / norm[:, None]
+    found = half @ half.T
+    lost = split.lost / norm
+    gone = np.sum(split.lost**2, axis=0) > RANK
+    found[gone, :] = found[:, gone] = np.inf
+    return Determined(found, lost)
 
 
 @dataclass(frozen=True)
@@ -70,7 +118,8 @@ class Evidence:
     """Rows of planned experiments, in one or several scenarios; Φ is their mean.
 
     known  (n, n) for each scenario, what is known before
-    rows   for each scenario (n_experiments, n_times, n_measured, n_p)
+    rows   for each scenario (n_experiments, n_times, n_measured, n_rows, n_p), as `Told.rows` has
+           them
     """
 
     space: Space
@@ -81,7 +130,7 @@ class Evidence:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Experiments, times, measured quantities."""
-        a, b, c, _ = self.rows[0].shape
+        a, b, c = self.rows[0].shape[:3]
         return a, b, c
 
     def informations(self, weights: FloatArray) -> list[FloatArray]:
@@ -99,17 +148,31 @@ class Evidence:
             slope = self.judge.slope(information)
             for e, place in enumerate(self.space.places):
                 own = slope[place[:, None], place]
-                found[e] += np.einsum("tmp,pq,tmq->tm", rows[e], own, rows[e]) / len(self.rows)
+                found[e] += np.einsum("tmrp,pq,tmrq->tm", rows[e], own, rows[e]) / len(self.rows)
         return found
 
-    def samples(self, experiment: int, quantities: FloatArray) -> list[FloatArray]:
-        """(n_times, n, n) for each scenario: a sample's information, quantities so often."""
+    def samples(self, experiment: int, quantities: BoolArray) -> list[FloatArray]:
+        """(n_times, n, n) for each scenario: a sample's information, of these quantities."""
+        once = quantities.astype(float)
         return [
             self.space.whole(
-                np.einsum("tmp,m,tmq->tpq", r[experiment], quantities, r[experiment]), experiment
+                np.einsum("tmrp,m,tmrq->tpq", r[experiment], once, r[experiment]), experiment
             )
             for r in self.rows
         ]
+
+    def taken_rows(self, taken: BoolArray) -> list[FloatArray]:
+        """(m, n) for each scenario: the rows of the samples taken."""
+        whole = []
+        for rows in self.rows:
+            pieces = []
+            for e, place in enumerate(self.space.places):
+                own = rows[e][taken[e]].reshape(-1, len(place))
+                piece = np.zeros((len(own), len(self.space.names)))
+                piece[:, place] = own
+                pieces.append(piece)
+            whole.append(np.vstack(pieces))
+        return whole
 
     @property
     def _scenarios(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -118,6 +181,6 @@ class Evidence:
     def _gained(self, rows: FloatArray, weights: FloatArray) -> FloatArray:
         found = np.zeros((len(self.space.names),) * 2)
         for e in range(len(rows)):
-            own = np.einsum("tmp,tm,tmq->pq", rows[e], weights[e], rows[e])
+            own = np.einsum("tmrp,tm,tmrq->pq", rows[e], weights[e], rows[e])
             found += self.space.whole(own, e)
         return found

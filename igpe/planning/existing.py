@@ -1,24 +1,28 @@
 """What is known before: earlier measurements, priors, and how exact measurements are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.dynamic.model_weights import Weights
 from igpe.dynamic.residuals import Residuals
 from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed, ProblemError
+from igpe.estimated import Estimated
 from igpe.experiment import Experiment, Start
 from igpe.inputs import InputValue
 from igpe.integrators.base import Integrator
 from igpe.loss import Normal
 from igpe.model import Builder, build
 from igpe.parameter_bounds import Bounds
-from igpe.planning.freedom import Noise
+from igpe.planning.freedom import Deviation, Noise, read_deviation
 from igpe.problem import Problem
+from igpe.statistics.rank import directions
 from igpe.status import Status
 
 SAME = 0.01  # standard deviations that differ by less than this share are the same
@@ -70,12 +74,13 @@ class Unmeasured:
 
 
 class Known(NamedTuple):
-    """Information (n, n) of measurements and priors by relative unknowns.
+    """What measurements and priors determine of relative unknowns.
 
+    rows      (m, n) sensitivities by standard deviations; the information is rows' rows
     variance  of a residual of weight 1: of a measurement if no standard deviations are given
     """
 
-    information: FloatArray
+    rows: FloatArray
     variance: float
 
 
@@ -87,7 +92,10 @@ class Existing:
 
     def __init__(self, problem: Problem, integrator: Integrator, *, counted: bool) -> None:
         self.problem, self.counted = problem, counted
-        self.residuals = Residuals(problem, read_systems(problem), integrator) if counted else None
+        systems = read_systems(problem) if counted else ()
+        self.residuals = Residuals(problem, systems, integrator) if counted else None
+        follows = counted and problem.sigma_follows_model
+        self.weights = Weights(problem, problem, systems, integrator) if follows else None
 
     def at(self, values: Mapping[str, float], sizes: FloatArray) -> Known:
         """What they tell where the unknowns have these values.
@@ -98,38 +106,63 @@ class Existing:
         box = self.problem.box
         if self.residuals is None:
             errors = np.array([self._deviation(n) for n in box.names])
-            return Known(np.diag((sizes / errors) ** 2), 1.0)
-        found = self.residuals(box.vector(values))
+            rows = np.diag(sizes / errors)
+            return Known(rows[np.isfinite(errors)], 1.0)
+        residuals = self._weighted(self.residuals, values)
+        found = residuals(box.vector(values))
         if found is None:
-            broken = self.residuals.broken
+            broken = residuals.broken
             raise EstimationFailed(
-                "The existing experiments cannot be integrated at the parameters given, so nothing "
-                f"is known of what they tell. {broken.sentence if broken else ''}",
+                "The existing experiments cannot be integrated at the parameters given, so their "
+                f"information is unknown. {broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
-        degrees = len(found.residual) - len(box)
-        variance = 1.0
-        if not self.problem.sigma_known:
-            if degrees <= 0:
-                raise ProblemError(
-                    f"The {len(found.residual)} measurements have no standard deviations and leave "
-                    f"nothing to tell them by ({len(box)} unknowns); give the experiments sigma=..."
-                )
-            variance = float(found.residual @ found.residual) / degrees
         scaled = found.jacobian * sizes
-        return Known(scaled.T @ scaled / variance, variance)
+        variance = 1.0
+        if not (self.problem.sigma_known or self.problem.sigma_estimated):
+            variance = self._variance(found.residual, scaled)
+        return Known(scaled / np.sqrt(variance), variance)
+
+    def _weighted(self, plain: Residuals, values: Mapping[str, float]) -> Residuals:
+        """With the standard deviations that the model has at these values, where they follow it."""
+        sigma = None if self.weights is None else self.weights.at(values)
+        if sigma is None:  # `plain` breaks down as well, and says why
+            return plain
+        weighted = copy(plain)
+        weighted.runs = tuple(
+            replace(run, measurements=replace(run.measurements, sigma=s))
+            for run, s in zip(plain.runs, sigma, strict=True)
+        )
+        return weighted
+
+    def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
+        """Of a measurement, from residuals whose standard deviations are unknown."""
+        norm = np.linalg.norm(scaled, axis=0)
+        rank = len(directions(scaled / np.where(norm > 0, norm, 1.0)).known)
+        degrees, squares = len(residual) - rank, float(residual @ residual)
+        if degrees <= 0 or squares == 0:
+            raise ProblemError(
+                f"The measurements have no standard deviations, and {len(residual)} residuals "
+                f"with {rank} unknowns and a sum of squares of {squares:g} do not give any. Give "
+                "the experiments sigma=..., or measure={'A': 0.01}."
+            )
+        return squares / degrees
 
     def _deviation(self, name: str) -> float:
         prior = self.problem.priors.get(name)
         return np.inf if prior is None else prior.deviation
 
 
-def noise_of(experiment: Experiment, name: str, variance: float) -> Noise:
-    """How exact a quantity was measured: one deviation, or one share of the value.
+def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
+    """How exact a quantity was measured: one deviation, a share of the value, or estimated.
 
-    raises  ProblemError if it is neither
+    raises  ProblemError if it is none of these
     """
-    if not experiment.sigma_known:
+    if name in experiment.estimated_sigma:
+        return Estimated(experiment.estimated_sigma[name])
+    if name in experiment.error_models:
+        return read_deviation(name, experiment.error_models[name])
+    if not experiment.sigma_known and not experiment.estimated_sigma:
         return Noise(float(np.sqrt(variance)))
     _, value, sigma = experiment.measurements.of(name)
     if np.ptp(sigma) <= SAME * sigma.max():
@@ -146,10 +179,10 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Noise:
 
 def read_noise(
     measure: Any, template: Experiment, problem: Problem, variance: float, *, counted: bool
-) -> dict[str, Noise]:
+) -> dict[str, Deviation]:
     """Name -> how exact it will be measured.
 
-    measure  names, or name -> standard deviation or `Noise`; None: as the template
+    measure  names, or name -> standard deviation or error model; None: as the template
     raises   ProblemError for names that are nothing over time, and numbers that are no deviations
     """
     given = template.measured if measure is None else measure
@@ -158,7 +191,7 @@ def read_noise(
             f"measure is {given!r}; wanted names, measure=['A', 'B'], or with their standard "
             "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
         )
-    found = {}
+    found: dict[str, Deviation] = {}
     for name in given:
         if problem.instance.over_time(name) is None:
             i = problem.instance
@@ -167,13 +200,12 @@ def read_noise(
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(given, Mapping):
-            one = given[name]
-            found[name] = one if isinstance(one, Noise) else Noise(one)
+            found[name] = read_deviation(name, given[name])
         elif name in template.measured and counted:
             found[name] = noise_of(template, name, variance)
         else:
             raise ProblemError(
-                f"It is not known how exact '{name}' can be measured; say so: "
-                f"measure={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+                f"No measurement error is given for '{name}'. Pass "
+                f"measure={{'{name}': igpe.Noise(absolute=0.01)}}."
             )
     return found

@@ -8,7 +8,9 @@ import numpy as np
 
 from igpe.arguments import is_count, is_finite, shown
 from igpe.arrays import FloatArray
+from igpe.error_model import Proportional
 from igpe.errors import ProblemError
+from igpe.estimated import Estimated
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ Freedom: TypeAlias = Between | Levels | Ramps
 class Sampling:
     """When samples may be taken, and how many.
 
-    candidates  times at which one may be taken
+    candidates  times at which one may be taken; a time that is listed twice may be sampled twice
     at_most     samples in each experiment; None: at all candidates
     spacing     least time between two samples
     quantities  so many of the measured quantities at most, the same ones in all planned
@@ -91,7 +93,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         try:
-            times = np.unique(np.asarray(self.candidates, dtype=float))
+            times = np.sort(np.asarray(self.candidates, dtype=float), axis=None)
         except (TypeError, ValueError):
             times = np.zeros(0)
         if times.size == 0 or not np.isfinite(times).all():
@@ -115,7 +117,7 @@ class Sampling:
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidates, increasing."""
+        """(n,) the candidates in order; replicates stand side by side."""
         return np.array(self.candidates, dtype=float)
 
 
@@ -138,6 +140,27 @@ class Noise:
                 f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}; "
                 "give standard deviations of 0 or more, one of them positive."
             )
+
+
+Deviation: TypeAlias = Noise | Estimated
+"""How exact a planned measurement is: known, or computed by the model from unknowns."""
+
+
+def read_deviation(name: str, given: Any) -> Deviation:
+    """What a user gives for one measured quantity.
+
+    raises  ProblemError if it is neither a positive number nor one of igpe's error models
+    """
+    if isinstance(given, Noise | Estimated):
+        return given
+    if isinstance(given, Proportional):
+        return Noise(given.floor, given.share)
+    if not (is_finite(given) and given > 0):
+        raise ProblemError(
+            f"measure has {shown(given)} for '{name}'. Give a standard deviation above 0, "
+            f"igpe.Noise(...), igpe.Proportional(...) or igpe.Estimated(...)."
+        )
+    return Noise(float(given))
 
 
 def _check_bounds(given: Any) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from igpe.arrays import FloatArray
+from igpe.error_model import Proportional
 from igpe.errors import DataError, ProblemError
+from igpe.estimated import Estimated
 from igpe.experiment import Experiment
 from igpe.json_form import Form, plain, restored, write_json
 from igpe.markup import bullets
@@ -44,6 +46,8 @@ class Plan:
                  experiments carry none, like those of the problem
     starts       exp(-Φ/2) of the local searches, best first
     seed         of the random experiments;  notes: sentences worth reading
+    deviations   measured quantity -> its error model, where standard deviations follow the model or
+                 are estimated; the planned experiments carry it
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -60,6 +64,7 @@ class Plan:
     starts: tuple[float, ...] = ()
     seed: int = 0
     notes: tuple[str, ...] = ()
+    deviations: Mapping[str, Proportional | Estimated] = field(default_factory=dict)
 
     @property
     def settings(self) -> pd.DataFrame:
@@ -102,7 +107,8 @@ class Plan:
         planned = self._planned(which)
         table = read_table(data)
         rows = rows_of(table, planned.name) if "experiment" in table.columns else table
-        sigma = {n: self._sigma(planned, n, rows) for n in planned.measured if n in rows.columns}
+        measured = [n for n in planned.measured if n in rows.columns]
+        sigma = {n: self.deviations.get(n, self._sigma(planned, n, rows)) for n in measured}
         return Experiment(
             rows,
             name=planned.name,
@@ -110,7 +116,8 @@ class Plan:
             start_time=planned.start_time,
             inputs=planned.inputs,
             sigma=sigma if self.sigma_known else None,
-            only=list(sigma),
+            only=measured,
+            replicates=len(np.unique(planned.times)) < len(planned.times),
         )
 
     @property
@@ -154,6 +161,7 @@ class Plan:
             "covariance_before": self.covariance_before.tolist(),
             "courses": self.courses.to_dict("list"),
             "sigma_known": self.sigma_known,
+            "deviations": {n: _stored(d) for n, d in self.deviations.items()},
             "starts": self.starts,
             "seed": self.seed,
             "notes": self.notes,
@@ -191,12 +199,14 @@ class Plan:
             courses=pd.DataFrame(kept["courses"]),
             starts=tuple(kept["starts"]),
             notes=tuple(kept["notes"]),
+            deviations={n: _restored(d) for n, d in kept.get("deviations", {}).items()},
             **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},
         )
 
     @classmethod
     def _form(cls) -> Form:
-        return Form("plan", "Plan", FORMAT, (*cls.__dataclass_fields__, "of"))
+        entries = {*cls.__dataclass_fields__, "of"} - {"deviations"}  # plans of 0.1 have none
+        return Form("plan", "Plan", FORMAT, tuple(entries))
 
     @property
     def _samples(self) -> list[str]:
@@ -232,6 +242,16 @@ class Plan:
         """(n_rows,) of the predicted course: measured values would give small ones more weight."""
         at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
         return _course(self.courses, planned.name, name, at, "sigma")
+
+
+def _stored(deviation: Proportional | Estimated) -> dict[str, Any]:
+    if isinstance(deviation, Estimated):
+        return {"estimated": deviation.name}
+    return {"share": deviation.share, "floor": deviation.floor}
+
+
+def _restored(stored: Mapping[str, Any]) -> Proportional | Estimated:
+    return Estimated(stored["estimated"]) if "estimated" in stored else Proportional(**stored)
 
 
 def _course(

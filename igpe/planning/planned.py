@@ -1,6 +1,6 @@
 """The experiment that is planned, as a problem of its own: what is free in it, what is not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.system import read_system
 from igpe.errors import ProblemError
+from igpe.estimated import Estimated
 from igpe.experiment import Experiment, Unknown
 from igpe.inputs import Table, linear, steps
-from igpe.planning.freedom import Between, Freedom, Levels, Ramps
+from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.planning.sensitivity_problem import Choice, sensitivity_problem
 from igpe.problem import Problem
 
@@ -104,7 +105,7 @@ def planned(
     template: Experiment,
     free: Mapping[str, Freedom],
     conditions: Conditions,
-    measured: Sequence[str],
+    measured: Mapping[str, Deviation],
 ) -> Planned:
     """The planned experiment of a problem, like one of its experiments where nothing is said.
 
@@ -131,7 +132,7 @@ def _alone(
     template: Experiment,
     free: Mapping[str, Freedom],
     conditions: Conditions,
-    measured: Sequence[str],
+    measured: Mapping[str, Deviation],
 ) -> Problem:
     """A problem of one experiment; zeros hold the place of its measurements."""
     states, scalars = problem.instance.states, problem.instance.scalars
@@ -146,8 +147,20 @@ def _alone(
     bounds = {n: _bounds(problem, n, template) for n in problem.parameters}
     bounds |= {n: (f.lower, f.upper) for n, f in free.items() if n in scalars}
     table = pd.DataFrame({"time": [conditions.end]} | {n: [0.0] for n in measured})
-    only = Experiment(table, name="plan", start=start, start_time=conditions.begin, inputs=inputs)
+    only = Experiment(
+        table,
+        name="plan",
+        start=start,
+        start_time=conditions.begin,
+        inputs=inputs,
+        sigma=carried(measured),
+    )
     return Problem(problem.model, parameters=bounds, experiments=only)
+
+
+def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
+    """As `Experiment(sigma=...)` has it: what must be computed with the model, 1 for all else."""
+    return {n: d if isinstance(d, Estimated) else 1.0 for n, d in measured.items()}
 
 
 def _sources(

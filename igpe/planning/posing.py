@@ -12,23 +12,26 @@ from igpe.arguments import is_finite, require_mapping, shown
 from igpe.arrays import FloatArray
 from igpe.box import Box
 from igpe.dynamic.base import require_plain
-from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.initial_value import NEAREST, InitialValueProblem
+from igpe.error_model import Proportional
 from igpe.errors import ProblemError
+from igpe.estimated import Estimated
 from igpe.estimates import Estimate
 from igpe.experiment import Experiment
 from igpe.inputs import Table, read_inputs, steps
 from igpe.integrators.base import Integrator
 from igpe.planning.choosing import Allowed, sets_of_quantities
 from igpe.planning.criteria import Criterion
-from igpe.planning.evidence import LEAST, Space
+from igpe.planning.evidence import Space
 from igpe.planning.existing import Existing, Unmeasured, read_noise
-from igpe.planning.freedom import Between, Freedom, Noise, Ramps, Sampling
+from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
 from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.told import Told
 from igpe.problem import Problem
 from igpe.result import Result
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+ROUNDING = 1e-9  # a value may lie as far outside its bounds
 Values: TypeAlias = Result | Estimate | Mapping[str, float]
 
 
@@ -41,6 +44,7 @@ class Posed:
     values    unknown of `whole` -> value to linearise at, the held ones too
     sizes     (n,) of `whole.box`, to which errors are relative
     noise     measured quantity -> how exact;  sigma_known: whether that was given
+    deviations  measured quantity -> its error model, where the experiments have one
     """
 
     whole: Problem
@@ -51,17 +55,17 @@ class Posed:
     allowed: Allowed
     values: Mapping[str, float]
     sizes: FloatArray
-    noise: Mapping[str, Noise]
+    noise: Mapping[str, Deviation]
     sigma_known: bool
+    deviations: Mapping[str, Proportional | Estimated]
+    given_sizes: frozenset[str]
     criterion: Criterion
     integrator: Integrator
 
     def known(self, values: Mapping[str, float]) -> FloatArray:
-        """(n, n) information before, of all unknowns of the space, and `LEAST` of each."""
-        told = self.existing.at(values, self.sizes).information
-        found = LEAST * np.eye(len(self.space.names))
-        found[: len(told), : len(told)] += told
-        return found
+        """(m, n) rows of what is known before, by all unknowns of the space."""
+        told = self.existing.at(values, self.sizes).rows
+        return np.pad(told, ((0, 0), (0, len(self.space.names) - told.shape[1])))
 
     def told(self, values: Mapping[str, float]) -> Told:
         """What a planned experiment tells if the unknowns have these values."""
@@ -88,37 +92,52 @@ def pose(
     existing: bool,
     like: str | None,
     integrator: Integrator,
+    sizes: Mapping[str, float] = EMPTY,
 ) -> Posed:
     """See `igpe.planning.design.design`."""
     require_mapping("free", free, "free={'A': igpe.Between(0, 2)}", ProblemError)
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
+    if twice := [n for n in free if n in conditions]:
+        raise ProblemError(
+            f"{twice} are both in free= and in conditions=, so they are chosen and fixed at once. "
+            "Take them out of one of the two."
+        )
     measured = isinstance(problem, Problem)
     whole = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
     require_plain(whole, "igpe.design", constraints_too=False)
     template = _template(whole, like)
     values = _values(whole, parameters)
-    sizes = _sizes(whole.box, values)
+    relative_to = _sizes(whole.box, values, sizes)
     known = Existing(whole, integrator, counted=existing and measured)
     variance = 1.0
-    if measured and not whole.sigma_known and measure is None:
+    unknown = not (whole.sigma_known or whole.sigma_estimated)
+    if measured and unknown and not isinstance(measure, Mapping):
         measurements = known if known.counted else Existing(whole, integrator, counted=True)
-        variance = measurements.at(values, sizes).variance
+        variance = measurements.at(values, relative_to).variance
+    _require_possible(whole, {**conditions, **free})
     noise = read_noise(measure, template, whole, variance, counted=measured)
     sampling = _sampling(times, template)
-    plan = planned(
-        whole, template, free, _conditions(whole, template, conditions, sampling), list(noise)
-    )
+    if isinstance(problem, Unmeasured) and sampling.times[-1] > problem.until:
+        raise ProblemError(
+            f"The candidate times run to {sampling.times[-1]:g}, but until={problem.until:g} ends "
+            "the experiment. Give earlier times, or a later end."
+        )
+    held = _conditions(whole, template, conditions, sampling)
+    plan = planned(whole, template, free, held, noise)
+    _require_effect(free, held)
     return Posed(
         whole=whole,
         template=template,
         plan=plan,
         existing=known,
-        space=_space(whole, plan, sizes, count, criterion),
+        space=_space(whole, plan, relative_to, count, criterion),
         allowed=_allowed(sampling, len(noise)),
         values=values,
-        sizes=sizes,
+        sizes=relative_to,
         noise=noise,
-        sigma_known=isinstance(measure, Mapping) or template.sigma_known,
+        sigma_known=isinstance(measure, Mapping) or not unknown,
+        deviations=_deviations(measure, template, noise),
+        given_sizes=frozenset(sizes),
         criterion=criterion,
         integrator=integrator,
     )
@@ -195,13 +214,89 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
             + f"; {strangers} are no unknowns" * bool(strangers)
             + ". Give the result of igpe.estimate, or your best guess."
         )
-    return {n: float(given[n]) for n in problem.box.names} | dict(problem.fixed)
+    found = {n: float(given[n]) for n in problem.box.names}
+    require_inside(problem.box, found, "parameters")
+    return found | dict(problem.fixed)
 
 
-def _sizes(box: Box, values: Mapping[str, float]) -> FloatArray:
-    """To what errors are relative: the value, else the range, else 1."""
-    x, width = np.abs(box.vector(values)), box.upper - box.lower
-    return np.where(x > 0, x, np.where(np.isfinite(width), width, 1.0))
+def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
+    """Raise ProblemError if a value lies outside its bounds, beyond rounding."""
+    x = box.vector(values)
+    slack = ROUNDING * np.maximum(np.abs(x), 1.0)
+    outside = (x < box.lower - slack) | (x > box.upper + slack)
+    for i in np.flatnonzero(outside)[:1]:
+        raise ProblemError(
+            f"{role} has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
+            f"{box.upper[i]:g}]. Give a value inside, or other bounds."
+        )
+
+
+def _require_possible(problem: Problem, settings: Mapping[str, Any]) -> None:
+    """Raise ProblemError for start values and inputs beyond the bounds of their Pyomo variables."""
+    i = problem.instance
+    for name, given in settings.items():
+        series = i.over_time(name)
+        component = next(iter(series.values())) if series else i.scalars.get(name)
+        lower, upper = getattr(component, "bounds", None) or (None, None)
+        ends = getattr(given, "lower", given), getattr(given, "upper", given)
+        low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
+        if is_finite(*ends) and not low <= min(ends) <= max(ends) <= high:
+            raise ProblemError(
+                f"'{name}' is planned between {ends[0]:g} and {ends[1]:g}, but the model's bounds "
+                f"are [{low:g}, {high:g}]. Plan inside of them, or change the bounds in the model."
+            )
+
+
+def _require_effect(free: Mapping[str, Freedom], held: Conditions) -> None:
+    """Raise ProblemError for profiles with numbers that act before or after the experiment only."""
+    for name, freedom in free.items():
+        breaks = () if isinstance(freedom, Between) else freedom.breaks
+        late = breaks[-1:] if isinstance(freedom, Levels) else breaks[-2:-1]
+        if any(b >= held.end for b in late) or any(b <= held.begin for b in breaks[1:2]):
+            raise ProblemError(
+                f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
+                f"{held.begin:g} to {held.end:g}, so some of its numbers have no effect. Give "
+                "breaks inside of it."
+            )
+
+
+def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) -> FloatArray:
+    """To what errors are relative.
+
+    By default the value. One that may be 0 or negative counts as at least a hundredth of its range:
+    near 0 the value says nothing of how exact is exact.
+    """
+    require_mapping("sizes", given, "sizes={'k1': 0.5}", ProblemError)
+    unknown = [n for n in given if n not in box.names]
+    bad = {n: v for n, v in given.items() if not (is_finite(v) and v > 0)}
+    if unknown or bad:
+        raise ProblemError(
+            f"sizes has {unknown or bad}. Give a positive number for unknowns out of "
+            f"{list(box.names)}: what their errors are relative to."
+        )
+    width = box.upper - box.lower
+    crosses = (box.lower <= 0) & (box.upper >= 0) & np.isfinite(width) & ~box.in_logarithms
+    sizes = np.maximum(np.abs(box.vector(values)), np.where(crosses, NEAREST * width, 0.0))
+    sizes = np.array([given.get(n, s) for n, s in zip(box.names, sizes, strict=True)], dtype=float)
+    if zero := [n for n, s in zip(box.names, sizes, strict=True) if s == 0]:
+        raise ProblemError(
+            f"{zero} are 0 and have no bounds, so no error is large or small beside them. Give "
+            f"bounds, or what their errors are relative to: sizes={{{zero[0]!r}: 1.0}}."
+        )
+    return sizes
+
+
+def _deviations(
+    measure: Any, template: Experiment, noise: Mapping[str, Deviation]
+) -> dict[str, Proportional | Estimated]:
+    """Error models that follow the model, so that the planned experiments can carry them."""
+    given = measure if isinstance(measure, Mapping) else template.error_models
+    found: dict[str, Proportional | Estimated] = {}
+    for name, deviation in noise.items():
+        one = deviation if isinstance(deviation, Estimated) else given.get(name)
+        if isinstance(one, Proportional | Estimated):
+            found[name] = one
+    return found
 
 
 def _conditions(
@@ -227,9 +322,15 @@ def _conditions(
 
 
 def _sampling(times: Any, template: Experiment) -> Sampling:
+    """What is said of the samples; by default those of the template, with its replicates."""
     if isinstance(times, Sampling):
         return times
-    return Sampling(template.times if times is None else times)
+    if times is not None:
+        return Sampling(times)
+    m = template.measurements
+    count = np.zeros((len(m.times), len(m.names)), dtype=int)
+    np.add.at(count, (m.row, m.column), 1)
+    return Sampling(np.repeat(m.times, np.maximum(count.max(axis=1), 1)))
 
 
 def _allowed(sampling: Sampling, measured: int) -> Allowed:

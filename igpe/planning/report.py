@@ -1,31 +1,43 @@
 """From the best design found to the plan: settings, courses, errors before and after."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+from scipy.linalg import qr
 
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import constraints
+from igpe.dynamic.residuals import simulate
+from igpe.equations.system import read_systems_at
+from igpe.errors import EstimationFailed, ProblemError
+from igpe.estimated import Estimated
 from igpe.experiment import Experiment
-from igpe.planning.evidence import LEAST, Judge, covariance
+from igpe.integrators.sundials import Sundials
+from igpe.planning.evidence import Determined, Judge, determined
+from igpe.planning.freedom import Noise
 from igpe.planning.plan import Plan
+from igpe.planning.planned import carried
 from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.planning.posing import Posed, planned_name
 from igpe.planning.search import Found, Search
 from igpe.problem import Problem
-from igpe.simulation import simulate
 
 POINTS = 200  # of the courses
 TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactly
-UNKNOWN = 0.1 / np.sqrt(LEAST)
-"""A relative standard error as large comes from what every unknown is given beforehand."""
+TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
 
 
 def report(posed: Posed, search: Search, found: Found) -> Plan:
-    """The plan of the best design."""
-    before, after = posed.known(posed.values), _after(search, found)
+    """The plan of the best design.
+
+    raises  ProblemError if it does not determine what the criterion looks at
+    """
     judge = Judge(posed.criterion, search.space.interest)
+    rows = _rows(search, found)
+    each = [determined(one) for one in rows]
+    before, after = determined(search.before[0]), each[0]
+    value = float(np.mean([judge.exact(one) for one in each]))
+    if not np.isfinite(value):
+        raise ProblemError(_refusal(posed, each))
     experiments = tuple(_experiment(posed, found, k) for k in range(len(found.design)))
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     return Plan(
@@ -35,39 +47,78 @@ def report(posed: Posed, search: Search, found: Found) -> Plan:
         covariance=_covariance(posed, after),
         covariance_before=_covariance(posed, before),
         criterion=posed.criterion,
-        before=_error(judge, before),
-        after=_error(judge, after),
-        efficiency=found.chosen.efficiency,
+        before=float(np.exp(-judge.exact(before) / 2)),
+        after=float(np.exp(-judge.exact(after) / 2)),
+        efficiency=found.chosen._replace(value=value).efficiency,
         courses=courses,
         sigma_known=posed.sigma_known,
+        deviations=posed.deviations,
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in found.values)),
         seed=search.seed,
-        notes=_notes(posed, courses),
+        notes=(*_not_estimable(posed, after), *_notes(posed, courses)),
     )
 
 
-def _after(search: Search, found: Found) -> FloatArray:
-    """(n, n) information at the parameters given, the first scenario."""
+def _rows(search: Search, found: Found) -> list[FloatArray]:
+    """(m, n) for each scenario: all that is known after the planned experiments."""
     evidence = search.evidence(found.design)
     assert evidence is not None, "the search returns what can be integrated"
-    return evidence.informations(found.chosen.taken.astype(float))[0]
+    taken = evidence.taken_rows(found.chosen.taken)
+    return [np.vstack(pair) for pair in zip(search.before, taken, strict=True)]
 
 
-def _error(judge: Judge, information: FloatArray) -> float:
-    return float(np.exp(-judge(information) / 2))
+def _refusal(posed: Posed, each: list[Determined]) -> str:
+    """Why there is no plan: what the best one leaves open, in the first scenario that does."""
+    open_ = next(one for one in each if len(one.lost))
+    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
+    kind = type(posed.criterion).__name__
+    known = np.isfinite(np.diag(open_.covariance))
+    others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
+    remedy = f", or look at others: igpe.{kind}(of=({others[0]!r},))" if others else ""
+    return (
+        f"No plan was found that determines all unknowns of {kind}: the information of the best "
+        f"one is singular. {said} Allow more samples, quantities or conditions, or fix an "
+        f"unknown{remedy}."
+    )
 
 
-def _covariance(posed: Posed, information: FloatArray) -> FloatArray:
+def _not_estimable(posed: Posed, after: Determined) -> list[str]:
+    """The combinations of shared unknowns that change no measurement, before or planned."""
+    names = posed.space.names
+    lines = []
+    for direction in _simple(after.lost * posed.space.sizes):
+        size = np.abs(direction / posed.space.sizes)
+        parts = [i for i in np.argsort(-size) if size[i] > TAKES_PART * size.max()]
+        if not any(names[i] in posed.plan.shared for i in parts):
+            continue  # own unknowns of experiments that are not repeated
+        if len(parts) == 1:
+            lines.append(f"Not estimable: no measurement depends on '{names[parts[0]]}'.")
+            continue
+        parts.sort()
+        moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
+        lines.append(
+            f"Not estimable: a change of {' together with '.join(moves)} changes no measurement."
+        )
+    return lines
+
+
+def _simple(lost: FloatArray) -> FloatArray:
+    """The same space (k, n) by rows in which each has an unknown of its own, where k > 1."""
+    if len(lost) <= 1:
+        return lost
+    _, upper, order = qr(lost, mode="economic", pivoting=True)
+    found = np.zeros_like(lost)
+    found[:, order] = np.linalg.solve(upper[:, : len(lost)], upper)
+    return found
+
+
+def _covariance(posed: Posed, found: Determined) -> FloatArray:
     """(n, n) of the whole problem's unknowns in their units; infinite where nothing is known."""
-    found = covariance(information)
     n = len(posed.sizes)
-    lost = np.sqrt(np.diag(found))[:n] > UNKNOWN
-    own = found[:n, :n] * np.outer(posed.sizes, posed.sizes)
-    own[lost, :] = own[:, lost] = np.inf
-    return np.asarray(own)
+    return np.asarray(found.covariance[:n, :n] * np.outer(posed.sizes, posed.sizes))
 
 
-def _errors(posed: Posed, before: FloatArray, after: FloatArray) -> pd.DataFrame:
+def _errors(posed: Posed, before: Determined, after: Determined) -> pd.DataFrame:
     box = posed.whole.box
     errors = [np.sqrt(np.diag(_covariance(posed, f))) for f in (before, after)]
     with np.errstate(invalid="ignore"):
@@ -109,23 +160,34 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
         start=planned.start,
         start_time=planned.start_time,
         inputs=planned.inputs,
+        sigma=carried(posed.noise),
     )
     values = posed.plan.values(posed.values)
     alone = Problem(
         posed.whole.model, parameters=list(posed.whole.parameters), experiments=experiment
     )
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
-    run: Any = simulate(alone, values, grid)
+    held, free, systems = read_systems_at(alone, {n: values[n] for n in alone.box.names})
+    ((_, run),) = simulate(held, systems, Sundials(), free, (grid,))
+    if not run.status.usable:
+        raise EstimationFailed(
+            f"The planned experiment {planned.name} could be integrated only to time "
+            f"{run.reached:g} of {end:g}. {run.reason}",
+            run.status,
+        )
+    outputs = dict(zip(experiment.told, run.measured.T, strict=True))
     return pd.concat(
         [
             pd.DataFrame({
                 "experiment": planned.name,
                 "name": n,
-                "time": run["time"],
-                "predicted": run[n],
-                "sigma": np.hypot(noise.absolute, noise.relative * run[n]),
+                "time": grid,
+                "predicted": outputs[n],
+                "sigma": outputs[deviation.name]
+                if isinstance(deviation, Estimated)
+                else np.hypot(deviation.absolute, deviation.relative * outputs[n]),
             })
-            for n, noise in posed.noise.items()
+            for n, deviation in posed.noise.items()
         ],
         ignore_index=True,
     )
@@ -134,13 +196,22 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
 def _notes(posed: Posed, courses: pd.DataFrame) -> tuple[str, ...]:
     kept = constraints(posed.whole)
     notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
-    traces = [n for n, noise in posed.noise.items() if not noise.absolute and _traces(courses, n)]
+    shares = [n for n, d in posed.noise.items() if isinstance(d, Noise) and not d.absolute]
+    traces = [n for n in shares if _traces(courses, n)]
     if traces:
         notes.append(
             f"The errors of {traces} are a share of their values, however small, and some planned "
             f"ones are below {TRACE:g} of the largest: the plan counts on exact traces. Say how "
             "exact they are at best: igpe.Noise(absolute=..., relative=...)."
         )
+    pairs = zip(posed.whole.box.names, posed.sizes, strict=True)
+    near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
+    notes += [
+        f"The error of '{n}' counts relative to {size:.4g}, a hundredth of its range, as its value "
+        f"{posed.values[n]:.4g} is nearer to 0. sizes={{{n!r}: ...}} sets something else."
+        for n, size in near.items()
+        if n in posed.plan.shared
+    ]
     return tuple(notes)
 
 

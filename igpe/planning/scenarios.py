@@ -8,8 +8,8 @@ import pandas as pd
 
 from igpe.arguments import is_count, shown
 from igpe.errors import ProblemError
-from igpe.planning.evidence import LEAST, covariance
-from igpe.planning.posing import Posed
+from igpe.planning.evidence import determined
+from igpe.planning.posing import Posed, require_inside
 
 LARGEST = 1.0  # relative standard error to draw from at most
 
@@ -28,7 +28,13 @@ def scenarios(samples: Any, posed: Posed, seed: int) -> list[Mapping[str, float]
                 f"The table samples= lacks finite values of {missing or 'some unknowns'}; wanted a "
                 f"column for each of {names}, one row for each scenario."
             )
-        return [dict(zip(names, row, strict=True)) for row in samples[names].to_numpy(dtype=float)]
+        rows = samples[names].to_numpy(dtype=float)
+        found: list[Mapping[str, float]] = [
+            dict(zip(names, map(float, row), strict=True)) for row in rows
+        ]
+        for one in found:
+            require_inside(posed.whole.box, one, "samples")
+        return found
     if not is_count(samples):
         raise ProblemError(
             f"samples is {shown(samples)}; wanted how many to draw, or a table with a column for "
@@ -41,13 +47,13 @@ def _drawn(count: int, posed: Posed, seed: int) -> list[Mapping[str, float]]:
     if count == 0:
         return []
     box = posed.whole.box
-    told = posed.existing.at(posed.values, posed.sizes).information
-    errors = covariance(told + LEAST * np.eye(len(box)))
+    errors = determined(posed.existing.at(posed.values, posed.sizes).rows).covariance
     lost = [n for n, e in zip(box.names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={count} cannot be drawn: of {lost} too little is known (an error larger than "
-            "the value). Give a table of the values they may have: samples=pd.DataFrame({...})."
+            f"samples={count} cannot be drawn: the errors of {lost} are larger than what they are "
+            "relative to (their values, or sizes=). Give a table of the values they may have: "
+            "samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, count, method="cholesky")

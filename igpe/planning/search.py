@@ -7,6 +7,7 @@ non-convex, local optima work well).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -41,14 +42,14 @@ class Found(NamedTuple):
 class Search:
     """What is sought.
 
-    told      for each scenario;  known: information before, for each scenario
+    told      for each scenario;  before: (m, n) rows of what is known, for each scenario
     lower, width  (n_choices,) of the numbers;  steep: (m, n_choices) differences that are at most
                   `steepest` (m,), either way
     pool      random experiments to begin with;  starts: local searches
     """
 
     told: Sequence[Told]
-    known: Sequence[FloatArray]
+    before: Sequence[FloatArray]
     space: Space
     judge: Judge
     allowed: Allowed
@@ -59,6 +60,11 @@ class Search:
     pool: int
     starts: int
     seed: int
+
+    @cached_property
+    def known(self) -> list[FloatArray]:
+        """(n, n) information before, for each scenario."""
+        return [rows.T @ rows for rows in self.before]
 
     def run(self, first: FloatArray | None) -> Found | None:
         """The best design found, None if all broke down; `first` (n_choices,) is one to try.
@@ -75,6 +81,7 @@ class Search:
         complete = True
         try:
             found += (one for one in map(self._improved, begins) if one is not None)
+            found = self._with_more_choices(found)
         except KeyboardInterrupt:
             complete = False
             with finishing():
@@ -84,13 +91,24 @@ class Search:
         best = max(found, key=lambda one: one[1].value)
         return Found(best[0], best[1], tuple(one[1].value for one in found), complete)
 
+    def _with_more_choices(
+        self, found: list[tuple[FloatArray, Chosen]]
+    ) -> list[tuple[FloatArray, Chosen]]:
+        """The same with the samples of the best design sought from random choices as well."""
+        best = max(range(len(found)), key=lambda i: found[i][1].value, default=None)
+        evidence = None if best is None else self.evidence(found[best][0])
+        if best is None or evidence is None:
+            return found
+        chosen = choose(evidence, self.allowed)
+        return [(d, chosen if i == best else c) for i, (d, c) in enumerate(found)]
+
     def _as_they_are(self, begins: Sequence[FloatArray]) -> list[tuple[FloatArray, Chosen]]:
         """The first experiment that a local search would have begun with, for want of its end."""
         for cube in begins:
             design = self._numbers(cube.reshape(len(self.space.places), -1))
             evidence = self.evidence(design)
             if evidence is not None:
-                return [(design, choose(evidence, self.allowed))]
+                return [(design, choose(evidence, self.allowed, thorough=False))]
         return []
 
     def _nothing_free(self) -> Found | None:
@@ -134,7 +152,7 @@ class Search:
         rng, weights = np.random.default_rng(self.seed), self._even()
         gained = [
             np.array([
-                np.einsum("tmp,tm,tmq->pq", rows[s], weights[0], rows[s]) for _, rows in pool
+                np.einsum("tmrp,tm,tmrq->pq", rows[s], weights[0], rows[s]) for _, rows in pool
             ])
             for s in range(len(self.told))
         ]
@@ -164,7 +182,7 @@ class Search:
             evidence = self.evidence(design)
             if evidence is None:
                 return best
-            chosen = choose(evidence, self.allowed)
+            chosen = choose(evidence, self.allowed, thorough=False)
             gain = np.inf if best is None else chosen.value - best[1].value
             if gain > 0:
                 best = design, chosen
@@ -214,7 +232,7 @@ class Search:
                         2
                         / len(self.told)
                         * np.einsum(
-                            "tmp,pq,tmqd,tm->d",
+                            "tmrp,pq,tmrqd,tm->d",
                             row.value,
                             own,
                             row.slope,

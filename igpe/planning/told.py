@@ -1,5 +1,8 @@
 """What a planned experiment tells of the unknowns: sensitivities by standard deviations.
 
+A measurement of h with a standard deviation s that the model computes has the information
+h'h'/s^2 + 2 s's'/s^2 (outer products), as in `igpe.dynamic.likelihood_residuals`: two rows.
+
 Their derivatives by the design are exact where the second-order variational equations can be
 compiled too, or nothing can. Long ones are not compiled (`igpe.integrators.dormand_prince`), and an
 interpreter takes seven times as long for them as it takes to integrate the compiled sensitivities
@@ -15,17 +18,20 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.estimated import Estimated
 from igpe.integrators.automatic import AutomaticSimulation
 from igpe.integrators.base import Integrator, Simulation
-from igpe.planning.freedom import Noise
+from igpe.planning.freedom import Deviation, Noise
 
 SHIFT = 1e-3  # of a number's range, either way
+ROOT = float(np.sqrt(2.0))
 
 
 class Rows(NamedTuple):
-    """(n_times, n_measured, n) sensitivities by standard deviations, and slopes (..., n_choices).
+    """(n_times, n_measured, n_rows, n) rows of samples, and their slopes (..., n_choices).
 
-    A sample's information is the sum of the products row' row.
+    A sample's information is the sum of the products row' row. The first row is the sensitivity by
+    the standard deviation. There is a second one if a standard deviation is estimated.
     """
 
     value: FloatArray
@@ -39,44 +45,74 @@ class Told:
         self,
         ivp: InitialValueProblem,
         times: FloatArray,
-        noise: Sequence[Noise],
+        noise: Sequence[Deviation],
         integrator: Integrator,
         bounds: tuple[FloatArray, FloatArray],
     ) -> None:
-        self.ivp, self.times, self.integrator, self.bounds = ivp, times, integrator, bounds
-        self.absolute = np.array([n.absolute for n in noise])
-        self.relative = np.array([n.relative for n in noise])
-        self._plain = integrator.prepare(ivp, times, sensitivities=False)
+        self.ivp, self.integrator, self.bounds = ivp, integrator, bounds
+        self.times, self._replicates = np.unique(times, return_inverse=True)
+        known = [n if isinstance(n, Noise) else Noise(1.0) for n in noise]
+        self.absolute = np.array([n.absolute for n in known])
+        self.relative = np.array([n.relative for n in known])
+        names = [n.name for n in noise if isinstance(n, Estimated)]
+        places = {n: len(noise) + i for i, n in enumerate(dict.fromkeys(names))}
+        self.estimated = np.array([isinstance(n, Estimated) for n in noise])
+        self.deviation = [
+            places[n.name] if isinstance(n, Estimated) else i for i, n in enumerate(noise)
+        ]
+        self.outputs = len(noise) + len(places)
+        self._plain = integrator.prepare(ivp, self.times, sensitivities=False)
 
     def rows(self, design: FloatArray) -> FloatArray | None:
-        """(n_times, n_measured, n) at a design (n_choices,); None where it cannot be integrated."""
+        """(n_times, n_measured, n_rows, n) at a design (n_choices,).
+
+        None where it cannot be integrated, or an estimated deviation is not positive
+        """
         told = self._told(design)
         if told is None:
             return None
         h, s = self._split(told)
-        found = s / self._sigma(h)[..., None]
-        return found if np.isfinite(found).all() else None
+        sigma = self._sigma(h)
+        found = [s[:, : sigma.shape[1]]]
+        if self.estimated.any():
+            found.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
+        rows = np.stack(found, axis=2) / sigma[..., None, None]
+        return rows[self._replicates] if np.isfinite(rows).all() else None
 
     def rows_and_slopes(self, design: FloatArray) -> Rows | None:
         """The same with derivatives by the design; None where it cannot be integrated."""
         found = self._told_with_slopes(design)
         if found is None:
             return None
-        h, s = self._split(found[0])
-        dh, ds = self._split(found[1])
-        sigma = self._sigma(h)
-        dsigma = (self.relative**2 * h / sigma)[..., None] * dh
-        value = s / sigma[..., None]
-        slope = (ds - value[..., None] * dsigma[..., None, :]) / sigma[..., None, None]
-        return Rows(value, slope) if np.isfinite(value).all() and np.isfinite(slope).all() else None
+        (h, s), (dh, ds) = self._split(found[0]), self._split(found[1])
+        sigma, m = self._sigma(h), len(self.absolute)
+        own = (self.relative**2 * h[:, :m] / sigma)[..., None] * dh[:, :m]
+        dsigma = np.where(self.estimated[:, None], dh[:, self.deviation], own)[:, :, None, None]
+        values, slopes = [s[:, :m]], [ds[:, :m]]
+        if self.estimated.any():
+            mine = self.estimated[:, None]
+            values.append(np.where(mine, ROOT * s[:, self.deviation], 0.0))
+            slopes.append(np.where(mine[..., None], ROOT * ds[:, self.deviation], 0.0))
+        value = np.stack(values, axis=2) / sigma[..., None, None]
+        raw = np.stack(slopes, axis=2)
+        slope = (raw - value[..., None] * dsigma) / sigma[..., None, None, None]
+        if not (np.isfinite(value).all() and np.isfinite(slope).all()):
+            return None
+        return Rows(value[self._replicates], slope[self._replicates])
 
     def _sigma(self, h: FloatArray) -> FloatArray:
-        sigma = np.sqrt(self.absolute**2 + (self.relative * h) ** 2)
-        return np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
+        """(n_times, n_measured) standard deviations; NaN where an estimated one is not positive."""
+        sigma = np.hypot(self.absolute, self.relative * h[:, : len(self.absolute)])
+        sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
+        model = h[:, self.deviation]
+        return np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
 
     def _split(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Measured (n_times, n_measured, ...) and sensitivities (n_times, n_measured, n, ...)."""
-        n_t, m = len(told), len(self.absolute)
+        """Outputs (n_times, n_outputs, ...) and sensitivities (n_times, n_outputs, n, ...).
+
+        Outputs are the measured quantities, then estimated standard deviations.
+        """
+        n_t, m = len(told), self.outputs
         rest = told[:, m:].reshape(n_t, -1, m, *told.shape[2:])
         return told[:, :m], np.moveaxis(rest, 1, 2)
 

@@ -26,12 +26,15 @@ class Directions(NamedTuple):
         return np.asarray(np.sum(self.lost**2, axis=0) > RANK)
 
 
-def directions(matrix: FloatArray) -> Directions:
-    """Split the column space; scale the columns first, so that rank does not depend on units."""
+def directions(matrix: FloatArray, rank: float = RANK) -> Directions:
+    """Split the column space; scale the columns first, so that rank does not depend on units.
+
+    rank  a direction whose singular value is below this fraction of the largest is lost
+    """
     short = np.linalg.qr(matrix, mode="r") if len(matrix) > matrix.shape[1] else matrix
     _, singular, rows = np.linalg.svd(short, full_matrices=True)
     singular = np.pad(singular, (0, matrix.shape[1] - len(singular)))
-    known = singular > RANK * max(singular[0], 1e-300)
+    known = singular > rank * max(singular[0], 1e-300)
     return Directions(rows[known], singular[known], rows[~known])
 
 

@@ -8,7 +8,7 @@ import threading
 from typing import Any, BinaryIO
 
 from igpe.errors import IgpeError
-from igpe.tasks.packed import Packed, function_of
+from igpe.tasks.packed import NotReady, Packed, function_of
 from igpe.tasks.perform import done
 from igpe.tasks.work import Function, Outcome
 
@@ -19,7 +19,7 @@ def main(told: BinaryIO) -> None:
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(told, asked), daemon=True).start()
     function: Function | None = None
-    answer: Outcome | IgpeError | None
+    answer: Outcome | IgpeError | NotReady | None
     while True:
         what, answer = asked.get(), None
         try:
@@ -28,7 +28,7 @@ def main(told: BinaryIO) -> None:
             else:
                 assert function is not None, "the work comes before its items"
                 answer = done(function, what)
-        except IgpeError as error:
+        except (IgpeError, NotReady) as error:
             answer = error
         try:
             pickle.dump(answer, answers)

@@ -12,7 +12,7 @@ from typing import Any
 
 from igpe.errors import IgpeError, ProblemError
 from igpe.status import Status
-from igpe.tasks.packed import Packed
+from igpe.tasks.packed import NotReady, Packed
 from igpe.tasks.work import Item, Outcome
 
 BEGIN = (
@@ -54,7 +54,7 @@ class Child:
     def ready(self, packed: Packed) -> None:
         """Make the work ready there, unless it is.
 
-        raises Unready if the child ends;  IgpeError as the work does
+        raises Unready if the child ends;  NotReady if it cannot make the work ready
         """
         if self._known != packed.name:
             try:
@@ -121,7 +121,7 @@ class Child:
             answer = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise self._died() from error
-        if isinstance(answer, IgpeError):
+        if isinstance(answer, (IgpeError, NotReady)):
             raise answer
         return answer
 
@@ -142,19 +142,23 @@ class Children:
     def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> Outcome:
         """The item done by a child; by another one if it dies, `retries` times.
 
-        raises IgpeError if the work cannot be made ready, or the item raises one
+        raises NotReady if the work cannot be made ready; IgpeError if the item raises one
         """
         died = unready = 0
         while died <= retries:
             try:
                 with self._one() as child:
-                    child.ready(packed)
+                    try:
+                        child.ready(packed)
+                    except NotReady:
+                        child.end()  # a new process may be able to
+                        raise
                     began = time.perf_counter()
                     found = child.done(item, timeout)
             except Unready as error:  # which is no fault of the item's
                 unready += 1
                 if unready == BEGINNINGS:
-                    raise ProblemError(NOT_READY) from error
+                    raise NotReady(ProblemError(NOT_READY)) from error
             except Died:
                 died += 1
             else:

@@ -12,6 +12,14 @@ from igpe.tasks.work import Function, Work
 MOST = 4  # functions that a process keeps ready; compiled models are large
 
 
+class NotReady(Exception):
+    """The work could not be made ready in one worker; `args[0]` is the IgpeError that says why.
+
+    Another worker may be able to: it may have the memory, the file or the package that this one
+    lacks.
+    """
+
+
 class Packed(NamedTuple):
     """Work on its way: `name` is the hash of its `content`."""
 
@@ -42,12 +50,15 @@ _ready: OrderedDict[str, Function] = OrderedDict()
 def function_of(packed: Packed) -> Function:
     """The function, made ready in this process the first time it is asked for.
 
-    raises ProblemError if it cannot be; what `Work.make` raises of igpe's own errors
+    raises NotReady if it cannot be
     """
     if packed.name not in _ready:
         while len(_ready) >= MOST:
             _ready.popitem(last=False)
-        _ready[packed.name] = _made(packed)
+        try:
+            _ready[packed.name] = _made(packed)
+        except IgpeError as error:
+            raise NotReady(error) from error
     _ready.move_to_end(packed.name)
     return _ready[packed.name]
 

@@ -27,7 +27,7 @@ def perform(
     timeout  s for each item
     retries  of an item whose child dies
     attempt  how often these items were submitted before; it makes each submission another one
-    raises   IgpeError if the work cannot be made ready, or an item raised one
+    raises   NotReady if the work cannot be made ready; IgpeError if an item raised one
     """
     if timeout is None and _alone.acquire(blocking=False):
         try:

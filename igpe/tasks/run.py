@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -12,8 +12,9 @@ from typing import NamedTuple
 from igpe.arguments import is_count, is_finite, require
 from igpe.errors import IgpeError, ProblemError
 from igpe.status import Status
-from igpe.tasks.crew import Crew, Workers, crew
-from igpe.tasks.packed import Packed, pack
+from igpe.tasks.code import code_of
+from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew
+from igpe.tasks.packed import NotReady, Packed, pack
 from igpe.tasks.perform import done
 from igpe.tasks.store import Store
 from igpe.tasks.work import Item, Outcome, Work
@@ -30,12 +31,14 @@ class Place:
     store     file in which finished items are kept, and not done again
     timeout   s for each item; what takes longer is ended and recorded
     chunk     items of one task of an executor
+    report    is told when work goes elsewhere than to the executor; by default a warning is logged
     """
 
     executor: Workers = None
     store: str | Path | None = None
     timeout: float | None = None
     chunk: int = 1
+    report: Report = LOG.warning
 
     def __post_init__(self) -> None:
         ok = self.timeout is None or (is_finite(self.timeout) and self.timeout > 0)
@@ -52,14 +55,15 @@ def run(work: Work, items: Iterable[Item], place: Place = Place()) -> Generator[
     An item whose worker dies is tried again, and recorded if that does not help. What was begun is
     given up if the iteration ends early; what has ended is in the store, but for rows whose own
     "status" is INTERRUPTED.
-    raises  ProblemError if the work cannot be sent or made ready elsewhere, or the executor ends;
+    An item for which one worker cannot make the work ready goes to another process of this machine.
+    raises  ProblemError if the work cannot be sent or made ready anywhere, or the executor ends;
             DataError by the store; what the work raises of igpe's own errors
     """
     if place.store is None:
         for portion in _portions(work, iter(items), place):
             yield from portion
         return
-    store = Store(place.store, work.series)
+    store = Store(place.store, work.series, code_of(work.make, work.asked))
     try:
         yield from _with_store(work, items, place, store)
     finally:
@@ -96,7 +100,8 @@ def _portions(work: Work, todo: Iterator[Item | None], place: Place) -> Iterator
             function = work.function() if function is None and item is not None else function
             yield [] if item is None or function is None else [done(function, item)]
         return
-    hands = crew(1 if place.executor is None else place.executor, place.timeout, RETRIES)
+    workers = 1 if place.executor is None else place.executor
+    hands = crew(workers, place.timeout, RETRIES, place.report)
     flight = _Flight(work, todo, hands, place.chunk)
     try:
         while flight.goes_on():
@@ -106,10 +111,14 @@ def _portions(work: Work, todo: Iterator[Item | None], place: Place) -> Iterator
 
 
 class _Task(NamedTuple):
-    """Items on their way; after the first attempt alone, so that a worker's death is theirs."""
+    """Items on their way; after the first attempt alone, so that a worker's death is theirs.
+
+    not_ready  whether a worker could not make the work ready for them
+    """
 
     items: Sequence[Item]
     attempt: int = 0
+    not_ready: bool = False
 
 
 @dataclass
@@ -130,8 +139,12 @@ class _Flight:
         return self.more or bool(self.flying or self.suspects)
 
     def next(self) -> list[Outcome]:
-        """Keep the crew busy, and wait for an outcome; an empty list if there is none yet."""
-        while self.more and len(self.flying) < self.crew.ahead():
+        """Keep the crew busy, and wait for an outcome; an empty list if there is none yet.
+
+        Nothing more is sent while all that came back so far failed.
+        """
+        doubtful = bool(self.suspects) and not self.landed
+        while self.more and not doubtful and len(self.flying) < self.crew.ahead():
             portion = list(islice(self.todo, self.chunk))
             self.more = len(portion) == self.chunk
             items = [item for item in portion if item is not None]
@@ -154,27 +167,46 @@ class _Flight:
         return pack(self.work)
 
     def _send(self, task: _Task) -> None:
-        self.flying[self.crew.submit(self._packed, task.items, task.attempt)] = task
+        local = task.not_ready and self.landed  # others could: it is this work's worker
+        future = self.crew.submit(self._packed, task.items, task.attempt, local=local)
+        self.flying[future] = task
 
     def _landed(self) -> list[Outcome]:
         known: list[Outcome] = []
-        for future in wait(self.flying, return_when=FIRST_COMPLETED).done:
+        arrived = wait(self.flying, AGAIN, FIRST_COMPLETED).done
+        if not arrived and self.crew.stranded():
+            self._send_again()
+        for future in arrived:
             task = self.flying.pop(future)
-            error = future.exception()
+            error = CancelledError() if future.cancelled() else future.exception()
             if error is None:
                 known += future.result()
                 self.landed = True
             elif isinstance(error, IgpeError):
                 raise error
             else:
-                known += self._died(task, error)
+                known += self._failed(task, error)
         return known
 
-    def _died(self, task: _Task, error: BaseException) -> list[Outcome]:
+    def _send_again(self) -> None:
+        """All that is in flight; what comes back from the first time counts no more."""
+        lost = list(self.flying.items())
+        self.flying.clear()
+        for future, task in lost:
+            future.cancel()
+            self._send(task)
+
+    def _failed(self, task: _Task, error: BaseException) -> list[Outcome]:
         """Each item again, until it is to blame often enough."""
-        if task.attempt < RETRIES:
-            self.suspects += [_Task([item], task.attempt + 1) for item in task.items]
+        not_ready = isinstance(error, NotReady)
+        if task.attempt < RETRIES and not (not_ready and task.not_ready):
+            self.suspects += [_Task([i], task.attempt + 1, not_ready) for i in task.items]
             return []
+        if isinstance(error, NotReady):
+            if not self.landed:
+                raise error.args[0]
+            said = str(error.args[0])
+            return [Outcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
         said = f"{type(error).__name__}: {error}"
         if not self.landed:
             raise ProblemError(

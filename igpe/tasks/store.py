@@ -15,9 +15,10 @@ TABLE = """CREATE TABLE IF NOT EXISTS outcomes (
     message TEXT NOT NULL, row TEXT NOT NULL, PRIMARY KEY (series, key)) WITHOUT ROWID"""
 ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     status = excluded.status, seconds = excluded.seconds, message = excluded.message,
-    row = excluded.row WHERE status = 'TIMED_OUT'"""
+    row = excluded.row WHERE status <> 'DONE'"""
 GET = "SELECT status, seconds, message, row FROM outcomes WHERE series = ? AND key = ?"
 DONE = "DONE"  # stands for the status None
+CODE = "code"  # entry of the row of a failure: with which code it failed
 WAIT = 30.0  # s, for another process that writes to the same file
 
 
@@ -27,11 +28,12 @@ class Store:
     A committed outcome survives the end of this process, however sudden (a write-ahead log).
 
     series  what the outcomes depend on, as a hash
+    code    a hash of the code that does the work: failures are kept for the same code only
     raises  DataError if the file cannot be made, or is no SQLite file
     """
 
-    def __init__(self, path: str | Path, series: str) -> None:
-        self._series = series
+    def __init__(self, path: str | Path, series: str, code: str = "") -> None:
+        self._series, self._code = series, code
         try:
             self._file = sqlite3.connect(Path(path), timeout=WAIT)
             self._file.execute("PRAGMA journal_mode = WAL")
@@ -45,7 +47,10 @@ class Store:
             ) from None
 
     def get(self, key: str, timeout: float | None) -> Outcome | None:
-        """What became of an item; None if it is not there, or timed out earlier than it now may.
+        """What became of an item; None if it is to be done (again).
+
+        An item that timed out is done again where it may take longer now, one that failed where the
+        code has changed since.
 
         raises DataError if the file cannot be read
         """
@@ -55,18 +60,23 @@ class Store:
         status, seconds, message, row = found
         if status == Status.TIMED_OUT.name and (timeout is None or seconds < timeout):
             return None
-        kind = None if status == DONE else Status[status]
-        return Outcome(key, kind, json.loads(row), seconds, message)
+        kept = json.loads(row)
+        if status == DONE:
+            return Outcome(key, None, kept, seconds, message)
+        if status != Status.TIMED_OUT.name and kept.get(CODE) != self._code:
+            return None
+        return Outcome(key, Status[status], {}, seconds, message)
 
     def add(self, found: Iterable[Outcome]) -> None:
-        """Keep some more; one that is there stays as it is, unless it timed out.
+        """Keep some more; one that is there and did not fail stays as it is.
 
         raises DataError if the file cannot be written
         """
         with self._file:
             for one in found:
                 status = DONE if one.status is None else one.status.name
-                row = json.dumps(plain(one.row), allow_nan=False)
+                kept = one.row if one.status is None else {CODE: self._code}
+                row = json.dumps(plain(kept), allow_nan=False)
                 given = (self._series, one.key, status, one.seconds, one.message, row)
                 self._run(ADD, given)
 

@@ -154,9 +154,8 @@ def test_no_name_is_refused():
         lambda p: igpe.profile(p, START),
         lambda p: igpe.bootstrap(p, START, replications=2),
         lambda p: igpe.predict(p, START),
-        lambda p: igpe.design(p, START, free={}, times=[1.0]),
     ],
-    ids=["profile", "bootstrap", "predict", "design"],
+    ids=["profile", "bootstrap", "predict"],
 )
 def test_what_counts_squares_refuses_in_a_sentence(ask):
     with pytest.raises(igpe.Unsupported, match="standard deviations are estimated"):

@@ -61,6 +61,31 @@ def reactor(times):
     return m
 
 
+def product(times):
+    """dA/dt = -k c A: only the product k c can be known; `rest` appears nowhere."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, bounds=(0, None))
+    m.dA = dae.DerivativeVar(m.A)
+    m.k, m.c, m.rest = (pyo.Var(bounds=(0, 10)) for _ in range(3))
+    m.A0 = pyo.Var(bounds=(0, 10))
+    m.sd = pyo.Var(bounds=(1e-4, 1))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.c * m.A[t])
+    return m
+
+
+def line(times):
+    """y = a + b t."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.y = pyo.Var(m.t)
+    m.dy = dae.DerivativeVar(m.y)
+    m.a, m.b = pyo.Var(bounds=(-5, 5)), pyo.Var(bounds=(-5, 5))
+    m.free_a = pyo.Var()
+    m.slope = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.b)
+    return m
+
+
 def explosion(times):
     """dA/dt = k A²: infinite at t = 1 / (k A0)."""
     m = pyo.ConcreteModel()

@@ -7,7 +7,7 @@ import pytest
 
 import igpe
 from igpe.planning.choosing import Allowed, choose, sets_of_quantities
-from igpe.planning.evidence import LEAST, Evidence, Judge, Space, covariance
+from igpe.planning.evidence import Evidence, Judge, Space, covariance
 
 N, TIMES = 3, np.linspace(0.0, 9.0, 10)
 CRITERIA = [igpe.DOptimal(), igpe.AOptimal(), igpe.EOptimal(), igpe.ModifiedE()]
@@ -22,18 +22,19 @@ def evidence(criterion, *, experiments=1, measured=1, own=0, scenarios=1, intere
     looked_at = np.arange(N - own) if interest is None else np.array(interest)
     space = Space(tuple("abcdefg"[:n]), np.ones(n), np.array(places), looked_at)
     rows = [
-        random.standard_normal((experiments, len(TIMES), measured, N)) for _ in range(scenarios)
+        random.standard_normal((experiments, len(TIMES), measured, 1, N)) for _ in range(scenarios)
     ]
-    return Evidence(space, Judge(criterion, looked_at), [LEAST * np.eye(n)] * scenarios, rows)
+    return Evidence(space, Judge(criterion, looked_at), [np.zeros((n, n))] * scenarios, rows)
 
 
-def every(allowed, experiments):
-    """All allowed choices of the largest number."""
+def every(allowed, experiments, fewest=None):
+    """All allowed choices of the largest number, or of `fewest` and more."""
 
     def apart(picked):
         return all(b - a >= allowed.spacing for a, b in combinations(TIMES[list(picked)], 2))
 
-    sets = [p for p in combinations(range(len(TIMES)), allowed.at_most) if apart(p)]
+    sizes = range(allowed.at_most if fewest is None else fewest, allowed.at_most + 1)
+    sets = [p for k in sizes for p in combinations(range(len(TIMES)), k) if apart(p)]
     for quantities in allowed.quantities:
         for chosen in product(sets, repeat=experiments):
             taken = np.zeros((experiments, len(TIMES), len(quantities)), dtype=bool)
@@ -42,7 +43,7 @@ def every(allowed, experiments):
             yield taken
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda c: type(c).__name__)
 @pytest.mark.parametrize(
     ("case", "allowed"),
@@ -57,9 +58,13 @@ def every(allowed, experiments):
     ids=["times", "spacing", "quantities", "experiments", "own", "scenarios"],
 )
 def test_the_bound_holds_and_the_choice_is_the_best_or_nearly(case, allowed, criterion, seed):
+    if seed > 1 and not criterion.concave:
+        pytest.skip("all choices of all sizes take long")
     given = evidence(criterion, seed=seed, **case)
     chosen = choose(given, allowed)
-    values = [given.value(v.astype(float)) for v in every(allowed, case.get("experiments", 1))]
+    fewest = None if criterion.concave else 1
+    every_choice = every(allowed, case.get("experiments", 1), fewest)
+    values = [given.value(v.astype(float)) for v in every_choice]
     best = max(values)
     assert chosen.value <= best + 1e-9  # it is one of them
     assert chosen.value == pytest.approx(given.value(chosen.taken.astype(float)))
@@ -69,7 +74,7 @@ def test_the_bound_holds_and_the_choice_is_the_best_or_nearly(case, allowed, cri
         assert 0.3 < chosen.efficiency <= 1
     else:
         assert np.isnan(chosen.efficiency)
-        assert chosen.value >= np.quantile(values, 0.9)
+        assert chosen.value >= best - np.log(1.01)
 
 
 @pytest.mark.parametrize("criterion", CONCAVE, ids=lambda c: type(c).__name__)

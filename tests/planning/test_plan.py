@@ -318,10 +318,19 @@ WRONG = {
     "times: none": ({"times": ["soon"]}, "finite numbers"),
     "measure: unknown": ({"measure": {"X": 0.1}}, "nothing that varies with time"),
     "measure: a text": ({"measure": "A"}, "wanted names"),
-    "measure: no deviation": ({"measure": {"A": -1.0}}, "0 or more"),
+    "measure: no deviation": ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     "experiments: none": ({"experiments": 0}, "1 or more"),
     "like: unknown": ({"like": "second"}, "no experiment of the problem"),
     "criterion: unknown": ({"criterion": igpe.DOptimal(of="k9")}, "no unknowns"),
+    "criterion: a text": ({"criterion": "D"}, r"criterion is 'D'; .* igpe.DOptimal\(\)"),
+    "criterion: a class": ({"criterion": igpe.DOptimal}, "or another criterion"),
+    "conditions: free too": ({"conditions": {"A": 1.0}}, r"\['A'\] are both in free= and"),
+    "sizes: unknown": ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
+    "sizes: negative": ({"sizes": {"k1": -1.0}}, "Give a positive number"),
+    "samples: outside the bounds": (
+        {"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})},
+        "samples has k1 = 9, outside",
+    ),
     "samples: a text": ({"samples": "many"}, "wanted how many"),
     "samples: a table that lacks": ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
     "seed": ({"seed": -1}, "seed"),
@@ -352,6 +361,143 @@ def test_it_is_refused_with_a_helpful_sentence(name):
 def test_parts_that_make_no_sense_are_refused(make, says):
     with pytest.raises(igpe.ProblemError, match=says):
         make()
+
+
+LINE = {"measured": ["y"], "until": 1.0, "start": {"y": "a"}}
+PRODUCT = {"measured": ["A"], "until": 5.0, "start": {"A": "A0"}}
+
+
+def line(a=1e-5, unknowns=("a", "b"), **settings):
+    given = igpe.Unmeasured(kinetics.line, list(unknowns), **LINE)
+    return igpe.design(given, {"a": a, "b": 0.7}, **({"measure": {"y": 0.1}} | settings))
+
+
+@pytest.mark.parametrize("a", [0.0, 1e-9, 1e-5, 1.0])
+def test_a_value_near_zero_changes_no_error(a):
+    """y = a + b t has closed forms: the covariance does not depend on a at all."""
+    times = np.array([0.2, 0.5, 0.9])
+    plan = line(a, times=times)
+    x = np.column_stack([np.ones(3), times]) / 0.1
+    np.testing.assert_allclose(plan.covariance, np.linalg.inv(x.T @ x), rtol=1e-8)
+    assert np.isinf(plan.errors["before"]).all()
+    assert np.isinf(plan.before)
+    assert any("'a' counts relative to 0.1" in n for n in plan.notes) == (a < 0.1)
+
+
+def test_errors_are_relative_to_what_the_user_says():
+    sizes = {"a": 0.2, "b": 3.0}
+    plan = line(times=[0.2, 0.5, 0.9], criterion=igpe.AOptimal(), sizes=sizes)
+    relative = plan.errors["after"].to_numpy() / [0.2, 3.0]
+    assert plan.after == pytest.approx(np.sqrt(np.mean(relative**2)))
+    assert plan.notes == ()
+    given = igpe.Unmeasured(kinetics.line, ["a", "b", "free_a"], **LINE)
+    with pytest.raises(igpe.ProblemError, match=r"'free_a'. are 0 .* sizes=.'free_a': 1.0"):
+        igpe.design(given, {"a": 1.0, "b": 0.7, "free_a": 0.0}, times=[1.0], measure={"y": 0.1})
+
+
+def test_replicates_count_and_optima_have_them():
+    once, thrice = line(times=[0.2, 0.9]), line(times=[0.2, 0.9] * 3)
+    np.testing.assert_allclose(thrice.covariance, once.covariance / 3, rtol=1e-8)
+    plan = line(times=igpe.Sampling(np.repeat(np.linspace(0, 1, 11), 2), at_most=4))
+    (one,) = plan.experiments
+    assert one.times.tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert plan.efficiency > 0.9999
+    again = plan.experiment(0, plan.simulated(3))
+    assert len(again.measurements.value) == 4
+    given = igpe.Problem(kinetics.line, parameters=["a", "b"], experiments=again)
+    assert len(igpe.design(given, plan.errors["value"].to_dict()).experiments[0].times) == 4
+
+
+@pytest.mark.parametrize("criterion", [igpe.DOptimal(), igpe.EOptimal(), igpe.ModifiedE()])
+@pytest.mark.parametrize(
+    ("unknowns", "says"),
+    [
+        (
+            ("k", "c", "A0"),
+            r"a change of 'k' by \+1 together with 'c' by -1.6 changes no measurement",
+        ),
+        (("k", "rest", "A0"), "no measurement depends on 'rest'"),
+    ],
+)
+def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says):
+    values = {"k": 0.5, "c": 0.8, "A0": 3.0, "rest": 1.0}
+    inputs = {n: v for n, v in values.items() if n not in unknowns} | {"sd": 0.1}
+    given = igpe.Unmeasured(kinetics.product, list(unknowns), **PRODUCT, inputs=inputs)
+    values = {n: values[n] for n in unknowns}
+    settings = {"times": igpe.Sampling([0.5, 1, 2, 3, 4], at_most=3), "measure": {"A": 0.02}}
+    with pytest.raises(igpe.ProblemError, match=f"information of the best one is singular.*{says}"):
+        igpe.design(given, values, criterion=criterion, **settings)
+    plan = igpe.design(given, values, criterion=type(criterion)(of=("A0",)), **settings)
+    assert np.isfinite(plan.errors.loc["A0", "after"])
+    assert np.isinf(plan.errors.loc["k", "after"]) == ("c" in unknowns)
+    assert plan.notes[0].startswith("Not estimable: ")
+
+
+def test_too_few_samples_are_refused():
+    with pytest.raises(igpe.ProblemError, match="No plan was found that determines all unknowns"):
+        line(times=igpe.Sampling([0.5, 0.7, 0.9], at_most=1))
+
+
+@pytest.mark.parametrize(
+    "sigma",
+    [igpe.Proportional(0.05), igpe.Proportional(0.05, floor=0.02), igpe.Estimated("sd")],
+    ids=str,
+)
+def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
+    """The plan's errors are those that igpe predicts once the experiment is part of the problem."""
+    names = ["k", "A0", *(["sd"] if isinstance(sigma, igpe.Estimated) else [])]
+    values = {n: {"k": 0.5, "A0": 3.0, "sd": 0.1}[n] for n in names}
+    inputs = {"c": 1.0, "rest": 1.0} | ({} if "sd" in names else {"sd": 0.1})
+    t = np.array([0.5, 1.0, 2.0, 3.0, 5.0])
+    table = pd.DataFrame({"time": t, "A": 3 * np.exp(-0.5 * t)})
+    run = igpe.Experiment(
+        table, name="first", start={"A": "A0"}, start_time=0.0, inputs=inputs, sigma=sigma
+    )
+    given = igpe.Problem(kinetics.product, parameters=names, experiments=run)
+    plan = igpe.design(given, values, times=[1.0, 2.0, 4.0], measure=["A"])
+    again = igpe.Plan.from_json(plan.to_json()).experiment(0, plan.simulated(0))
+    assert {**again.error_models, **again.estimated_sigma} == (
+        {"A": sigma.name} if "sd" in names else {"A": sigma}
+    )
+    both = igpe.Problem(kinetics.product, parameters=names, experiments=[run, again])
+    later = igpe.design(both, values, times=[1.0])
+    np.testing.assert_allclose(later.covariance_before, plan.covariance, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"times": [1.0, 7.0]}, "candidate times run to 7, but until=5 ends"),
+        (
+            {"values": {"k": 11.0, "A0": 3.0}},
+            r"parameters has k = 11, outside its bounds \[0, 10\]",
+        ),
+        ({"free": {"A": B(-1.0, 2.0)}}, r"'A' is planned between -1 and 2, but .* \[0, inf\]"),
+        ({"conditions": {"A": -1.0}}, "'A' is planned between -1 and -1"),
+    ],
+)
+def test_what_lies_outside_is_refused(settings, says):
+    inputs = {"c": 1.0, "rest": 1.0, "sd": 0.1}
+    given = igpe.Unmeasured(kinetics.product, ["k", "A0"], **PRODUCT, inputs=inputs)
+    values = settings.pop("values", {"k": 0.5, "A0": 3.0})
+    with pytest.raises(igpe.ProblemError, match=says):
+        igpe.design(given, values, **({"times": [1.0, 2.0], "measure": {"A": 0.1}} | settings))
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        igpe.Levels((0.0, 3.0), 330, 350),
+        igpe.Levels((-2.0, 0.0), 330, 350),
+        igpe.Ramps((0.0, 3.0, 4.0), 330, 350),
+        igpe.Ramps((-2.0, 0.0, 4.0), 330, 350),
+    ],
+)
+def test_profiles_with_numbers_that_act_outside_are_refused(profile):
+    given = igpe.Unmeasured(kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0})
+    settings = {"conditions": {"E": 8.0}, "times": [1.0, 3.0], "measure": {"A": 0.1}}
+    with pytest.raises(igpe.ProblemError, match="some of its numbers have no effect"):
+        igpe.design(given, {"k": 0.8}, free={"T": profile}, **settings)
 
 
 def test_values_are_needed_for_all_unknowns_and_no_others():

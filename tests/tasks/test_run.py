@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
-from deeds import alive, begun, items, make_at_last, pids, soon, work
+from deeds import alive, begun, items, make_at_last, make_but_not_first, pids, soon, work
 
 from igpe.errors import DataError, ProblemError, Unsupported
 from igpe.status import Status
@@ -241,6 +241,73 @@ def test_what_workers_lack_is_told(name, opened):
 def test_a_process_that_dies_before_it_is_ready_is_no_fault_of_its_item(tmp_path):
     assert doubled(outcomes(Work(make_at_last, str(tmp_path)), 3, Place(1)))
     assert (tmp_path / "tried").stat().st_size == 6
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_worker_that_cannot_build_the_model_costs_no_item(name, opened, tmp_path):
+    with opened(name) as executor:
+        found = outcomes(Work(make_but_not_first, str(tmp_path)), 12, Place(executor))
+    assert doubled(found)
+
+
+@pytest.mark.parametrize("when", ["never any", "gone at once", "client closed"])
+def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("igpe.tasks.crew.PATIENCE", 0.5)
+    for module in ("crew", "run"):
+        monkeypatch.setattr(f"igpe.tasks.{module}.AGAIN", 0.2)
+    said, done = [], {}
+    with (
+        distributed.LocalCluster(
+            n_workers=int(when != "never any"), threads_per_worker=1, processes=False,
+            dashboard_address=":0", silence_logs=50,
+        ) as workers,
+        distributed.Client(workers) as client,
+    ):  # fmt: skip
+        place = Place(client.get_executor(), tmp_path / "runs.sqlite", report=said.append)
+        running = run(work(tmp_path, "work on"), items(12), place)
+        try:
+            for one in running:
+                done[int(one.key)] = one
+                if len(done) == 3:
+                    {"gone at once": lambda: workers.scale(0), "client closed": client.close}.get(
+                        when, lambda: None
+                    )()
+        except ProblemError as error:
+            said.append(str(error))
+    assert doubled(done)
+    assert len(done) == 12 or when == "client closed"
+    assert any("has had no worker" in s or "takes no more work" in s for s in said)
+
+
+ESTIMATOR = """
+def made(folder):
+    def shared():
+        {body}
+    class Mine:
+        def estimate(self, problem, start, profiles=()):
+            with (folder / "calls").open("a") as file:
+                file.write("x")
+            return shared()
+    return Mine()
+"""
+
+
+def test_failures_are_done_again_once_the_code_is_mended(tmp_path):
+    """Work of the same name, a class in a function as a notebook has it."""
+
+    def failed(body):
+        names = {}
+        exec(ESTIMATOR.format(body=body), names)
+        place, made = Place(store=tmp_path / "s.db"), names["made"](tmp_path)
+        what = Work(lambda one: lambda number: one.estimate(None, {}), made, "series")
+        found = list(run(what, items(3), place))
+        return sum(o.status is not None for o in found), (tmp_path / "calls").stat().st_size
+
+    assert failed("1 / 0") == (3, 3)
+    assert failed("1 / 0") == (3, 3)  # the same code would fail again
+    assert failed("return {'number': 1}") == (0, 6)
+    assert failed("1 / 0") == (0, 6)  # what is done stays
 
 
 def test_work_that_kills_whoever_makes_it_ready_is_told():
