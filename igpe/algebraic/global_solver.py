@@ -27,7 +27,7 @@ from igpe.deadline import interruptible
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
-from igpe.solvers.base import Answer, Solver
+from igpe.solvers.base import Answer, Solver, name_of
 from igpe.solvers.scip import Scip
 from igpe.solvers.witness import believed, solve_confirmed
 from igpe.status import Status
@@ -73,13 +73,13 @@ class GlobalSolver:
             return self._unproved(self.local.estimate(regression), answer)
         fit = self._better(regression, fit, scaled.point(answer))
         bound = min(scaled.bound(answer), fit.cost)
-        name, status = type(self.solver).__name__, believed(answer, fit.cost - bound, scaled.cost)
+        name, status = name_of(self.solver), believed(answer, fit.cost - bound, scaled.cost)
         said = Estimate({}, fit.cost, status, f"global search by {name}", bound)
         return found(regression, fit, said, began, fits)
 
     def _unproved(self, local: Found, answer: Answer) -> Found:
         """The local search's answer, with why there is no proof."""
-        name, reason = type(self.solver).__name__, answer.message or answer.status.value
+        name, reason = name_of(self.solver), answer.message or answer.status.value
         method = f"{local.estimate.method}; nothing is proved, as {name} says: {reason}"
         return local._replace(estimate=replace(local.estimate, method=method))
 
