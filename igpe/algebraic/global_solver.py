@@ -134,7 +134,8 @@ class _Scaled:
         v = ca.SX.sym("v", len(box))
         scaled = ca.substitute(residual, p, v * self.size) / np.sqrt(self.cost)
         rows = to_pyomo(scaled, v, list(self.model.v.values()))
-        self.model.r = pyo.Var(range(len(rows)))
+        # At the start the objective has its size, 1, which the absolute gap of solvers follows.
+        self.model.r = pyo.Var(range(len(rows)), initialize=1 / np.sqrt(max(len(rows), 1)))
         self.model.residual = pyo.Constraint(range(len(rows)), rule=lambda m, i: m.r[i] == rows[i])
         self._keep_box(box)
         squares = sum(r**2 for r in self.model.r.values())

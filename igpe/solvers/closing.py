@@ -22,10 +22,10 @@ from igpe.status import Status
 
 MARGIN = 1e-6  # taken off a bound on an objective of order one
 PASSES = 4
+REST = 60.0  # s for all passes if there is no time limit; the first one is not limited
 FINER = 10.0  # what the margin is smaller than the requested gap, in a further pass
 INFINITE = 1e19  # solvers report their infinity as 1e20 or larger
-SMALLEST = 1e-6  # size of an objective that is smaller: further passes lose too many figures
-SMALL = 1e-9  # absolute gap if none is requested, for an objective of order one or more
+SMALLEST = 1e-12  # size of an objective that is smaller
 
 Once = Callable[[float, float, float | None], Answer]
 
@@ -34,8 +34,8 @@ class Goal(NamedTuple):
     """When a gap is closed, and how exact bounds are.
 
     gap       distance of incumbent and bound, relative to the incumbent
-    absolute  the same in the objective's own unit; None: 1e-9, or 1e-9 times the objective's size
-              where that is below 1
+    absolute  the same in the objective's own unit, for an optimum near 0; None: the margin, for an
+              objective of order one or more, else that part of its size
     margin    by which a bound may be off, for an objective of order one
     """
 
@@ -52,33 +52,38 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
     returns     OPTIMAL_WITHIN_GAP only if incumbent and bound are not farther apart than twice what
                 was requested; BEST_OF_SEVERAL if the solver says so and they are
     """
-    began, objective = time.perf_counter(), objective_of(model)
-    closest = SMALL * _size(objective) if goal.absolute is None else goal.absolute
-    best, unit = Answer(Status.FAILED), 1.0
+    began, size = time.perf_counter(), _size(objective_of(model))
+    best, unit, left = Answer(Status.FAILED), _within(size or 1.0), time_limit
+    aim = goal.absolute or 0.0
     for k in range(PASSES):
-        left = None if time_limit is None else time_limit - (time.perf_counter() - began)
-        if k > 0 and left is not None and left <= 0:
-            return replace(best, status=Status.TIME_LIMIT)
+        if k > 0:
+            left = max((time_limit or REST) - (time.perf_counter() - began), 0.0)
         before = _values(model)
-        answer = once(unit, max(closest / unit, goal.margin), left)
+        answer = once(unit, max(aim / unit, goal.margin), left)
         answer = _weakened(answer, goal.margin, unit)
         best = _better(best, answer, before) if k else answer
-        tolerance = max(goal.gap * abs(best.objective), closest)
-        if answer.status is not Status.OPTIMAL_WITHIN_GAP:
-            break
-        if best.objective - best.lower_bound <= 2 * tolerance:
-            return best
-        finer = tolerance / (FINER * goal.margin)
-        if not 0 < finer < unit / 2 or not np.isfinite(best.lower_bound):
+        # An objective below the absolute gap counts as 0: its figures are the solver's rounding.
+        size = size or abs(best.objective)
+        closest = goal.margin * _within(size) if goal.absolute is None else goal.absolute
+        relative = goal.gap * abs(best.objective)
+        aim = relative if abs(best.objective) > closest else closest
+        finer = aim / (FINER * goal.margin)
+        closed = best.objective - best.lower_bound <= 2 * aim
+        if closed or answer.status is not Status.OPTIMAL_WITHIN_GAP or not 0 < finer < unit / 2:
             break
         unit = finer
-    return _open(best)
+    if time_limit is None and best.status is Status.TIME_LIMIT:  # nobody asked for one
+        best = replace(best, status=Status.OPTIMAL_WITHIN_GAP)
+    return _judged(best, 2 * max(relative, closest))
 
 
-def _open(answer: Answer) -> Answer:
+def _judged(answer: Answer, tolerance: float) -> Answer:
+    """The answer with a closed gap called so, and no other."""
+    distance = answer.objective - answer.lower_bound
+    if distance <= tolerance and answer.status.usable:
+        return replace(answer, status=Status.OPTIMAL_WITHIN_GAP)
     if answer.status is not Status.OPTIMAL_WITHIN_GAP:
         return answer
-    distance = answer.objective - answer.lower_bound
     words = f"within the solver's tolerances incumbent and bound are {distance:.2g} apart"
     message = f"{answer.message}; {words}" if np.isfinite(distance) else answer.message
     return replace(answer, status=Status.BEST_OF_SEVERAL, message=message)
@@ -93,7 +98,7 @@ def _weakened(answer: Answer, margin: float, unit: float) -> Answer:
     if np.isfinite(value) and raw - value > FINER * room:
         words = f"the bound {raw:.6g} lies above the objective {value:.6g} of its own point"
         message = f"{answer.message}; {words}, so igpe takes neither as proved"
-        return _open(replace(answer, lower_bound=-np.inf, message=message))
+        return replace(answer, lower_bound=-np.inf, message=message)
     return replace(answer, lower_bound=float(np.fmin(raw - room, value)))
 
 
@@ -118,14 +123,18 @@ def _values(model: Any) -> Any:
     return pyo.ComponentMap((v, v.value) for v in free if not v.fixed)
 
 
+def _within(size: float) -> float:
+    return min(1.0, max(SMALLEST, size))
+
+
 def _size(objective: Any) -> float:
-    """Size of the objective: the largest at the start, in the middle and at two corners, or 1."""
+    """Size of the objective: the largest at the start, in the middle and at two corners; or 0."""
     variables = list(identify_variables(objective.expr, include_fixed=False))
     before = [v.value for v in variables]
     sizes = [_size_at(objective, variables, place) for place in (None, 0.0, 0.5, 1.0)]
     for variable, value in zip(variables, before, strict=True):
         variable.set_value(value, skip_validation=True)
-    return min(1.0, max(SMALLEST, *sizes)) if any(sizes) else 1.0
+    return max(sizes)
 
 
 def _size_at(objective: Any, variables: list[Any], place: float | None) -> float:

@@ -43,7 +43,7 @@ class MAiNGO:
     """Branch and bound with McCormick relaxations.
 
     gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-9, or 1e-9 times
+    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
                  the objective's size where that is below 1
     feasibility  tolerance of the constraints
     options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)

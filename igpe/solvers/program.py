@@ -71,7 +71,7 @@ class AmplProgram:
     proven_gap   relative gap that the program guarantees when it says "solved", if it is a global
                  solver; None for a local one
     absolute     for a global solver the gap in the objective's unit, for an optimum near 0; None:
-                 1e-9, or 1e-9 times the objective's size where that is below 1
+                 the margin, times the objective's size where that is below 1
     bound_label  what stands before ":" and the lower bound in the program's output, e.g. "Dual
                  Bound"; without it the bound is the incumbent less the gap
     margin       by which its bound may be off, for an objective of order one

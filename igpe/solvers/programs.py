@@ -21,7 +21,7 @@ def Couenne(
 
     gap          relative distance of incumbent and bound at which it stops
     feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: 1e-9, or 1e-9 times the
+    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
 
     A time limit is one of processor time to it. At wall time it is interrupted.
@@ -62,7 +62,7 @@ def ScipProgram(
 
     gap          relative distance of incumbent and bound at which it stops
     feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: 1e-9, or 1e-9 times the
+    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
     """
     return AmplProgram(

@@ -30,7 +30,7 @@ class Scip:
     """Spatial branch and bound over the variables' bounds.
 
     gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-9, or 1e-9 times
+    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
                  the objective's size where that is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
                  objective is a constraint to it, and small residuals come out too small
