@@ -44,7 +44,8 @@ def options():
 def sol(message, code, point=(1.0, 2.0), tail=""):
     numbers = "".join(f"{{x!r}}\\n" for x in point)
     sizes = f"1\\n0\\n2\\n{{len(point)}}\\n"
-    text = f"{{message}}\\n\\nOptions\\n3\\n1\\n1\\n0\\n{{sizes}}{{numbers}}objno 0 {{code}}\\n{{tail}}"
+    text = f"{{message}}\\n\\nOptions\\n3\\n1\\n1\\n0\\n{{sizes}}{{numbers}}"
+    text += f"objno 0 {{code}}\\n{{tail}}"
     pathlib.Path("model.sol").write_text(text)
 
 def objective(point):
@@ -552,10 +553,26 @@ def agrees(name: str, found: Outcome) -> str:
         "false bound": found.false_bound,
         "left": bool(found.left),
         "words": not all(w in answer.message for w in fake.words),
-        "name": name.split()[0] not in answer.message.lower(),
+        "name": name.split(maxsplit=1)[0] not in answer.message.lower(),
         "bound": fake.gap < np.inf and not -1e-12 <= distance <= fake.gap,
         "unexpected bound": fake.gap == np.inf and np.isfinite(distance),
         "point": max(np.abs(np.subtract(found.values, POINT if fake.point else (0.5, 0.5)))) > 1e-9,
         "objective": fake.point is not bool(np.isfinite(answer.objective)),
     }
     return f"{[w for w, is_so in wrong.items() if is_so]}: {found}" if any(wrong.values()) else ""
+
+
+def real_scip() -> str | None:
+    """A program that is SCIP itself, the one in PySCIPOpt's wheel; None where there is none."""
+    libraries = sorted(
+        Path(casadi.__file__).parents[1].glob("[Pp]y[Ss][Cc][Ii][Pp]*.libs/libscip*")
+    )
+    if not libraries or os.name != "posix":
+        return None
+    return (
+        f"#!{sys.executable} -IS\nimport ctypes, sys\n"
+        f"scip = ctypes.CDLL({str(libraries[0])!r})\n"
+        "words = [w.encode() for w in sys.argv]\n"
+        "argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)\n"
+        "sys.exit(scip.SCIPrunShell(len(words), argv, b'scip.set') != 1)\n"
+    )
