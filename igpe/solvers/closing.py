@@ -62,6 +62,7 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
         answer = once(unit, max(aim / unit, goal.margin), left)
         answer = _weakened(answer, goal.margin, unit)
         best = _better(best, answer, before) if k else answer
+        best = _agreed(best, goal.margin, unit)
         # An objective below the absolute gap counts as 0: its figures are the solver's rounding.
         size = size or abs(best.objective)
         closest = goal.margin * _within(size) if goal.absolute is None else goal.absolute
@@ -90,16 +91,21 @@ def _judged(answer: Answer, tolerance: float) -> Answer:
 
 
 def _weakened(answer: Answer, margin: float, unit: float) -> Answer:
-    """The answer with its margin taken off; no bound that the incumbent refutes."""
-    raw, value = answer.lower_bound, answer.objective
+    """The answer with the margin taken off its bound."""
+    raw = answer.lower_bound
     if not abs(raw) < INFINITE * unit:
         return replace(answer, lower_bound=-np.inf)
-    room = margin * max(unit, abs(raw))
-    if np.isfinite(value) and raw - value > FINER * room:
-        words = f"the bound {raw:.6g} lies above the objective {value:.6g} of its own point"
-        message = f"{answer.message}; {words}, so igpe takes neither as proved"
+    return replace(answer, lower_bound=raw - margin * max(unit, abs(raw)))
+
+
+def _agreed(answer: Answer, margin: float, unit: float) -> Answer:
+    """The answer without a bound that the incumbent refutes."""
+    bound, value = answer.lower_bound, answer.objective
+    if bound - value > FINER * margin * max(unit, abs(bound)):
+        words = f"the bound {bound:.6g} lies above the objective {value:.6g} of a point"
+        message = f"{answer.message}; {words}, so nothing is proved"
         return replace(answer, lower_bound=-np.inf, message=message)
-    return replace(answer, lower_bound=float(np.fmin(raw - room, value)))
+    return replace(answer, lower_bound=float(np.fmin(bound, value)))
 
 
 def _better(first: Answer, second: Answer, before: Any) -> Answer:
@@ -108,14 +114,17 @@ def _better(first: Answer, second: Answer, before: Any) -> Answer:
     before  variable -> value at the first run's incumbent
     """
     if second.status in (Status.FAILED, Status.INFEASIBLE, Status.NO_SOLVER):
-        second = replace(first, message=f"{first.message}; then {second.message}")
+        message = f"{first.message}; then {second.message}"
+        second = replace(first, message=message, iterations=second.iterations)
     if not second.objective <= first.objective:
         for variable, value in before.items():
             variable.set_value(value, skip_validation=True)
-    value = float(np.fmin(first.objective, second.objective))
-    bound = min(max(first.lower_bound, second.lower_bound), value)
-    n = first.iterations + second.iterations
-    return replace(second, objective=value, lower_bound=bound, iterations=n)
+    return replace(
+        second,
+        objective=float(np.fmin(first.objective, second.objective)),
+        lower_bound=max(first.lower_bound, second.lower_bound),
+        iterations=first.iterations + second.iterations,
+    )
 
 
 def _values(model: Any) -> Any:

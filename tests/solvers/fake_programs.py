@@ -235,7 +235,8 @@ FAKES: dict[str, Fake] = {
         limit=7.5,
     ),
     "couenne uses up its time": Fake(
-        "time.sleep(0.5)\ncouenne('2.9', 421, ': Optimization interrupted on limit.')",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(0.49)\n"
+        "couenne('2.9', 421, ': Optimization interrupted on limit.')",
         TIME,
         ("interrupted on limit",),
         0.2,
