@@ -113,8 +113,8 @@ class AmplProgram:
             return solve_in_folder(self, model, lambda *task: self.run(Task(time_limit, *task)))
 
         def once(unit: float, absolute: float, left: float | None) -> Answer:
-            def solve(*task: Any) -> Answer:
-                return self.run(Task(left, *task, unit, absolute))
+            def solve(folder: Path, written: Written, objective: Any) -> Answer:
+                return self.run(Task(left, folder, written, objective, unit, absolute))
 
             return solve_in_folder(self, model, solve, unit)
 
