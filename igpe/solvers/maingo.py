@@ -101,7 +101,10 @@ class MAiNGO:
         failure = _run(folder, time_limit)
         if failure is not None:
             return failure
-        said = json.loads((folder / "answer.json").read_text())
+        try:
+            said = json.loads((folder / "answer.json").read_text())
+        except ValueError:  # it died while it wrote
+            return Answer(Status.FAILED, message="MAiNGO broke down while it wrote its answer.")
         return _read(said, reduced, written, objective, time_limit)
 
     def _options(self, absolute: float, time_limit: float | None) -> dict[str, int | float | bool]:

@@ -110,6 +110,8 @@ def violation(constraints: tuple[Any, ...], tolerance: float) -> str:
     tolerance  relative to limits above 1
     """
     for constraint in constraints:
+        if not hasattr(constraint, "body"):  # a logical one
+            continue
         try:
             body = float(pyo.value(constraint.body))
         except (ArithmeticError, TypeError, ValueError):
