@@ -57,7 +57,8 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
     aim = goal.absolute or 0.0
     for k in range(PASSES):
         if k > 0:
-            left = max((time_limit or REST) - (time.perf_counter() - began), 0.0)
+            limit = REST if time_limit is None else time_limit
+            left = max(limit - (time.perf_counter() - began), 0.0)
         before = _values(model)
         answer = once(unit, max(aim / unit, goal.margin), left)
         answer = _weakened(answer, goal.margin, unit)
