@@ -23,7 +23,7 @@ from igpe.status import Status
 MARGIN = 1e-6  # taken off a bound on an objective of order one
 PASSES = 4
 REST = 60.0  # s for all passes if there is no time limit; the first one is not limited
-FINER = 10.0  # what the margin is smaller than the requested gap, in a further pass
+FINER = 10.0  # the requested gap over the margin, in a further pass
 INFINITE = 1e19  # solvers report their infinity as 1e20 or larger
 SMALLEST = 1e-12  # size of an objective that is smaller
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from igpe.solvers.located import environment
 
 GRACE = 5.0  # s beyond the time limit before a program and its children are killed
-LATE = 1.0  # s beyond a time limit the program was given before it is interrupted as by Ctrl-C
+LATE = 2.5  # s beyond a time limit the program was given before it is interrupted as by Ctrl-C
 KEPT = 200_000  # bytes of the output that are read, from its end
 GOING = 0.5  # s that killed children may take to end
 

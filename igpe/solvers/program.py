@@ -132,15 +132,14 @@ class AmplProgram:
         words = [path, "model.nl", "-AMPL", *self.options]
         if task.time_limit is not None and self.time_option:
             words.append(f"{self.time_option}={max(task.time_limit, SHORTEST)}")
-        knows_limit = bool(self.time_option or self.time_line)
         try:
-            ended = run(words, task.folder, task.time_limit, knows_limit)
+            ended = run(words, task.folder, task.time_limit, self._knows_limit)
         except OSError as error:
             return self._failed(f"cannot be run: {error}")
         sizes = len(task.written.variables), len(task.written.constraints)
         said = read_sol(task.folder / "model.sol", *sizes)
         if isinstance(said, str):
-            return self._without_solution(ended, said, self._bound(ended.output, task.unit))
+            return self._without_solution(ended, said, task)
         return self._answer(ended, said, task)
 
     def _write_options(self, folder: Path, time_limit: float | None, absolute: float) -> None:
@@ -183,12 +182,22 @@ class AmplProgram:
             bound = value - (self.proven_gap or 0.0) * abs(value) - self.margin * task.unit
         return Answer(status, value, bound, message)
 
-    def _without_solution(self, ended: Run, said: str, bound: float) -> Answer:
-        if ended.interrupted:
-            message = f"{self.name} was ended at the time limit and {said}."
-            return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
-        how = f"ended with {_ending(ended.code)} and " if ended.code else ""
-        return self._failed(f"{how}{said}", ended.output)
+    def _without_solution(self, ended: Run, said: str, task: Task) -> Answer:
+        bound = self._bound(ended.output, task.unit)
+        if not ended.interrupted:
+            how = f"ended with {_ending(ended.code)} and " if ended.code else ""
+            return self._failed(f"{how}{said}", ended.output)
+        if self._knows_limit and not np.isfinite(bound):
+            reason = (
+                f"did not stop at its time limit of {task.time_limit:g} s, was ended and {said}"
+            )
+            return self._failed(reason, ended.output)
+        message = f"{self.name} was ended at the time limit and {said}."
+        return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
+
+    @property
+    def _knows_limit(self) -> bool:
+        return bool(self.time_option or self.time_line)
 
     def _status(self, said: Solution, ended: Run, time_limit: float | None) -> Status:
         solved = Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP

@@ -335,15 +335,17 @@ FAKES: dict[str, Fake] = {
     "ipopt doubtful": Fake("sol('Ipopt: solved?', 100)", FAILED, ("solved?",)),
     "ipopt code unknown": Fake("sol('Ipopt: hm', 777)", FAILED, ("hm",)),
     # Broken programs
-    "scip hangs": Fake("time.sleep(60)", TIME, ("ended at the time limit",), limit=0.2),
+    "scip hangs": Fake(
+        "time.sleep(60)", FAILED, ("did not stop at its time limit of 0.2 s",), limit=0.2
+    ),
     "scip hangs with children": Fake(
-        CHILD + CHILD + "time.sleep(60)", TIME, ("time limit",), limit=0.2
+        CHILD + CHILD + "time.sleep(60)", FAILED, ("did not stop",), limit=0.2
     ),
     "scip ignores signals": Fake(
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM,"
         " signal.SIG_IGN)\n" + CHILD + "time.sleep(60)",
-        TIME,
-        ("time limit",),
+        FAILED,
+        ("did not stop",),
         limit=0.2,
     ),
     "ipopt hangs after its answer": Fake(
@@ -351,6 +353,18 @@ FAKES: dict[str, Fake] = {
         LOCAL,
         point=True,
         limit=0.2,
+    ),
+    "scip hangs with a bound": Fake(
+        "print('Dual Bound         : +2.0e+00', flush=True)\ntime.sleep(60)",
+        TIME,
+        ("ended at the time limit",),
+        limit=0.4,
+    ),
+    "bonmin hangs after half an answer": Fake(
+        "pathlib.Path('model.sol').write_text('bonmin: Opt')\ntime.sleep(60)",
+        FAILED,
+        ("did not stop", "incomplete"),
+        limit=0.4,
     ),
     "scip crashes": Fake(
         "os.kill(os.getpid(), signal.SIGSEGV)", FAILED, ("signal 11", "no solution")

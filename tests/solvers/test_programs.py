@@ -115,6 +115,14 @@ def test_programs_are_searched_in_the_idaes_folder(
     assert not Ipopt()._located()  # the IPOPT in CasADi is newer
 
 
+def test_a_program_without_a_time_option_is_ended_at_the_limit(tmp_path: Path) -> None:
+    program = put(tmp_path, "sleeper", "#!/bin/sh\nexec sleep 60\n")
+    answer = AmplProgram(str(program)).solve(camel(), time_limit=0.1)
+    assert answer.status is Status.TIME_LIMIT
+    assert "sleeper was ended" in answer.message
+    assert answer.seconds < 30
+
+
 def test_a_program_is_found_from_a_relative_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
