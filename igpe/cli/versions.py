@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from igpe.integrators.compiler import compiler
-from igpe.solvers.located import locate
+from igpe.solvers.located import environment, locate
 
 PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
 PATIENCE = 0.7  # s that a program may take to tell its version
@@ -90,6 +90,8 @@ def _asked(program: str) -> str:
             [program, VERSION],
             capture_output=True,
             text=True,
+            errors="replace",
+            env=environment(program),
             timeout=PATIENCE,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -97,4 +99,5 @@ def _asked(program: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     said = (done.stdout + done.stderr).strip().splitlines()
-    return next((line.strip() for line in said if any(c.isdigit() for c in line)), "")
+    line = next((line.strip() for line in said if any(c.isdigit() for c in line)), "")
+    return "".join(c if c.isprintable() else "?" for c in line)

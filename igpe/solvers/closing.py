@@ -74,7 +74,7 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
         if closed or answer.status is not Status.OPTIMAL_WITHIN_GAP or not 0 < finer < unit / 2:
             break
         unit = finer
-    if time_limit is None and best.status is Status.TIME_LIMIT:  # nobody asked for one
+    if k > 0 and time_limit is None and best.status is Status.TIME_LIMIT:  # that was REST
         best = replace(best, status=Status.OPTIMAL_WITHIN_GAP)
     return _judged(best, 2 * max(relative, closest))
 

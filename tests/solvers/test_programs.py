@@ -288,3 +288,20 @@ def test_results_name_the_program() -> None:
     assert name_of(Couenne()) == "couenne"
     assert name_of(AmplProgram("/opt/bin/mine")) == "mine"
     assert name_of(Scip()) == "Scip"
+
+
+@pytest.mark.parametrize("limit", [None, 30.0])
+def test_only_a_requested_time_limit_is_reported(limit: float | None) -> None:
+    passes = iter([FIRST, (Status.TIME_LIMIT, 1e-3, 0.9e-3)])
+    left: list[float | None] = []
+
+    def once(unit: float, absolute: float, seconds: float | None) -> Answer:
+        left.append(seconds)
+        status, objective, bound = next(passes)
+        return Answer(status, objective, bound - 1e-4, "said")
+
+    answer = solve_closed(once, camel(), Goal(1e-4, 1e-9), limit)
+    assert answer.status is (Status.BEST_OF_SEVERAL if limit is None else Status.TIME_LIMIT)
+    assert left[0] == limit
+    assert left[1] is not None  # without a limit a further pass has one all the same
+    assert left[1] <= closing.REST
