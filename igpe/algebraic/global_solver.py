@@ -27,7 +27,7 @@ from igpe.deadline import interruptible
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.estimates import Estimate
 from igpe.least_squares.base import Fit
-from igpe.solvers.base import Answer, Solver
+from igpe.solvers.base import Answer, Solver, name_of
 from igpe.solvers.scip import Scip
 from igpe.solvers.witness import believed, solve_confirmed
 from igpe.status import Status
@@ -73,13 +73,13 @@ class GlobalSolver:
             return self._unproved(self.local.estimate(regression), answer)
         fit = self._better(regression, fit, scaled.point(answer))
         bound = min(scaled.bound(answer), fit.cost)
-        name, status = type(self.solver).__name__, believed(answer, fit.cost - bound, scaled.cost)
+        name, status = name_of(self.solver), believed(answer, fit.cost - bound, scaled.cost)
         said = Estimate({}, fit.cost, status, f"global search by {name}", bound)
         return found(regression, fit, said, began, fits)
 
     def _unproved(self, local: Found, answer: Answer) -> Found:
         """The local search's answer, with why there is no proof."""
-        name, reason = type(self.solver).__name__, answer.message or answer.status.value
+        name, reason = name_of(self.solver), answer.message or answer.status.value
         method = f"{local.estimate.method}; nothing is proved, as {name} says: {reason}"
         return local._replace(estimate=replace(local.estimate, method=method))
 
@@ -134,7 +134,8 @@ class _Scaled:
         v = ca.SX.sym("v", len(box))
         scaled = ca.substitute(residual, p, v * self.size) / np.sqrt(self.cost)
         rows = to_pyomo(scaled, v, list(self.model.v.values()))
-        self.model.r = pyo.Var(range(len(rows)))
+        # At the start the objective has its size, 1, which the absolute gap of solvers follows.
+        self.model.r = pyo.Var(range(len(rows)), initialize=1 / np.sqrt(max(len(rows), 1)))
         self.model.residual = pyo.Constraint(range(len(rows)), rule=lambda m, i: m.r[i] == rows[i])
         self._keep_box(box)
         squares = sum(r**2 for r in self.model.r.values())

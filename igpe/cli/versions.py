@@ -1,14 +1,12 @@
 """igpe --version: what runs here, which solvers were found, and how to install the others."""
 
 import platform
-import shutil
 import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import NamedTuple
 
 from igpe.integrators.compiler import compiler
+from igpe.solvers.located import environment, locate
 
 PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
 PATIENCE = 0.7  # s that a program may take to tell its version
@@ -75,7 +73,7 @@ def _version(package: str) -> str:
 def _found(solver: Solver) -> str:
     """What there is of a solver; a program alone is asked for its version."""
     package = _version(solver.package) if solver.package else ""
-    program = _located(solver.program)
+    program = locate(solver.program, idaes=not solver.inside)
     if not package and not program:
         return f"missing: {solver.install}"
     name = NAMES.get(solver.package, solver.package)
@@ -85,13 +83,6 @@ def _found(solver: Solver) -> str:
     return ", ".join(found)
 
 
-def _located(program: str) -> str | None:
-    """As `igpe.solvers.program.locate`, without what that file imports."""
-    if not program:
-        return None
-    return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
-
-
 def _asked(program: str) -> str:
     """The line in which a program tells its version."""
     try:
@@ -99,6 +90,8 @@ def _asked(program: str) -> str:
             [program, VERSION],
             capture_output=True,
             text=True,
+            errors="replace",
+            env=environment(program),
             timeout=PATIENCE,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -106,4 +99,5 @@ def _asked(program: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     said = (done.stdout + done.stderr).strip().splitlines()
-    return next((line.strip() for line in said if any(c.isdigit() for c in line)), "")
+    line = next((line.strip() for line in said if any(c.isdigit() for c in line)), "")
+    return "".join(c if c.isprintable() else "?" for c in line)

@@ -33,7 +33,7 @@ from igpe.equations.to_pyomo import to_pyomo
 from igpe.errors import ModelError
 from igpe.estimates import Estimate
 from igpe.problem import Problem
-from igpe.solvers.base import Answer, Solver
+from igpe.solvers.base import Answer, Solver, name_of
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import load, read_scaled, write_nl
 from igpe.solvers.reduced import reduce
@@ -168,7 +168,7 @@ class GlobalCollocation:
             if polished.status is Status.CONVERGED and polished.objective < incumbent:
                 incumbent, point = polished.objective, _values(program)
         _put(point)
-        name, mesh = type(self.solver).__name__, f"Radau, {program.n_elements} elements"
+        name, mesh = name_of(self.solver), f"Radau, {program.n_elements} elements"
         method = f"global search by {name} on the collocated problem ({mesh}"
         if answer.status not in BOUNDED:
             status = Status.BEST_OF_SEVERAL

@@ -61,6 +61,11 @@ class Solver(Protocol):
         ...
 
 
+def name_of(solver: Solver) -> str:
+    """Name of a solver in messages: that of its program, else of its class."""
+    return str(getattr(solver, "name", type(solver).__name__))
+
+
 def no_solver(solver: Solver) -> Answer:
     """The answer of a solver that is not installed."""
     return Answer(Status.NO_SOLVER, message=solver.install)

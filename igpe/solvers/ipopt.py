@@ -17,8 +17,18 @@ import pyomo.environ as pyo
 
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
-from igpe.solvers.nl import Sizes, Written, columns_of, load, read_scaled, write_nl
-from igpe.solvers.program import AmplProgram, locate
+from igpe.solvers.located import locate
+from igpe.solvers.nl import (
+    Sizes,
+    Written,
+    columns_of,
+    load,
+    read_scaled,
+    solve_in_folder,
+    write_nl,
+    write_suffix,
+)
+from igpe.solvers.program import AmplProgram, Task
 from igpe.status import Status
 
 
@@ -65,7 +75,11 @@ class Ipopt:
 
     def available(self) -> bool:
         """Whether there is a program, or CasADi has IPOPT inside."""
-        return locate(self.program) is not None or bool(ca.has_nlpsol("ipopt"))
+        return self._located() or bool(ca.has_nlpsol("ipopt"))
+
+    def _located(self) -> bool:
+        """Not in the IDAES folder: the IPOPT in CasADi is newer than the one there."""
+        return locate(self.program, idaes=False) is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`."""
@@ -79,17 +93,13 @@ class Ipopt:
         """Translate the model once, for several solves.
 
         sizes   with them variables, objective and constraints are scaled to magnitude 1, the
-                constraints by their derivatives at the present values. A program is told by a
-                Suffix `scaling_factor`, which then is in the model.
+                constraints by their derivatives at the present values. A program gets the factors
+                in its file.
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)
-        settings = self.settings
-        if locate(self.program) is not None:
-            if sizes is not None:
-                _tell_scaling(model, objective, sizes)
-                settings = {"nlp_scaling_method": "user-scaling", **settings}
-            return _WithProgram(model, self.program, settings)
+        if self._located():
+            return _WithProgram(model, self.program, self.settings, _factors(model, sizes))
         if not ca.has_nlpsol("ipopt"):
             return _Refused(no_solver(self))
         with tempfile.TemporaryDirectory(prefix="igpe") as folder:
@@ -101,7 +111,7 @@ class Ipopt:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
             scaled = read_scaled(path, written, sizes)
             of_scaled = {} if sizes is None else SCALED
-            return _Embedded(Compiled(scaled, {**of_scaled, **settings}), written, objective)
+            return _Embedded(Compiled(scaled, {**of_scaled, **self.settings}), written, objective)
 
 
 @dataclass(frozen=True)
@@ -114,16 +124,33 @@ class _Refused:
         return self.answer
 
 
+Factors = tuple[Any, Any, float]  # Pyomo variable -> factor, constraint -> factor, objective's
+
+
 @dataclass(frozen=True)
 class _WithProgram:
+    """The program, which reads the model's file; factors: of the scaling, if there is one."""
+
     model: Any
     program: str
     settings: dict[str, Any]
+    factors: Factors | None
 
     def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
-        words = tuple(f"{k}={v}" for k, v in self.settings.items())
+        scaling = {} if self.factors is None else {"nlp_scaling_method": "user-scaling"}
+        words = tuple(f"{k}={v}" for k, v in {**scaling, **self.settings}.items())
         program = AmplProgram(self.program, words, time_option="max_wall_time")
-        return program.solve(self.model, time_limit=time_limit)
+
+        def solve(folder: Path, written: Written, objective: Any) -> Answer:
+            if self.factors is not None:
+                variables, rows, unit = self.factors
+                of_variables = np.array([variables.get(v, 1.0) for v in written.variables])
+                of_rows = np.array([rows.get(c, 1.0) for c in written.constraints])
+                factors = (of_variables, of_rows, np.array([unit]))
+                write_suffix(folder / "model.nl", "scaling_factor", factors)
+            return program.run(Task(time_limit, folder, written, objective))
+
+        return solve_in_folder(program, self.model, solve)
 
 
 @dataclass(frozen=True)
@@ -146,18 +173,15 @@ class _Embedded:
         return ended.answer(objective, time.perf_counter() - begun)
 
 
-def _tell_scaling(model: Any, objective: Any, sizes: Sizes) -> None:
-    """Leave the factors in the model, where the writer of `.nl` files finds them."""
+def _factors(model: Any, sizes: Sizes | None) -> Factors | None:
+    if sizes is None:
+        return None
     with tempfile.TemporaryDirectory(prefix="igpe") as folder:
         path = Path(folder) / "model.nl"
         written = write_nl(model, path)
         if not written.variables:
-            return
+            return None
         scaled = read_scaled(path, written, sizes)
-    if model.component("scaling_factor") is not None:
-        model.del_component("scaling_factor")
-    model.scaling_factor = pyo.Suffix(direction=pyo.Suffix.EXPORT, datatype=pyo.Suffix.FLOAT)
-    told = model.scaling_factor
-    told[objective] = 1 / sizes.objective
-    told.update(zip(written.variables, (1 / scaled.variables).tolist(), strict=True))
-    told.update(zip(written.constraints, scaled.rows.tolist(), strict=True))
+    variables = zip(written.variables, (1 / scaled.variables).tolist(), strict=True)
+    rows = zip(written.constraints, scaled.rows.tolist(), strict=True)
+    return pyo.ComponentMap(variables), pyo.ComponentMap(rows), 1 / sizes.objective

@@ -8,7 +8,7 @@ their variables alone, so variables that equations define are substituted first.
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,8 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.solvers.base import Answer
+from igpe.solvers.base import Answer, no_solver
+from igpe.solvers.closing import Goal, solve_closed
 from igpe.solvers.nl import Written, columns_of, load, read_scaled, solve_in_folder
 from igpe.solvers.reduced import Reduced, reduce
 from igpe.status import Status
@@ -42,7 +43,8 @@ class MAiNGO:
     """Branch and bound with McCormick relaxations.
 
     gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit; raise it where the optimum is 0
+    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
+                 the objective's size where that is below 1
     feasibility  tolerance of the constraints
     options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
 
@@ -51,7 +53,7 @@ class MAiNGO:
     """
 
     gap: float = 1e-4
-    absolute: float = 1e-9
+    absolute: float | None = None
     feasibility: float = 1e-7
     options: tuple[tuple[str, int | float | bool], ...] = ()
 
@@ -66,10 +68,23 @@ class MAiNGO:
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`. Ctrl-C ends it: INTERRUPTED, without incumbent."""
-        return solve_in_folder(self, model, partial(self._solve_in, time_limit))
+        if not self.available():
+            return no_solver(self)
+
+        def once(unit: float, absolute: float, left: float | None) -> Answer:
+            solve = partial(self._solve_in, self._options(absolute, left), left)
+            answer = solve_in_folder(self, model, solve, unit)
+            return replace(answer, lower_bound=answer.lower_bound * unit)
+
+        return solve_closed(once, model, Goal(self.gap, self.absolute), time_limit)
 
     def _solve_in(
-        self, time_limit: float | None, folder: Path, written: Written, objective: Any
+        self,
+        options: dict[str, int | float | bool],
+        time_limit: float | None,
+        folder: Path,
+        written: Written,
+        objective: Any,
     ) -> Answer:
         if not written.variables:
             value = float(pyo.value(objective))
@@ -81,18 +96,21 @@ class MAiNGO:
         reduced = reduce(scaled, *columns_of(written.variables))
         if reduced.unbounded:
             return Answer(Status.FAILED, message=_lacking(reduced, written))
-        task = _task(reduced, written) | {"options": self._options(time_limit)}
+        task = _task(reduced, written) | {"options": options}
         (folder / "task.json").write_text(json.dumps(task))
         failure = _run(folder, time_limit)
         if failure is not None:
             return failure
-        said = json.loads((folder / "answer.json").read_text())
+        try:
+            said = json.loads((folder / "answer.json").read_text())
+        except ValueError:  # it died while it wrote
+            return Answer(Status.FAILED, message="MAiNGO broke down while it wrote its answer.")
         return _read(said, reduced, written, objective, time_limit)
 
-    def _options(self, time_limit: float | None) -> dict[str, int | float | bool]:
+    def _options(self, absolute: float, time_limit: float | None) -> dict[str, int | float | bool]:
         limit = {} if time_limit is None else {"maxwTime": max(SHORTEST, time_limit)}
         tolerances = {"deltaEq": self.feasibility, "deltaIneq": self.feasibility}
-        gaps = {"epsilonR": self.gap, "epsilonA": self.absolute}
+        gaps = {"epsilonR": self.gap, "epsilonA": absolute}
         return {**SILENT, **gaps, **tolerances, **limit, **dict(self.options)}
 
 
@@ -163,6 +181,6 @@ def _read(
     if "point" in said:
         load(written.variables, np.asarray(reduced.whole(said["point"])).ravel())
         value = float(pyo.value(objective))
-        # Evaluated exactly, the incumbent may lie below the bound, within the tolerances.
-        lower = min(lower, value)
-    return Answer(status, value, lower, said["code"], iterations=int(said["iterations"]))
+    return Answer(
+        status, value, lower, f"MAiNGO: {said['code']}", iterations=int(said["iterations"])
+    )

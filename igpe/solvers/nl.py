@@ -2,7 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from pyomo.repn.plugins.nl_writer import NLWriter
 
 from igpe.arrays import FloatArray
 from igpe.solvers.base import Answer, Solver, no_solver, objective_of
+from igpe.solvers.closing import divided
 from igpe.status import Status
+
+HEADER, NAMED, REAL = 10, 2, 4  # lines before the segments; where a suffix's name stands; its flag
+SOS = {"sosno", "ref"}
 
 
 @dataclass(frozen=True)
@@ -83,19 +88,86 @@ def write_nl(model: Any, path: Path) -> Written:
     return Written(tuple(info.variables), constraints=tuple(info.constraints))
 
 
-def load(variables: tuple[Any, ...], values: Any) -> None:
-    """Give the variables their values; what the solver leaves outside a bound is moved onto it."""
+def load(variables: tuple[Any, ...], values: Any, outside: float = np.inf) -> str:
+    """Give the variables their values; what lies beside a bound is moved onto it.
+
+    outside  by which values may lie outside bounds, relative to bounds above 1
+    returns  the first value that lies farther outside, in words; else an empty string
+    """
     for variable, value in zip(variables, values, strict=True):
         number = float(value)
-        if variable.lb is not None:
-            number = max(number, variable.lb)
-        if variable.ub is not None:
-            number = min(number, variable.ub)
-        variable.set_value(number, skip_validation=True)
+        low, high = variable.bounds
+        inside = min(max(number, -np.inf if low is None else low), np.inf if high is None else high)
+        if abs(number - inside) > outside * max(1.0, abs(inside)):
+            return f"'{variable.name}' = {number:.6g}, bounds {low} and {high}"
+        variable.set_value(inside, skip_validation=True)
+    return ""
+
+
+def violation(constraints: tuple[Any, ...], tolerance: float) -> str:
+    """Return the first constraint that does not hold at the variables' values, in words.
+
+    tolerance  relative to limits above 1
+    """
+    for constraint in constraints:
+        if not hasattr(constraint, "body"):  # a logical one
+            continue
+        try:
+            body = float(pyo.value(constraint.body))
+        except (ArithmeticError, TypeError, ValueError):
+            body = np.nan
+        low, high = pyo.value(constraint.lb), pyo.value(constraint.ub)
+        inside = min(max(body, -np.inf if low is None else low), np.inf if high is None else high)
+        if not abs(body - inside) <= tolerance * max(1.0, abs(inside)):
+            return f"'{constraint.name}' is {body:.6g}, limits {low} and {high}"
+    return ""
+
+
+@contextmanager
+def restored(variables: tuple[Any, ...]) -> Iterator[Callable[[], None]]:
+    """Give the variables their values back at the end, unless the function it gives was called."""
+    before, kept = [v.value for v in variables], []
+    try:
+        yield lambda: kept.append(True)
+    finally:
+        if not kept:
+            for variable, value in zip(variables, before, strict=True):
+                variable.set_value(value, skip_validation=True)
+
+
+def write_suffix(path: Path, name: str, values: tuple[FloatArray, ...]) -> None:
+    """Put a suffix into an `.nl` file, in the place of one with this name that is there.
+
+    values  for all variables, constraints and objectives
+    """
+    head, rest = _parted(path, lambda other: other == name)
+    for kind, numbers in enumerate(values):
+        head += [f"S{kind | REAL} {len(numbers)} {name}\n"] if len(numbers) else []
+        head += [f"{i} {number!r}\n" for i, number in enumerate(numbers.tolist())]
+    path.write_text("".join(head + rest), encoding="utf-8")
+
+
+def _parted(path: Path, is_dropped: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """The lines of an `.nl` file's header, and the others without some suffixes."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rest, k = [], HEADER
+    while k < len(lines):
+        words = lines[k].split()
+        if lines[k][:1] == "S" and len(words) > NAMED and is_dropped(words[NAMED]):
+            k += int(words[1]) + 1
+            continue
+        rest.append(lines[k])
+        k += 1
+    return lines[:HEADER], rest
 
 
 def read_scaled(path: Path, written: Written, sizes: Sizes | None) -> Scaled:
-    """Read an `.nl` file into CasADi; without sizes nothing is scaled."""
+    """Read an `.nl` file into CasADi; without sizes nothing is scaled.
+
+    Suffixes are taken out of the file: CasADi cannot read them. Those of SOS constraints stay.
+    """
+    head, rest = _parted(path, lambda name: name not in SOS)
+    path.write_text("".join(head + rest), encoding="utf-8")
     model = ca.NlpBuilder()
     model.import_nl(str(path), {})
     bounds = np.array([model.g_lb, model.g_ub], dtype=float).reshape(2, -1)
@@ -135,19 +207,24 @@ def columns_of(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, Floa
 
 
 def solve_in_folder(
-    solver: Solver, model: Any, solve: Callable[[Path, Written, Any], Answer]
+    solver: Solver,
+    model: Any,
+    solve: Callable[[Path, Written, Any], Answer],
+    unit: float = 1.0,
 ) -> Answer:
     """The answer of a solver that reads the model from `model.nl` in a folder of its own.
 
     solve  (folder, what stands in the file, the model's objective) -> Answer; not called if the
            solver is not there or the file cannot be written. The folder is removed.
+    unit   what the objective is divided by in the file
     """
     if not solver.available():
         return no_solver(solver)
     begun = time.perf_counter()
     objective = objective_of(model)
     with tempfile.TemporaryDirectory(prefix="igpe") as folder:
-        written = write_nl(model, Path(folder) / "model.nl")
+        with divided(objective, unit):
+            written = write_nl(model, Path(folder) / "model.nl")
         if written.refusal:
             answer = Answer(Status.INFEASIBLE, message=written.refusal)
         else:

@@ -1,33 +1,57 @@
 """Any program that reads a model from an AMPL `.nl` file and writes its solution to `.sol`."""
 
-import os
-import shutil
-import subprocess
-import sys
+import re
 from dataclasses import dataclass
-from functools import partial
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 
+from igpe.arrays import FloatArray
 from igpe.errors import SolverMissing
 from igpe.solvers.base import Answer
-from igpe.solvers.nl import Written, load, solve_in_folder
+from igpe.solvers.closing import INFINITE, MARGIN, Goal, solve_closed, value_of
+from igpe.solvers.located import locate
+from igpe.solvers.nl import Written, load, restored, solve_in_folder, violation
+from igpe.solvers.process import Run, run
+from igpe.solvers.sol import Solution, read_sol
 from igpe.status import Status
 
-GRACE = 5.0  # s beyond the time limit before a program that does not stop by itself is ended
-
-# Solve codes in hundreds: Fourer, Gay, Kernighan, "AMPL", 2nd ed. (2003), section 14.2.
+# Solve codes in hundreds: Fourer, Gay, Kernighan, "AMPL", 2nd ed. (2003), section 14.2. What a
+# limit was stands in the message: SCIP's numbers differ between versions (gap limit 405, now 409).
 SOLVED, INFEASIBLE, LIMIT = 0, 2, 4
+UNDECIDED = 299  # SCIP: infeasible or unbounded
+GAP_WORDS = "gap limit reached"  # SCIP, reader_nl.cpp and scip_general.c
+TIME_WORDS = re.compile(r"time\s*limit|time\s*exceeded", re.IGNORECASE)
+STOP_WORDS = re.compile(r"interrupt(ed)? by user|user interrupt|termination signal", re.IGNORECASE)
+ALMOST = 0.9  # of the time limit: a program that stops later on a limit it does not name used it up
+OUTSIDE = 1e-5  # by which a point may lie outside bounds, relative to those above 1
+VIOLATED = 1e-3  # the same for constraints
+PLACES = 6  # figures of C's "%g", which leaves out zeros at the end
+SHORTEST = 1e-3  # s; IPOPT and Bonmin refuse a time limit of 0
+LINES, WIDTH = 6, 200  # of a program's output in a message
 
 
-def locate(program: str) -> str | None:
-    """Path of a program on PATH, or beside the running Python (where pip puts programs)."""
-    beside = os.path.dirname(sys.executable)
-    return shutil.which(program) or shutil.which(program, path=beside) if program else None
+SOLUTIONS = (Status.CONVERGED, Status.OPTIMAL_WITHIN_GAP)
+
+
+class Task(NamedTuple):
+    """One run of a program.
+
+    time_limit  s of wall time; None: no limit
+    folder      holds `model.nl`;  written: what stands in it
+    objective   of the Pyomo model
+    unit        what the objective is divided by in the file
+    absolute    gap at which the program may stop, in that unit
+    """
+
+    time_limit: float | None
+    folder: Path
+    written: Written
+    objective: Any
+    unit: float = 1.0
+    absolute: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,12 +62,19 @@ class AmplProgram:
     options      words for its command line, e.g. ("tol=1e-9",)
     files        (name, text) of option files it reads from its working directory, e.g.
                  (("couenne.opt", "allowable_fraction_gap 1e-4"),)
-    time_option  the option's name that limits wall time in seconds, e.g. "max_wall_time"; without
-                 one the program is ended at the limit and its incumbent is lost
+    time_option  the option's name that limits time in seconds, e.g. "max_wall_time". A program
+                 without one is interrupted at the limit
     time_line    the same for programs that read it from the first of `files`: a line with {} for
                  the seconds, e.g. "limits/time = {}"
+    gap_line     the line of the first of `files` that sets the absolute gap, e.g.
+                 "limits/absgap = {}"
     proven_gap   relative gap that the program guarantees when it says "solved", if it is a global
-                 solver (`.sol` files carry no bound); None for a local one
+                 solver; None for a local one
+    absolute     for a global solver the gap in the objective's unit, for an optimum near 0; None:
+                 the margin, times the objective's size where that is below 1
+    bound_label  what stands before ":" and the lower bound in the program's output, e.g. "Dual
+                 Bound"; without it the bound is the incumbent less the gap
+    margin       by which its bound may be off, for an objective of order one
     how          the sentence that installs it
     """
 
@@ -52,8 +83,17 @@ class AmplProgram:
     files: tuple[tuple[str, str], ...] = ()
     time_option: str = ""
     time_line: str = ""
+    gap_line: str = ""
     proven_gap: float | None = None
+    absolute: float | None = None
+    bound_label: str = ""
+    margin: float = MARGIN
     how: str = ""
+
+    @property
+    def name(self) -> str:
+        """The program's name in messages."""
+        return Path(self.program).name
 
     @property
     def install(self) -> str:
@@ -64,72 +104,160 @@ class AmplProgram:
         )
 
     def available(self) -> bool:
-        """Whether the program is on PATH, or beside the running Python."""
+        """Return True if the program is on PATH, beside Python or in the IDAES folder."""
         return locate(self.program) is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`. The program's output and files are removed."""
-        return solve_in_folder(self, model, partial(self._solve_in, time_limit))
+        if self.proven_gap is None or not self.available():
+            return solve_in_folder(self, model, lambda *task: self.run(Task(time_limit, *task)))
 
-    def _solve_in(
-        self, time_limit: float | None, folder: Path, written: Written, objective: Any
-    ) -> Answer:
-        self._write_options(folder, time_limit)
-        said = self._run(folder, time_limit)
-        if said is None:
-            return Answer(Status.TIME_LIMIT, message=f"{self.program} was ended at the time limit.")
-        return self._read(folder / "model.sol", written, objective, said)
+        def once(unit: float, absolute: float, left: float | None) -> Answer:
+            def solve(folder: Path, written: Written, objective: Any) -> Answer:
+                return self.run(Task(left, folder, written, objective, unit, absolute))
 
-    def _write_options(self, folder: Path, time_limit: float | None) -> None:
-        for k, (name, text) in enumerate(self.files):
-            is_told = k == 0 and time_limit is not None
-            line = self.time_line.format(time_limit) + "\n" if is_told else ""
-            (folder / name).write_text(text + line)
+            return solve_in_folder(self, model, solve, unit)
 
-    def _run(self, folder: Path, time_limit: float | None) -> str | None:
-        """What the program printed; None if it had to be ended."""
+        goal = Goal(self.proven_gap, self.absolute, self.margin)
+        return solve_closed(once, model, goal, time_limit)
+
+    def run(self, task: Task) -> Answer:
+        """Solve the `model.nl` of a task."""
+        if not task.written.variables:
+            return self._constant(task.objective)
+        self._write_options(task.folder, task.time_limit, task.absolute)
         path = locate(self.program)
         if path is None:
             raise SolverMissing(self.install)
         words = [path, "model.nl", "-AMPL", *self.options]
-        patience = None
-        if time_limit is not None:
-            words += [f"{self.time_option}={time_limit}"] * bool(self.time_option)
-            patience = time_limit + GRACE * bool(self.time_option or self.time_line)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(words, cwd=folder, text=True, **pipes) as process:  # type: ignore[call-overload]
-            try:
-                said, _ = process.communicate(timeout=patience)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return None
-            except KeyboardInterrupt:  # `with` would not wait for it
-                process.kill()
-                process.wait()
-                raise
-        return str(said).strip()
+        if task.time_limit is not None and self.time_option:
+            words.append(f"{self.time_option}={max(task.time_limit, SHORTEST)}")
+        try:
+            ended = run(words, task.folder, task.time_limit, self._knows_limit)
+        except OSError as error:
+            return self._failed(f"cannot be run: {error}")
+        sizes = len(task.written.variables), len(task.written.constraints)
+        said = read_sol(task.folder / "model.sol", *sizes)
+        if isinstance(said, str):
+            return self._without_solution(ended, said, task)
+        return self._answer(ended, said, task)
 
-    def _read(self, path: Path, written: Written, objective: Any, said: str) -> Answer:
-        if not path.exists():
-            return Answer(Status.FAILED, message=said or f"{self.program} wrote no solution.")
-        with path.open() as stream:
-            solution = parse_asl_sol_file(stream)
-        message = (solution.message or said).strip()
-        status = self._status(solution.solve_code, message)
-        has_point = len(solution.primals or ()) == len(written.variables)
-        if not has_point or not status.usable or not np.isfinite(solution.primals).all():
-            return Answer(status if not status.usable else Status.FAILED, message=message)
-        load(written.variables, solution.primals)
-        value = float(pyo.value(objective))
-        bound = -np.inf
-        if status is Status.OPTIMAL_WITHIN_GAP and self.proven_gap is not None:
-            bound = value - self.proven_gap * abs(value)
+    def _write_options(self, folder: Path, time_limit: float | None, absolute: float) -> None:
+        for k, (name, text) in enumerate(self.files):
+            gap = self.gap_line.format(absolute) + "\n" if k == 0 and self.gap_line else ""
+            limited = k == 0 and time_limit is not None and self.time_line
+            time = self.time_line.format(max(time_limit or 0.0, SHORTEST)) + "\n" if limited else ""
+            (folder / name).write_text(text + gap + time, encoding="utf-8")
+
+    def _constant(self, objective: Any) -> Answer:
+        value = value_of(objective)
+        if value is None:
+            return Answer(Status.FAILED, message="The objective has no finite value.")
+        if self.proven_gap is None:
+            return Answer(Status.CONVERGED, value)
+        return Answer(Status.OPTIMAL_WITHIN_GAP, value, value)
+
+    def _failed(self, reason: str, output: str = "") -> Answer:
+        printed = _printed(output)
+        more = f". It printed last: {printed}" if printed else ""
+        return Answer(Status.FAILED, message=f"{self.name} {reason}{more}")
+
+    def _answer(self, ended: Run, said: Solution, task: Task) -> Answer:
+        """What the solution says; its point, if it can be used, is in the model afterwards."""
+        status = self._status(said, ended, task.time_limit)
+        if ended.code and not ended.interrupted and status is not Status.FAILED:
+            return self._failed(f"ended with {_ending(ended.code)}", said.message)
+        message = f"{self.name}: {_printed(said.message) or f'solve code {said.code}'}"
+        if not status.usable:
+            return Answer(status, message=message)
+        bound = self._bound(ended.output, task.unit)
+        if said.point is None:
+            if status in SOLUTIONS:
+                return self._failed("says that it solved the problem and returned no values")
+            return Answer(status, lower_bound=bound, message=message)
+        value = self._put(said.point, status, task)
+        if isinstance(value, str):
+            return self._failed(value)
+        if not self.bound_label and status is Status.OPTIMAL_WITHIN_GAP:
+            bound = value - (self.proven_gap or 0.0) * abs(value) - self.margin * task.unit
         return Answer(status, value, bound, message)
 
-    def _status(self, code: int | None, message: str) -> Status:
-        hundred = -1 if code is None else code // 100
+    def _without_solution(self, ended: Run, said: str, task: Task) -> Answer:
+        bound = self._bound(ended.output, task.unit)
+        if not ended.interrupted:
+            how = f"ended with {_ending(ended.code)} and " if ended.code else ""
+            return self._failed(f"{how}{said}", ended.output)
+        if self._knows_limit and not np.isfinite(bound):
+            reason = (
+                f"did not stop at its time limit of {task.time_limit:g} s, was ended and {said}"
+            )
+            return self._failed(reason, ended.output)
+        message = f"{self.name} was ended at the time limit and {said}."
+        return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
+
+    @property
+    def _knows_limit(self) -> bool:
+        return bool(self.time_option or self.time_line)
+
+    def _status(self, said: Solution, ended: Run, time_limit: float | None) -> Status:
+        solved = Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP
+        hundred = said.code // 100
         if hundred == SOLVED:
-            return Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP
-        if hundred == LIMIT:
-            return Status.TIME_LIMIT if "time" in message.lower() else Status.ITERATION_LIMIT
-        return Status.INFEASIBLE if hundred == INFEASIBLE else Status.FAILED
+            return solved
+        if hundred == INFEASIBLE and said.code != UNDECIDED:
+            return Status.INFEASIBLE
+        if hundred != LIMIT:
+            return Status.FAILED
+        return solved if GAP_WORDS in said.message.lower() else _limit(said, ended, time_limit)
+
+    def _bound(self, output: str, unit: float) -> float:
+        """The last bound in the output, rounded down, in the objective's own unit; or -inf."""
+        if self.proven_gap is None or not self.bound_label:
+            return -np.inf
+        label = re.escape(self.bound_label)
+        found = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\S+)", output, re.MULTILINE)
+        try:
+            printed = Decimal(found[-1]) if found else Decimal("nan")
+        except InvalidOperation:
+            return -np.inf
+        if not printed.is_finite() or abs(printed) >= Decimal(INFINITE):
+            return -np.inf
+        figures = max(PLACES, len(printed.as_tuple().digits))
+        return (float(printed) - abs(float(printed)) * 10.0 ** (1 - figures)) * unit
+
+    def _put(self, point: FloatArray, status: Status, task: Task) -> float | str:
+        """Give the variables the point's values; return the objective, or why it is no solution."""
+        with restored(task.written.variables) as keep:
+            outside = load(task.written.variables, point, OUTSIDE)
+            if outside:
+                return f"returned a point outside the bounds: {outside}"
+            value = value_of(task.objective)
+            if value is None:
+                return "returned a point at which the objective has no finite value"
+            if status in SOLUTIONS or self.proven_gap is not None:
+                violated = violation(task.written.constraints, VIOLATED)
+                if violated:
+                    return f"returned a point that violates a constraint: {violated}"
+            keep()
+            return value
+
+
+def _limit(said: Solution, ended: Run, time_limit: float | None) -> Status:
+    """Which limit a program stopped at."""
+    used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
+    if ended.interrupted or TIME_WORDS.search(said.message):
+        return Status.TIME_LIMIT
+    if STOP_WORDS.search(said.message):
+        return Status.INTERRUPTED
+    return Status.TIME_LIMIT if used_up else Status.ITERATION_LIMIT
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _printed(text: str) -> str:
+    """The last lines of a program's output in one line, without control characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-LINES:]
+    short = "; ".join(lines)[-LINES * WIDTH :]
+    return "".join(c if c.isprintable() else "?" for c in short)

@@ -1,7 +1,8 @@
 """SCIP: deterministic global optimisation with a proven bound, from the PySCIPOpt wheel."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.contrib.solver.common.results import TerminationCondition
 
 from igpe.solvers.base import Answer, no_solver, objective_of
+from igpe.solvers.closing import Goal, divided, solve_closed
 from igpe.status import Status
 
 STATUSES = {
@@ -28,8 +30,8 @@ class Scip:
     """Spatial branch and bound over the variables' bounds.
 
     gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit; raise it where the optimum is 0, as no relative
-                 gap closes there
+    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
+                 the objective's size where that is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
                  objective is a constraint to it, and small residuals come out too small
     threads      of the linear solver
@@ -38,7 +40,7 @@ class Scip:
     """
 
     gap: float = 1e-4
-    absolute: float = 1e-9
+    absolute: float | None = None
     feasibility: float = 1e-9
     threads: int = 1
     seed: int = 0
@@ -58,20 +60,27 @@ class Scip:
         if not self.available():
             return no_solver(self)
         begun = time.perf_counter()
+        once = partial(self._once, model)
+        answer = solve_closed(once, model, Goal(self.gap, self.absolute), time_limit)
+        return replace(answer, seconds=time.perf_counter() - begun)
+
+    def _once(self, model: Any, unit: float, absolute: float, left: float | None) -> Answer:
         objective = objective_of(model)
+        settings = self._settings(absolute, left)
         try:
-            results = SolverFactory("scip_direct").solve(model, **self._settings(time_limit))
+            with divided(objective, unit):
+                results = SolverFactory("scip_direct").solve(model, **settings)
         except InfeasibleConstraintException as error:
             return Answer(Status.INFEASIBLE, message=str(error))
         except (PyomoException, NotImplementedError, AttributeError, TypeError) as error:
             return Answer(Status.FAILED, message=f"SCIP cannot take this model: {error}")
-        return _answer(results, objective, time.perf_counter() - begun)
+        return _answer(results, objective, unit)
 
-    def _settings(self, time_limit: float | None) -> dict[str, Any]:
+    def _settings(self, absolute: float, time_limit: float | None) -> dict[str, Any]:
         return {
             "time_limit": time_limit,
             "rel_gap": self.gap,
-            "abs_gap": self.absolute,
+            "abs_gap": absolute,
             "threads": self.threads,
             "load_solutions": False,
             "raise_exception_on_nonoptimal_result": False,
@@ -86,15 +95,13 @@ class Scip:
         }
 
 
-def _answer(results: Any, objective: Any, seconds: float) -> Answer:
+def _answer(results: Any, objective: Any, unit: float) -> Answer:
     condition = results.termination_condition
     status = STATUSES.get(condition, Status.FAILED)
     value, bound = np.nan, results.objective_bound
     if results.solution_loader.get_number_of_solutions() > 0:
         results.solution_loader.load_solution()
         value = float(pyo.value(objective))
-    lower = -np.inf if bound is None or status is Status.INFEASIBLE else float(bound)
-    # The incumbent is evaluated exactly, so within the tolerances it may lie below the bound.
-    lower = min(lower, value) if np.isfinite(value) else lower
+    lower = -np.inf if bound is None or status is Status.INFEASIBLE else float(bound) * unit
     nodes = int(results.extra_info["NNodes"])
-    return Answer(status, value, lower, condition.name, seconds, nodes)
+    return Answer(status, value, lower, f"SCIP: {condition.name}", iterations=nodes)

@@ -23,6 +23,7 @@ from igpe.equations.system import read_systems
 from igpe.errors import EstimationFailed, Unsupported
 from igpe.integrators.automatic import Automatic
 from igpe.problem import Problem
+from igpe.solvers.base import name_of
 from igpe.solvers.ipopt import Ipopt, Prepared
 from igpe.status import Status
 from igpe.uncertainty.path import Line, Point
@@ -78,7 +79,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     if not isinstance(method.solver, Ipopt):
         raise Unsupported(
             f"Profiles by collocation are local: they want Collocation(igpe.Ipopt()), not "
-            f"{type(method.solver).__name__}."
+            f"{name_of(method.solver)}."
         )
     systems = read_systems(problem)
     simulated = Simulated(problem, systems, Automatic(), start)

@@ -56,6 +56,7 @@ def nothing(name):
 PROGRAMS = {
     "tells": ("echo 'Couenne 0.5.8 -- solver'\n", "Couenne 0.5.8 -- solver"),
     "says nothing": ("exit 1\n", "program"),
+    "garbles": ("printf '\\377\\033[31m 0.5\\n'\n", "\ufffd?[31m 0.5"),
     "hangs": ("exec sleep 30\n", "program"),
 }
 

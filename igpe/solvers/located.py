@@ -1,0 +1,45 @@
+"""Where solver programs lie. Imports nothing heavy: `igpe --version` needs it."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+
+def idaes_folder() -> Path:
+    """The folder that `idaes get-extensions` writes programs to (`idaes bin-directory` shows it).
+
+    IDAES, idaes/config.py, get_data_directory.
+    """
+    if "IDAES_DATA" in os.environ:
+        return Path(os.environ["IDAES_DATA"]) / "bin"
+    if os.name == "nt":
+        return Path(os.environ.get("LOCALAPPDATA", "~")).expanduser() / "idaes" / "bin"
+    return Path(os.environ.get("HOME", "/")) / ".idaes" / "bin"
+
+
+def locate(program: str, idaes: bool = True) -> str | None:
+    """Absolute path of a program, or None.
+
+    Searches PATH, the folder of the running Python (where pip puts programs), and the IDAES folder.
+
+    idaes  False leaves out the IDAES folder
+    """
+    if not program:
+        return None
+    beside = os.path.dirname(sys.executable)
+    found = shutil.which(program) or shutil.which(program, path=beside)
+    if found is None and idaes:
+        found = shutil.which(program, path=str(idaes_folder()))
+    return None if found is None else os.path.abspath(found)
+
+
+def environment(path: str) -> dict[str, str]:
+    """Environment variables for a program; those of IDAES find their libraries beside them."""
+    variables, folder = dict(os.environ), Path(path).parent
+    if folder == idaes_folder() and os.name != "nt":
+        for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
+            known = [v for v in [variables.get(name)] if v]
+            libraries = [str(folder), str(folder.parent / "lib"), *known]
+            variables[name] = os.pathsep.join(libraries)
+    return variables
