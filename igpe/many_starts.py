@@ -17,6 +17,7 @@ from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, search
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import EstimationFailed
 from igpe.estimates import Estimate
+from igpe.markup import preformatted
 from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.progress import Progress
@@ -100,7 +101,7 @@ class Campaign:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self}</pre>"
+        return preformatted(str(self))
 
 
 @session()

@@ -11,6 +11,7 @@ from scipy import special
 
 from igpe.arrays import FloatArray
 from igpe.json_form import Form, plain, restored, write_json
+from igpe.markup import bullets
 from igpe.result_text import number
 
 FORMAT = 1  # of the JSON form
@@ -157,8 +158,8 @@ class Bootstrapped:
         return "\n".join([*lines, "", told, *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        return f"{self.to_frame().to_html(float_format='{:.6g}'.format)}<ul>{notes}</ul>"
+        table = self.to_frame().to_html(float_format="{:.6g}".format)
+        return f"{table}{bullets(self.notes)}"
 
 
 def _quantiles(values: FloatArray, at: FloatArray) -> tuple[float, float]:

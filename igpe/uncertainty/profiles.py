@@ -12,6 +12,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.errors import ProblemError
 from igpe.json_form import Form, plain, restored, write_json
+from igpe.markup import bullets
 from igpe.result_text import number
 from igpe.uncertainty.walk import End
 
@@ -172,8 +173,8 @@ class Profiles:
         return "\n".join([*lines, "", told, *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        return f"{self.to_frame().to_html(float_format='{:.6g}'.format)}<ul>{notes}</ul>"
+        table = self.to_frame().to_html(float_format="{:.6g}".format)
+        return f"{table}{bullets(self.notes)}"
 
 
 _ARRAYS = ("values", "costs", "others")
