@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.errors import DataError
+from igpe.escaping import printable
+from igpe.files import read_json, write
 
 NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 NUMBERS = {name: number for number, name in NAMES.items()}
@@ -39,11 +41,13 @@ def restored(value: Any) -> Any:
         return math.nan
     if isinstance(value, list):
         return [restored(v) for v in value]
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, dict):
         is_number = list(value) == ["number"] and isinstance(value["number"], str)
         if is_number and value["number"] in NUMBERS:
             return NUMBERS[value["number"]]
-        return {k: restored(v) for k, v in value.items()}
+        return {printable(k): restored(v) for k, v in value.items()}
     return value
 
 
@@ -104,7 +108,7 @@ class Form(NamedTuple):
         is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
         where = f"The file '{source}'" if is_file else "The text"
         try:
-            return json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
+            return read_json(source if is_file else str(source).encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise DataError(
                 f"The file '{str(source)[:100]}' of the {self.name} could not be read "
@@ -116,10 +120,10 @@ class Form(NamedTuple):
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
-    """Plain values as JSON text; also written to `path` if given."""
+    """Plain values as JSON text; also written to `path` if given, as `igpe.files.write` does."""
     written = json.dumps(value, indent=2, allow_nan=False)
     if path is not None:
-        Path(path).write_text(written, encoding="utf-8")
+        write(path, written)
     return written
 
 

@@ -14,6 +14,7 @@ from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
 from igpe.dynamic_certificate import DynamicCertificate
 from igpe.errors import ProblemError
+from igpe.files import write
 from igpe.json_form import Form, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
@@ -241,13 +242,12 @@ class Result:
         """
         written = page(self, title, date)
         if path is not None:
-            Path(path).write_text(written, encoding="utf-8")
+            write(path, written)
         return written
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
-        whole = asdict(self) | {
-            **self._form().head(),
+        whole = self._form().head() | asdict(self) | {
             "parameters": self.parameters,
             "status": self.status.name,
             "message": verdict(self),
