@@ -6,6 +6,6 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]  # Python puts the current folder first: a file `numpy.py` there is not for us
 
-from igpe.cli import main  # noqa: E402 - not from the current folder
+from igpe.cli import main
 
 main()

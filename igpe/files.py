@@ -6,7 +6,6 @@ import re
 import secrets
 import shutil
 import stat
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +93,13 @@ def read(path: str | Path, most: int = MOST) -> bytes:
 def read_json(source: str | Path | bytes) -> Any:
     """What a file, or a text in bytes, holds as JSON.
 
-    raises ValueError if it is none, or nested beyond what Python reads; DataError, OSError as `read`
+    raises ValueError if it is none, or nested too deeply; DataError, OSError as `read`
     """
     content = source if isinstance(source, bytes) else read(source)
     try:
         return json.loads(content)
     except (RecursionError, MemoryError) as error:
         raise ValueError("it is nested too deeply, or too large") from error
-
-
-def require_archive(path: Path, most: int = MOST) -> None:
-    """Raise DataError for a zip file that would become larger than `most` bytes."""
-    with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    if size > most:
-        raise DataError(
-            f"'{path}' is packed and would become {size / 2**20:.3g} MiB; igpe reads up to "
-            f"{most / 2**20:.3g} MiB. Save only the table that is needed."
-        )
 
 
 def is_own(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from igpe.certificate import Certificate
 from igpe.dynamic_certificate import DynamicCertificate
 from igpe.errors import ProblemError
 from igpe.files import write
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
@@ -247,15 +247,19 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
-        whole = self._form().head() | asdict(self) | {
-            "parameters": self.parameters,
-            "status": self.status.name,
-            "message": verdict(self),
-            "covariance": self.covariance.tolist(),
-            "points": self.points.to_dict("list"),
-            "curves": self.curves.to_dict("list"),
-            "proof": None if self.proof is None else self.proof.to_dict(),
-        }
+        whole = (
+            self._form().head()
+            | asdict(self)
+            | {
+                "parameters": self.parameters,
+                "status": self.status.name,
+                "message": verdict(self),
+                "covariance": self.covariance.tolist(),
+                "points": self.points.to_dict("list"),
+                "curves": self.curves.to_dict("list"),
+                "proof": None if self.proof is None else self.proof.to_dict(),
+            }
+        )
         return plain(whole)  # type: ignore[no-any-return]
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -266,6 +270,11 @@ class Result:
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
         """The result that `to_dict` stored. Raises DataError if it is nothing of the kind."""
         stored = {**LATER, **cls._form().checked(stored)}
+        with cls._form().intact():
+            return checked_types(cls._restored(stored))
+
+    @classmethod
+    def _restored(cls, stored: Mapping[str, Any]) -> "Result":
         kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         return cls(
             **kept

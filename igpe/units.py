@@ -11,13 +11,12 @@ from igpe.error_model import Proportional
 from igpe.errors import DataError
 from igpe.experiment import Measurements
 
-
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 _POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
 
 
 def require_unit(text: str) -> str:
-    """The text, if it may be given to pint: it passes over texts in quotes, and powers take forever.
+    """The text, if pint may get it: it passes over texts in quotes, and powers take forever.
 
     raises ValueError for other characters than those of units, or powers of more than two digits
     """
@@ -55,8 +54,8 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
         one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         raise DataError(
-            f"The data give '{name}' in the unit '{given}', the model in '{wanted or 'no unit'}': {error}. "
-            "Give a unit that can be converted, or give the model's variable its unit."
+            f"The data give '{name}' in the unit '{given}', the model in "
+            f"'{wanted or 'no unit'}': {error}. Give a unit that can be converted, or give the model's variable its unit."
         ) from None
     return float(one - offset), float(offset)
 

@@ -29,7 +29,7 @@ def replaceable(path: Path | None) -> Path | None:
     """The same, and a file that is there must be one of igpe's."""
     from igpe.files import require_writable
 
-    if writable(path) is not None and str(path) != "-":
+    if path is not None and writable(path) and str(path) != "-":
         require_writable(path)
     return path
 

@@ -19,6 +19,7 @@ RUNS = {"experiment", "run", "exp", "batch", "trial", "lauf", "versuch"}
 TAKEN = {"t", "time", "experiment", *dir(pyo.ConcreteModel())}
 """Names that a variable of a model cannot have."""
 
+NO_UNIT = pint.PintError, ValueError, TypeError, AttributeError, AssertionError, ArithmeticError
 _BRACKETS = re.compile(r"(?P<name>.*\S)(?P<gap>\s*)[\[({](?P<unit>[^\[({]*)[\])}]")
 _SLASH = re.compile(r"(?P<name>.*\S)\s+(?:/|in)\s+\(?(?P<unit>[^)]*)\)?")
 _COMMA = re.compile(r"(?P<name>.*\S),\s*(?P<unit>\S+)")
@@ -91,7 +92,7 @@ def known_unit(text: str) -> str:
             continue
         try:
             found = pyomo_units.pint_registry.parse_units(require_unit(form))
-        except (pint.PintError, ValueError, TypeError, AttributeError, AssertionError, ArithmeticError):  # fmt: skip
+        except NO_UNIT:
             continue
         if not found.dimensionless:
             return form
@@ -103,7 +104,9 @@ def dimension(unit: str) -> dict[str, float]:
     if not unit:
         return {}
     registry = pyomo_units.pint_registry
-    return {str(n): float(p) for n, p in registry.parse_units(require_unit(unit)).dimensionality.items()}
+    return {
+        str(n): float(p) for n, p in registry.parse_units(require_unit(unit)).dimensionality.items()
+    }
 
 
 def is_time(header: str) -> bool:

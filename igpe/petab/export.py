@@ -11,7 +11,7 @@ import pandas as pd
 
 from igpe.errors import DataError, ProblemError
 from igpe.files import read, write
-from igpe.petab.libraries import library
+from igpe.petab.guard import petab_config
 
 ERRORS = {
     "standard_error": "standardError",
@@ -111,8 +111,8 @@ def _text(value: Any) -> str:
 def _table(problem: Path) -> Path:
     if not problem.is_file():
         raise ProblemError(f"There is no PEtab file '{problem}' (looked from {Path.cwd()}).")
-    config = library("yaml").safe_load(problem.read_text(encoding="utf-8"))
-    names = config.get("parameter_files", config.get("parameter_file")) if config else None
+    config = petab_config(problem)
+    names = config.get("parameter_files", config.get("parameter_file"))
     files = names if isinstance(names, list) else [names]
     if len(files) > 1:
         raise ProblemError(

@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
@@ -173,7 +173,14 @@ class Plan:
         raises     DataError if there is no such file, it holds no plan of this form, or a
                    function is missing
         """
-        kept = restored(cls._form().read(source))
+        stored = cls._form().read(source)
+        with cls._form().intact():
+            return checked_types(cls._restored(restored(stored), functions))
+
+    @classmethod
+    def _restored(
+        cls, kept: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
+    ) -> "Plan":
         if kept["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {kept['criterion']!r}; plans can be read with "

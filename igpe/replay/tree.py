@@ -3,7 +3,6 @@
 Bounds are compared as the doubles they are, exactly. Nothing else in a certificate is believed.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from igpe.errors import DataError
+from igpe.files import read_json
 from igpe.replay.confirm import Claims
 
 FORMAT = "igpe dynamic certificate 1"
@@ -146,7 +146,7 @@ def read_tree(source: Any) -> Tree:
         raise DataError(f"The certificate's format is {told!r}; this checker reads {FORMAT!r}.")
     try:
         tree = _tree(found)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
         ) from None
@@ -164,7 +164,7 @@ def _loaded(source: Any) -> Any:
         )
     try:
         is_text = isinstance(text, str) and text.lstrip().startswith(("{", "["))
-        return json.loads(str(text) if is_text else Path(text).read_text(encoding="utf-8"))
+        return read_json(str(text).encode("utf-8", "surrogatepass") if is_text else text)
     except OSError as error:
         raise DataError(
             f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}); "
@@ -180,6 +180,9 @@ def _tree(found: Mapping[str, Any]) -> Tree:
     nodes = tuple(_node(node, k, n, len(found["tree"])) for k, node in enumerate(found["tree"]))
     if not nodes or not n:
         raise ValueError("it has no boxes")
+    children = [i for node in nodes for i in node.children]
+    if len(set(children)) < len(children):  # else it could be visited for ever
+        raise ValueError("a box is the child of two")
     low, high, point = (_corner(found[key], n) for key in ("lower", "upper", "point"))
     objective, bound = (_finite(found[key]) for key in ("objective", "lower_bound"))
     return Tree(unknowns, low, high, point, objective, bound, nodes)

@@ -17,9 +17,7 @@ def reproduction(result: "Result") -> Section:
         f"time limit cut short. Seed of the search: {result.seed}."
     )
     bounds = [(p.name, *map(number, p.bounds), p.unit) for p in result.estimates]
-    settings = (
-        folded("Settings", preformatted(result.settings)) if result.settings else ""
-    )
+    settings = folded("Settings", preformatted(result.settings)) if result.settings else ""
     return Section(
         "To reproduce this",
         paragraph(words)

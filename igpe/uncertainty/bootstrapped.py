@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.arrays import FloatArray
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.result_text import number
 
@@ -99,10 +99,11 @@ class Bootstrapped:
         raises DataError if there is no such file, or it holds no bootstrap of this form
         """
         stored = cls._form().read(source)
-        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-        table = pd.DataFrame(kept["replications"]).set_index("replication")
-        several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
-        return cls(**kept | several | {"replications": table})
+        with cls._form().intact():
+            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+            table = pd.DataFrame(kept["replications"]).set_index("replication")
+            several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
+            return checked_types(cls(**kept | several | {"replications": table}))
 
     @classmethod
     def _form(cls) -> Form:

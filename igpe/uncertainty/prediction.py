@@ -22,7 +22,7 @@ from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import Run
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import ProblemError
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
 from igpe.problem import Problem
 from igpe.uncertainty.bands import Band, Course, quantities
 from igpe.uncertainty.bootstrapped import Bootstrapped
@@ -70,8 +70,11 @@ class Prediction:
         raises DataError if there is no such file, or it holds no prediction of this form
         """
         stored = cls._form().read(source)
-        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-        return cls(**kept | {n: pd.DataFrame(kept[n]) for n in ("table", "measured")})
+        with cls._form().intact():
+            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+            return checked_types(
+                cls(**kept | {n: pd.DataFrame(kept[n]) for n in ("table", "measured")})
+            )
 
     @classmethod
     def _form(cls) -> Form:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import igpe
+from igpe import markup
 from igpe.draft.draft import draft
 from igpe.draft.headers import identifier, known_unit
 from igpe.draft.sheet import Asked
 from igpe.integrators import compiler
-from igpe import markup
 
 ROOT = Path(igpe.__file__).parents[1]
 CANARY = "open('canary', 'w').close()"
