@@ -55,7 +55,8 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         raise DataError(
             f"The data give '{name}' in the unit '{given}', the model in "
-            f"'{wanted or 'no unit'}': {error}. Give a unit that can be converted, or give the model's variable its unit."
+            f"'{wanted or 'no unit'}': {error}. "
+            "Give a unit that can be converted, or give the model's variable its unit."
         ) from None
     return float(one - offset), float(offset)
 

@@ -23,6 +23,7 @@ from igpe.petab.libraries import library
 MOST_YAML, MOST_TABLE, MOST_MODEL = 2**20, 50 * 2**20, 50 * 2**20  # bytes
 DEEPEST_YAML, DEEPEST_XML = 20, 200  # levels
 MOST_EVENTS = 20_000  # of YAML: names and brackets
+MOST_ALIASES = 10  # each may double what it stands for
 MOST_CALLS = 10**6  # nodes of functions, once their calls are written out
 PICTURES = "visualization_files"  # nothing is read of them; they may be missing
 
@@ -51,15 +52,16 @@ def petab_config(path: Path) -> dict[str, Any]:
 
 
 def _require_flat(events: Any, path: Path) -> None:
-    """Few entries, none nested deeply, and none that stands for another one."""
-    depth = 0
+    """Few entries, none nested deeply, and hardly any that stand for others."""
+    depth = aliases = 0
     for count, event in enumerate(events):
         kind = type(event).__name__
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if kind == "AliasEvent" or depth > DEEPEST_YAML or count > MOST_EVENTS:
+        aliases += kind == "AliasEvent"
+        if aliases > MOST_ALIASES or depth > DEEPEST_YAML or count > MOST_EVENTS:
             raise DataError(
-                f"'{path}' has aliases (*), is too large, or nested too deeply for a PEtab problem. "
-                "Write each entry out."
+                f"'{path}' has more than {MOST_ALIASES} aliases (*), is too large, or nested too "
+                "deeply for a PEtab problem. Write each entry out."
             )
 
 
@@ -70,8 +72,8 @@ def _named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from _named(inside, key if key == "model_files" else str(name))
             if name == "language" and inside != "sbml":
                 raise DataError(
-                    f"The problem's model is in the language {inside!r:.50}; igpe reads SBML. Models in "
-                    "other languages may be programs, which igpe does not run."
+                    f"The problem's model is in the language {inside!r:.50}, not in SBML. Models in "
+                    "other languages may be programs, which igpe does not run. Give the model in SBML."
                 )
     elif isinstance(part, list):
         for inside in part:

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import igpe
+from igpe.cli import app
 from igpe.files import require_writable, write
 
 PAGE = '<!DOCTYPE html>\n<meta name="generator" content="igpe">\n<p>{}</p>'
@@ -161,10 +163,6 @@ def test_commands_twice(tmp_path: Path) -> None:
 
 
 def _igpe(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    from typer.testing import CliRunner
-
-    from igpe.cli import app
-
     before = Path.cwd()
     os.chdir(folder)
     try:
