@@ -3,8 +3,8 @@
 Compared with nothing: each case must end as files of strangers must. The files are those of
 `tests/files/sound`, damaged by a seed (bits, ends, pieces, numbers, hostile words; in workbooks inside
 the zip), and a list of attacks. In the folder lie modules, option files and configurations that
-leave a canary if they are run. A process has 1 GiB of address space and 10 s of processor time, and no
-sockets. Counted are canaries, unpickled classes and programs that start (executions), exceptions that
+leave a canary if they are run. A process has 1 GiB of address space beyond that of the imported
+libraries, 10 s of processor time, and no sockets. Counted are canaries, unpickled classes and programs that start (executions), exceptions that
 are not igpe's (tracebacks), processes that are killed by a limit, and attempts to reach a network.
 """
 
@@ -584,7 +584,8 @@ def _read(case: str) -> Answer:
         else:
             _damage(group, int(name))
         sys.addaudithook(_listener(network, programs))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        most = MEMORY + _taken()
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         if name.startswith("reaction"):
             shutil.copy(SOUND / "decay.csv", "table.csv")
             said = REACTIONS[int(name.split()[1])]
@@ -596,6 +597,11 @@ def _read(case: str) -> Answer:
     finally:
         os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _taken() -> int:
+    """Bytes of address space that libraries reserve before anything is read."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _given() -> list[str]:
