@@ -12,6 +12,7 @@ from igpe.files import read
 
 SEPARATORS = (",", ";", "\t")
 LINES = 20  # that are looked at
+FIELD = 2**17
 HEAD = 5_000_000  # letters, in which they are
 MOST = 50 * 2**20  # bytes of a file
 MOST_CELLS, MOST_COLUMNS = 5_000_000, 10_000
@@ -67,4 +68,6 @@ def _is_separated(lines: list[str], separator: str) -> bool:
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    if any(len(line) > FIELD for line in lines):  # longer than the longest field of `csv`
+        return [line.split(separator) for line in lines]
     return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))

@@ -185,6 +185,8 @@ class DynamicCertificate:
                     f"The certificate's {name} is {given[name]}, not a finite number, so that it "
                     "proves nothing. Run igpe.certify again."
                 )
+        if len({len(given[name]) for name in ("unknowns", "lower", "upper", "point")}) > 1:
+            raise ValueError("there are not as many bounds as unknowns")
         return cls(
             unknowns=tuple(given["unknowns"]),
             lower=tuple(given["lower"]),

@@ -42,10 +42,9 @@ def label(text: str) -> str:
 
 def cell(text: str) -> str:
     """The text for a cell of a spreadsheet: an apostrophe before what would be a formula."""
-    if not text.startswith(FORMULA):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
+    if text.startswith(FORMULA):
+        try:
+            float(text)
+        except ValueError:
+            return f"'{printable(text)}"
+    return printable(text)

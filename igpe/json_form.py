@@ -5,7 +5,7 @@ NaN becomes None, and an infinity {"number": "Infinity"}, so that no text is tak
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -14,6 +14,7 @@ from types import UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import pandas as pd
 
 from igpe.errors import DataError
 from igpe.escaping import printable
@@ -154,6 +155,12 @@ def _plain_number(value: float) -> Any:
     return {"number": NAMES[value]} if math.isinf(value) else value
 
 
+def frame(stored: Mapping[str, Any], texts: Iterable[str], numbers: Iterable[str]) -> pd.DataFrame:
+    """The table of stored columns. Raises what pandas does if one is missing, or of another kind."""
+    kinds = dict.fromkeys(texts, str) | dict.fromkeys(numbers, float)
+    return pd.DataFrame(stored).astype(kinds)
+
+
 def checked_types(made: Made) -> Made:
     """The dataclass, if its entries have the types it declares. Raises TypeError, naming one."""
     hints = get_type_hints(type(made))
@@ -165,9 +172,9 @@ def checked_types(made: Made) -> Made:
 
 def _conforms(value: Any, hint: Any) -> bool:
     kind, inside = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
-        return any(_conforms(value, h) for h in inside)
-    if kind is tuple:
+    if hint is Any or kind in (Union, UnionType):
+        return hint is Any or any(_conforms(value, h) for h in inside)
+    if kind is tuple and isinstance(value, (list, tuple)):
         hints = inside[:1] * len(value) if inside[-1] is ... else inside
         return len(value) == len(hints) and all(map(_conforms, value, hints))
     if isinstance(kind, type) and issubclass(kind, Mapping):
@@ -176,4 +183,5 @@ def _conforms(value: Any, hint: Any) -> bool:
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     if is_dataclass(hint) and type(value) is hint:
         checked_types(value)
-    return not isinstance(kind or hint, type) or isinstance(value, kind or hint)
+    is_class = isinstance(kind or hint, type) and not getattr(hint, "_is_protocol", False)
+    return not is_class or isinstance(value, kind or hint)

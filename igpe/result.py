@@ -15,7 +15,7 @@ from igpe.certificate import Certificate
 from igpe.dynamic_certificate import DynamicCertificate
 from igpe.errors import ProblemError
 from igpe.files import write
-from igpe.json_form import Form, checked_types, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
@@ -27,6 +27,9 @@ from igpe.status import Status
 from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
+TEXTS = "experiment", "name", "unit"
+POINTS = "time", "measured", "fitted", "residual", "sigma", "leverage"
+CURVES = "time", "fitted", "smoothed", "smoothed_error"
 LATER: dict[str, Any] = {
     "settings": "",
     "maps": [],
@@ -290,8 +293,8 @@ class Result:
                     Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
                 ),
                 "certificates": tuple(Certificate.restored(c) for c in kept["certificates"]),
-                "points": pd.DataFrame(kept["points"]),
-                "curves": pd.DataFrame(kept["curves"]),
+                "points": frame(kept["points"], TEXTS, POINTS),
+                "curves": frame(kept["curves"], TEXTS[:2], CURVES),
                 "notes": tuple(kept["notes"]),
                 "maps": tuple(map(StructureMap.restored, kept["maps"])),
                 "proof": DynamicCertificate.restored(stored["proof"]),

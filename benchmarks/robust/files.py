@@ -335,7 +335,10 @@ ATTACKS: dict[str, Callable[[], None]] = {
         ",".join(f"c{k}" for k in range(60_000)) + "\n" + ",".join("1" * 60_000)
     ),
     "csv 9,000 columns": lambda: Path("table.csv").write_text(
-        "\n".join([",".join(f"c{k}" for k in range(9_000)), *[",".join(str(r) * 9_000) for r in range(4)]])  # noqa: E501
+        "\n".join([
+            ",".join(f"c{k}" for k in range(9_000)),
+            *[",".join(str(r) * 9_000) for r in range(4)],
+        ])  # noqa: E501
     ),
     "csv short rows": lambda: Path("table.csv").write_text(
         ",".join(f"c{k}" for k in range(9_000)) + "\n1" * 1_000_000
@@ -397,6 +400,9 @@ CASES += [f"attack {name}" for name in ATTACKS]
 # Reading -----------------------------------------------------------------------------------------
 
 
+REFUSED: list[str] = []  # messages of igpe
+
+
 def _command(*words: str) -> list[str]:
     """Run a command of igpe here; the last lines of a traceback, if there was one."""
     from typer.testing import CliRunner
@@ -405,6 +411,7 @@ def _command(*words: str) -> list[str]:
 
     done = CliRunner().invoke(app, list(words))
     said = done.output
+    REFUSED.extend([said] if done.exit_code and words[0] != "convert" else [])
     wrong = [c for c in "\x1b\x07\u202e\x9b" if c in said]
     raw = [f"{words[0]}: raw {wrong}"] if wrong else []
     if done.exception is None or isinstance(done.exception, (SystemExit, OSError)):
@@ -417,7 +424,8 @@ def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
 
     try:
         deed()
-    except (IgpeError, OSError):
+    except (IgpeError, OSError) as error:
+        REFUSED.append(str(error))
         return []
     except Exception as error:
         return [f"{name}: {type(error).__name__}: {str(error)[:200]}"]
@@ -627,10 +635,11 @@ def _warm() -> None:
                 shutil.copytree(SOUND / name, ".", dirs_exist_ok=True)
             else:
                 shutil.copy(SOUND / name, name)
+        REFUSED.clear()
         for file in _given():
             wrong = _reader(file)(file)
-            if wrong:
-                raise RuntimeError(f"The sound file {file} is refused: {wrong}")
+            if wrong or REFUSED:
+                raise RuntimeError(f"The sound file {file} is refused: {wrong} {REFUSED}")
     finally:
         os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)
@@ -641,7 +650,12 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
     _warm()
     answers = run("files", CASES, _read, given, limit=SECONDS)
     for case, answer in answers.items():
-        if answer.get("wrong") or answer.get("executed") or "killed" in answer or answer.get("network"):  # noqa: E501
+        if (
+            answer.get("wrong")
+            or answer.get("executed")
+            or "killed" in answer
+            or answer.get("network")
+        ):  # noqa: E501
             print(case, {k: v for k, v in answer.items() if k != "seconds"}, file=sys.stderr)
         elif "crashed" in answer:
             print(case, answer["crashed"], file=sys.stderr)

@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.arrays import FloatArray
 from igpe.errors import DataError, ProblemError
 from igpe.experiment import Experiment
-from igpe.json_form import Form, checked_types, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
@@ -23,6 +23,8 @@ from igpe.tables import Data, read_table, rows_of
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 FORMAT = 1  # of the JSON form
+ERRORS = "value", "before", "after", "ratio"
+COURSES = "time", "predicted", "sigma"
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
 
@@ -191,11 +193,11 @@ class Plan:
                 PlannedExperiment.from_dict(e, functions) for e in kept["experiments"]
             ),
             bounds={n: (lower, upper) for n, (lower, upper) in kept["bounds"].items()},
-            errors=pd.DataFrame(kept["errors"]).set_index("name"),
+            errors=frame(kept["errors"], ("name",), ERRORS).set_index("name"),
             covariance=np.array(kept["covariance"], dtype=float),
             covariance_before=np.array(kept["covariance_before"], dtype=float),
             criterion=CRITERIA[kept["criterion"]](tuple(kept["of"])),
-            courses=pd.DataFrame(kept["courses"]),
+            courses=frame(kept["courses"], ("experiment", "name"), COURSES),
             starts=tuple(kept["starts"]),
             notes=tuple(kept["notes"]),
             **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},

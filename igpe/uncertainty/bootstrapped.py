@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.arrays import FloatArray
-from igpe.json_form import Form, checked_types, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.result_text import number
 
@@ -101,9 +101,11 @@ class Bootstrapped:
         stored = cls._form().read(source)
         with cls._form().intact():
             kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-            table = pd.DataFrame(kept["replications"]).set_index("replication")
+            table = frame(kept["replications"], ("status",), ("objective", *kept["estimate"]))
             several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
-            return checked_types(cls(**kept | several | {"replications": table}))
+            return checked_types(
+                cls(**kept | several | {"replications": table.set_index("replication")})
+            )
 
     @classmethod
     def _form(cls) -> Form:

@@ -35,7 +35,6 @@ def main() -> None:
     igpe.campaign(problem, starts=4, store=HERE / "campaign.db")
     table = pd.read_csv(HERE / "decay.csv").rename(columns={"time": "t [h]", "A": "c(A) [mol/L]"})
 
-
     both = pd.concat([table.assign(run=name, remark="x") for name in ("a", "b")])
     both.to_csv(HERE / "table.csv", index=False)
     both.to_excel(HERE / "table.xlsx", index=False)
