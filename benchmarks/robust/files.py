@@ -435,6 +435,8 @@ def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
 def _read_table(file: str) -> list[str]:
     import ast
 
+    for old in ("drafted.py", "out.csv", "out.xlsx"):
+        Path(old).unlink(missing_ok=True)
     wrong = _command("new", "drafted.py", "--data", file)
     if Path("drafted.py").exists():
         text = Path("drafted.py").read_text(encoding="utf-8")
