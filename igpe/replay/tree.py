@@ -4,6 +4,7 @@ Bounds are compared as the doubles they are, exactly. Nothing else in a certific
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ class Tree:
         root = self.nodes[0]
         if (root.low, root.high) != (self.low, self.high):
             yield 0, "the root of the tree is not the certificate's box"
+        parents = Counter(i for node in self.nodes for i in node.children)
+        yield from ((k, "it is the child of two boxes") for k, n in parents.items() if n > 1)
         for k, node in self._reached():
             wrong = _fault(node, [self.nodes[i] for i in node.children])
             if wrong:
@@ -72,11 +75,13 @@ class Tree:
         return Claims(a, b, c, d, np.array([k for k, *_ in parts], dtype=np.intp))
 
     def _reached(self) -> Iterator[tuple[int, Node]]:
-        todo = [0]
+        todo, seen = [0], {0}
         while todo:
             k = todo.pop()
             yield k, self.nodes[k]
-            todo += self.nodes[k].children
+            new = set(self.nodes[k].children) - seen  # boxes of two parents: 2^40 visits else
+            todo += sorted(new)
+            seen |= new
 
     def _parts(self, k: int, node: Node) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
         if node.reason in ("bound", "open"):
@@ -180,9 +185,6 @@ def _tree(found: Mapping[str, Any]) -> Tree:
     nodes = tuple(_node(node, k, n, len(found["tree"])) for k, node in enumerate(found["tree"]))
     if not nodes or not n:
         raise ValueError("it has no boxes")
-    children = [i for node in nodes for i in node.children]
-    if len(set(children)) < len(children):  # else it could be visited for ever
-        raise ValueError("a box is the child of two")
     low, high, point = (_corner(found[key], n) for key in ("lower", "upper", "point"))
     objective, bound = (_finite(found[key]) for key in ("objective", "lower_bound"))
     return Tree(unknowns, low, high, point, objective, bound, nodes)

@@ -6,6 +6,7 @@
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def verify(
     tree = read_tree(certificate)
     _require_same(tree, problem)
     given = courses(problem)
-    objective = value_at(given, np.array(tree.point))
+    objective = value_at(given, np.array(tree.point), begin + seconds)
     check = _Check(tree, given, objective, begin)
     for found in (check.of_cover(), check.of_point()):
         if found is not None:  # an answer that is not VERIFIED is false
@@ -104,9 +105,10 @@ class _Check:
     def of_leaves(self, seconds: float, effort: Effort) -> Verified:
         """Whether the bound holds on all leaves and all that was cut off."""
         claims = self.tree.claims()
-        rest = seconds - (time.monotonic() - self.begin)
+        end = self.begin + seconds
+        rest = end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            found = confirm(self.given, claims, self.tree.lower_bound, effort, rest)
+            found = confirm(self.given, claims, self.tree.lower_bound, replace(effort, end=end), rest)
         if found.better is not None:
             p = tuple(found.better.tolist())
             told = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"

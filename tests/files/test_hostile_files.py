@@ -281,8 +281,22 @@ def test_certificates_share_no_children() -> None:
     box = stored["tree"][0]
     both = [{**box, "reason": "split", "children": [k + 1, k + 1]} for k in range(40)]
     stored["tree"] = [*both, {**box, "reason": "bound", "children": []}]
-    with pytest.raises(igpe.DataError, match="child of two"):
-        read_tree(stored)
+    tree = read_tree(stored)
+    assert {why for _, why in tree.faults()} >= {"it is the child of two boxes"}
+
+
+def test_seconds_end_the_integration_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one box takes longer than all that is allowed."""
+    import decay  # noqa: PLC0415 - lies beside the sound files
+
+    problem, path = decay.problem(), SOUND / "certificate.json"
+    assert igpe.verify(path, problem)
+    clock = iter(range(10**9))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    found = igpe.verify(path, problem, seconds=5.0)
+    assert not found
+    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+    assert next(clock) < 100
 
 
 # Stores ------------------------------------------------------------------------------------------
