@@ -27,6 +27,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     text = _text(path)
     lines = [line for line in text[:HEAD].splitlines() if line.strip()][:LINES]
     separator = next((s for s in SEPARATORS if _is_separated(lines, s)), ",")
+    if any(len(field) > FIELD for row in _rows(lines, separator) for field in row):
+        raise DataError(f"'{path}' has an entry of more than {FIELD} letters, so it is no table.")
     widest = max((len(row) for row in _rows(lines[:1], separator)), default=0)
     breaks, separated = text.count("\n") + text.count("\r"), text.count(separator)
     require_cells(path, max(breaks, 1), max(widest, separated // max(breaks, 1)))

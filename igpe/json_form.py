@@ -156,7 +156,7 @@ def _plain_number(value: float) -> Any:
 
 
 def frame(stored: Mapping[str, Any], texts: Iterable[str], numbers: Iterable[str]) -> pd.DataFrame:
-    """The table of stored columns. Raises what pandas does if one is missing, or of another kind."""
+    """The table of stored columns. Raises pandas' errors if one is missing, or of another kind."""
     kinds = dict.fromkeys(texts, str) | dict.fromkeys(numbers, float)
     return pd.DataFrame(stored).astype(kinds)
 

@@ -1,14 +1,17 @@
 """Damaged and hostile files of all formats, each read in a process of its own.
 
 Compared with nothing: each case must end as files of strangers must. The files are those of
-`tests/files/sound`, damaged by a seed (bits, ends, pieces, numbers, hostile words; in workbooks inside
-the zip), and a list of attacks. In the folder lie modules, option files and configurations that
-leave a canary if they are run. A process has 1 GiB of address space beyond that of the imported
-libraries, 10 s of processor time, and no sockets. Counted are canaries, unpickled classes and programs that start (executions), exceptions that
-are not igpe's (tracebacks), processes that are killed by a limit, and attempts to reach a network.
+`tests/files/sound`, damaged by a seed (bits, ends, pieces, numbers, hostile words; in workbooks
+inside the zip), and a list of attacks. In the folder lie modules, option files and configurations
+that leave a canary if they are run. A process has 1 GiB of address space beyond that of the
+imported libraries, 10 s of processor time, and no sockets. Counted are canaries, unpickled classes
+and programs that start (executions), exceptions that are not igpe's and control characters that
+reach the terminal (tracebacks), processes that a limit ends, and attempts to reach a network.
 """
 
 import argparse
+import ast
+import importlib
 import json
 import os
 import random
@@ -25,8 +28,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from figures import Row, at_least, at_most
 from trust.run import Answer, run
+from typer.testing import CliRunner
+
+import igpe
+from igpe.cli import app
+from igpe.dynamic.searches import _told
+from igpe.tasks.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = ROOT / "tests" / "files" / "sound"
@@ -232,9 +244,6 @@ def _bomb() -> None:
 
 
 def _parquet(rows: int) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     zeros = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int8()), pa.array([0.0]))
     with pq.ParquetWriter("table.parquet", pa.schema([("A", zeros.type)])) as writer:
         batch = pa.table({"A": zeros})
@@ -293,7 +302,8 @@ def _database(*words: str, mark: int = 0) -> None:
 
 VIEW = (
     "CREATE VIEW outcomes AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
-    "SELECT 'DONE' AS status, x AS seconds, '' AS message, '{}' AS row, x AS series, x AS key FROM n"
+    "SELECT 'DONE' AS status, x AS seconds, '' AS message, '{}' AS row, x AS series, x AS key "
+    "FROM n"
 )
 SHEETS = {
     "last cell": f"<row r='1'>{_inline('A1', 't')}</row><row r='1048576'>"
@@ -338,7 +348,7 @@ ATTACKS: dict[str, Callable[[], None]] = {
         "\n".join([
             ",".join(f"c{k}" for k in range(9_000)),
             *[",".join(str(r) * 9_000) for r in range(4)],
-        ])  # noqa: E501
+        ])
     ),
     "csv short rows": lambda: Path("table.csv").write_text(
         ",".join(f"c{k}" for k in range(9_000)) + "\n1" * 1_000_000
@@ -351,7 +361,7 @@ ATTACKS: dict[str, Callable[[], None]] = {
     "workbook is a table": lambda: shutil.copy(SOUND / "table.csv", "table.xlsx"),
     **{f"reaction {k}": lambda: None for k in range(len(REACTIONS))},
     **{
-        f"petab{v} {where}": lambda v=v, w=w: _petab(v, f"{t}{'_2' * (v == 2)}.tsv", w)
+        f"petab{v} {where}": lambda v=v, w=w, t=t: _petab(v, f"{t}{'_2' * (v == 2)}.tsv", w)
         for v in (1, 2)
         for where, w, t in (
             ("address", "http://127.0.0.1:9/x.tsv", "measurements" if v == 1 else "measurement"),
@@ -405,10 +415,6 @@ REFUSED: list[str] = []  # messages of igpe
 
 def _command(*words: str) -> list[str]:
     """Run a command of igpe here; the last lines of a traceback, if there was one."""
-    from typer.testing import CliRunner
-
-    from igpe.cli import app
-
     done = CliRunner().invoke(app, list(words))
     said = done.output
     REFUSED.extend([said] if done.exit_code and words[0] != "convert" else [])
@@ -420,11 +426,9 @@ def _command(*words: str) -> list[str]:
 
 
 def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
-    from igpe.errors import IgpeError
-
     try:
         deed()
-    except (IgpeError, OSError) as error:
+    except (igpe.IgpeError, OSError) as error:
         REFUSED.append(str(error))
         return []
     except Exception as error:
@@ -433,8 +437,6 @@ def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
 
 
 def _read_table(file: str) -> list[str]:
-    import ast
-
     for old in ("drafted.py", "out.csv", "out.xlsx"):
         Path(old).unlink(missing_ok=True)
     wrong = _command("new", "drafted.py", "--data", file)
@@ -450,8 +452,6 @@ def _read_table(file: str) -> list[str]:
 
 
 def _read_stored(file: str) -> list[str]:
-    import igpe
-
     kind = {
         "result.json": igpe.Result,
         "profiles.json": igpe.Profiles,
@@ -481,12 +481,8 @@ def _drawn(axes: Any) -> None:
 
 
 def _read_certificate(file: str) -> list[str]:
-    import igpe
-
     sys.path.insert(0, str(SOUND))
-    import decay
-
-    problem = decay.problem()
+    problem = importlib.import_module("decay").problem()
     wrong = _guarded("verify", lambda: igpe.verify(Path(file), problem, seconds=2.0))
     kept: list[Any] = []
     kind = igpe.DynamicCertificate
@@ -498,9 +494,6 @@ def _read_certificate(file: str) -> list[str]:
 
 
 def _read_store(file: str) -> list[str]:
-    from igpe.dynamic.searches import _told
-    from igpe.tasks.store import Store
-
     with suppress(sqlite3.Error), closing(sqlite3.connect(SOUND / file)) as sound:
         keys = sound.execute("SELECT series, key FROM outcomes").fetchall()
 
@@ -519,8 +512,6 @@ def _read_store(file: str) -> list[str]:
 
 
 def _read_petab(file: str) -> list[str]:
-    import igpe
-
     return _guarded("read_petab", lambda: igpe.read_petab(Path(file)))
 
 
@@ -625,9 +616,7 @@ def _reader(file: str) -> Callable[[str], list[str]]:
 
 def _warm() -> None:
     """Everything that reading imports, once, before processes are forked."""
-    import matplotlib
-
-    matplotlib.use("agg")
+    mpl.use("agg")
     folder = Path(tempfile.mkdtemp(prefix="igpe-files-"))
     before = Path.cwd()
     os.chdir(folder)
@@ -657,7 +646,7 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
             or answer.get("executed")
             or "killed" in answer
             or answer.get("network")
-        ):  # noqa: E501
+        ):
             print(case, {k: v for k, v in answer.items() if k != "seconds"}, file=sys.stderr)
         elif "crashed" in answer:
             print(case, answer["crashed"], file=sys.stderr)

@@ -1,7 +1,7 @@
 """Kills while a file is written: what is in the file afterwards.
 
-Compared with the two texts that may be there, the old one and the new one. A process writes files of
-each kind again and again and is killed (SIGKILL) at a seeded moment.
+Compared with the two texts that may be there, the old one and the new one. A process writes files
+of each kind again and again and is killed (SIGKILL) at a seeded moment.
 """
 
 import argparse
