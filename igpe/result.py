@@ -28,7 +28,8 @@ from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
 TEXTS = "experiment", "name", "unit"
-POINTS = "time", "measured", "fitted", "residual", "sigma", "leverage"
+POINTS = "time", "measured", "fitted", "residual", "sigma"
+LEVER = {"leverage"}  # which older results do not have
 CURVES = "time", "fitted", "smoothed", "smoothed_error"
 LATER: dict[str, Any] = {
     "settings": "",
@@ -293,7 +294,9 @@ class Result:
                     Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
                 ),
                 "certificates": tuple(Certificate.restored(c) for c in kept["certificates"]),
-                "points": frame(kept["points"], TEXTS, POINTS),
+                "points": frame(
+                    kept["points"], TEXTS, [*POINTS, *LEVER.intersection(kept["points"])]
+                ),
                 "curves": frame(kept["curves"], TEXTS[:2], CURVES),
                 "notes": tuple(kept["notes"]),
                 "maps": tuple(map(StructureMap.restored, kept["maps"])),

@@ -20,6 +20,10 @@ HIGHEST = 1000  # exponent of an expression
 BITS = 1020.0  # of a number
 LAST_FACTORIAL = 170
 MOST_NODES = 50_000  # of a formula, once what it refers to is inserted
+TOO_LARGE = (
+    f"A formula holds numbers beyond 1e300, powers beyond {HIGHEST}, or more than {MOST_NODES} "
+    "operations. Correct it."
+)
 EXACT = 2**53  # larger whole numbers are floats that were rounded
 FUNCTIONS = {
     "exp": pyo.exp,
@@ -110,49 +114,51 @@ def require_moderate(expression: Any, values: Mapping[str, Any] = MappingProxyTy
             if node not in sizes:
                 sizes[node] = _size(known.get(node, node), [sizes[a] for a in node.args])
     except (OverflowError, RecursionError):
-        raise ModelError(
-            f"A formula holds numbers beyond 1e300, powers beyond {HIGHEST}, or more than "
-            f"{MOST_NODES} operations. Correct it."
-        ) from None
+        raise ModelError(TOO_LARGE) from None
 
 
 def _size(node: Any, sizes: list[float | None]) -> float | None:
-    """The magnitude of a number, by those of its parts; None for what is no number.
+    """The value of a number, roughly, by those of its parts; None for what is no number.
 
     raises OverflowError where it would be huge
     """
     kind = type(node).__name__
     if node.is_Number:
         return float(node) if node.is_finite else None
-    if kind in SIZES and len(sizes) > 0:
-        return SIZES[kind](*sizes)
-    if not sizes or None in sizes or kind not in {*FUNCTIONS, "Add", "Mul", "Max", "Min"}:
+    if kind == "Pow":
+        return power_size(*sizes)
+    if not sizes or None in sizes:
         return None
-    parts = (library("sympy").Float(s) for s in sizes)
-    value = abs(complex(node.func(*parts).evalf(5)))
-    if math.isinf(value):
+    if kind == "factorial":
+        return factorial_size(sizes[0])
+    if kind not in {*FUNCTIONS, "Add", "Mul", "Max", "Min"}:
+        return None
+    value = complex(node.func(*(library("sympy").Float(s) for s in sizes)).evalf(5))
+    if math.isinf(abs(value)):
         raise OverflowError
-    return value
+    return abs(value) if value.imag else value.real
 
 
-def _size_of_power(base: float | None, exponent: float | None) -> float | None:
+def power_size(base: float | None, exponent: float | None) -> float | None:
+    """base ** exponent; None for what is no number. Raises OverflowError where it is huge."""
     if exponent is None or base == 0:
         return None
     bits = abs(exponent) if base is None else abs(exponent * math.log2(abs(base)))
     if bits > (HIGHEST if base is None else BITS):
         raise OverflowError
-    return None if base is None else abs(base) ** exponent
+    if base is None:
+        return None
+    is_odd = base < 0 and exponent % 2 == 1
+    return math.copysign(abs(base) ** exponent, -1.0 if is_odd else 1.0)
 
 
-def _size_of_factorial(number: float | None) -> None:
-    if number is None or not 0 <= number <= LAST_FACTORIAL:
+def factorial_size(number: float | None) -> float | None:
+    """The factorial; None for what is no number. Raises OverflowError where it is huge."""
+    if number is None:
+        return None
+    if not 0 <= number <= LAST_FACTORIAL:
         raise OverflowError
-
-
-SIZES: dict[str, Callable[..., float | None]] = {
-    "Pow": _size_of_power,
-    "factorial": _size_of_factorial,
-}
+    return math.gamma(number + 1)
 
 
 def names_in(expression: Any) -> set[str]:

@@ -5,8 +5,9 @@ the network, no path to elsewhere, no model in a language whose files are progra
 and nesting are limited: the libraries would compute 9^9^9^9 and nest as deep as a file says.
 """
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,13 @@ import pandas as pd
 from igpe.csv_files import require_cells
 from igpe.errors import DataError, IgpeError, ModelError
 from igpe.files import read
-from igpe.petab.formulas import parsed, require_moderate
+from igpe.petab.formulas import (
+    TOO_LARGE,
+    factorial_size,
+    parsed,
+    power_size,
+    require_moderate,
+)
 from igpe.petab.libraries import library
 
 MOST_YAML, MOST_TABLE, MOST_MODEL = 2**20, 50 * 2**20, 50 * 2**20  # bytes
@@ -185,6 +192,48 @@ def require_few_calls(model: Any) -> None:
             )
         return found
 
-    for math in functions.values():
-        if math is not None:
-            size(math, 0)
+    for formula in functions.values():
+        if formula is not None:
+            size(formula, 0)
+
+
+def require_moderate_math(node: Any) -> None:
+    """`require_moderate` of a libSBML formula: what SymPy would compute while it reads it."""
+    try:
+        _math_size(node)
+    except OverflowError:
+        raise ModelError(TOO_LARGE) from None
+
+
+def _math_size(node: Any) -> float | None:
+    """The value of a number, roughly; None for what is no number, OverflowError if it is huge."""
+    sbml = library("libsbml")
+    sizes = [_math_size(node.getChild(i)) for i in range(node.getNumChildren())]
+    kind = node.getType()
+    if node.isNumber():
+        return float(node.getValue()) if math.isfinite(node.getValue()) else None
+    if kind in (sbml.AST_POWER, sbml.AST_FUNCTION_POWER) and len(sizes) == len(("base", "n")):
+        return power_size(*sizes)
+    if None in sizes or not sizes:
+        return None
+    known = [s for s in sizes if s is not None]
+    value = _computed(kind, known, sbml)
+    if value is not None and math.isinf(value):
+        raise OverflowError
+    return value
+
+
+def _computed(kind: int, sizes: list[float], sbml: Any) -> float | None:
+    first, last = sizes[0], sizes[-1]
+    if kind in (sbml.AST_FUNCTION_SINH, sbml.AST_FUNCTION_COSH, sbml.AST_FUNCTION_EXP):
+        return math.exp(first if kind == sbml.AST_FUNCTION_EXP else abs(first))
+    if kind == sbml.AST_DIVIDE:
+        return first / last if last else None
+    functions: dict[int, Callable[[], float | None]] = {
+        sbml.AST_FUNCTION_FACTORIAL: lambda: factorial_size(first),
+        sbml.AST_FUNCTION_ROOT: lambda: power_size(last, 1 / first) if first else None,
+        sbml.AST_MINUS: lambda: -first if len(sizes) == 1 else first - last,
+        sbml.AST_TIMES: lambda: math.prod(sizes),
+    }
+    # Of all else the sum will do: no other function is larger than what it is of.
+    return functions.get(kind, lambda: math.fsum(sizes))()

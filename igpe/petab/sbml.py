@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from igpe.errors import ModelError
-from igpe.petab.formulas import TIME, number, plain, require_moderate, symbol
-from igpe.petab.guard import require_few_calls
+from igpe.petab.formulas import TIME, number, plain, symbol
+from igpe.petab.guard import require_few_calls, require_moderate_math
 from igpe.petab.libraries import library, quiet
 
 HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
@@ -161,13 +161,6 @@ def _reactions(model: Any) -> dict[str, Any]:
     return found
 
 
-def _read(text: str, *, evaluate: bool) -> Any:
-    reader = library("sbmlmath").SBMLMathMLParser(
-        floats_as_rationals=False, ignore_units=True, evaluate=evaluate
-    )
-    return reader.parse_str(text)
-
-
 def _formula(element: Any, where: str) -> Any:
     """The mathematics of an element.
 
@@ -179,8 +172,11 @@ def _formula(element: Any, where: str) -> Any:
             text = libsbml.writeMathMLToString(element.getMath())
             if HUGE_POWER.search(text):
                 raise ValueError("it holds a number beyond 1e300")
-            require_moderate(_read(text, evaluate=False))
-            found = plain(_read(text, evaluate=True))
+            require_moderate_math(element.getMath())
+            reader = library("sbmlmath").SBMLMathMLParser(
+                floats_as_rationals=False, ignore_units=True, evaluate=True
+            )
+            found = plain(reader.parse_str(text))
     except ModelError as error:
         raise ModelError(f"In the {where}: {error}") from None
     except Exception as error:  # each parser has its own
