@@ -335,9 +335,13 @@ MATHS = {
 ALIASES = "a: &a [x]\n" + "".join(
     f"b{k}: &b{k} [{', '.join([f'*b{k - 1}' if k else '*a'] * 10)}]\n" for k in range(12)
 )
+TEXTS = tuple(  # pint passes over texts in units, and over all that stands in them
+    f"mol {mark}\n{CANARY}\n{end}{mark}" for mark in ("'''", '""' * 3) for end in ("#", "x = ", "")
+)
 ATTACKS: dict[str, Callable[[], None]] = {
     **{f"header {k}": lambda w=w: _header(f"A [mol{w}]") for k, w in enumerate(WORDS)},
     **{f"name {k}": lambda w=w: _header(f"{w} A [mol/L]") for k, w in enumerate(WORDS)},
+    **{f"header text {k}": lambda t=t: _header(f"A [{t}]") for k, t in enumerate(TEXTS)},
     **{f"sheet {name}": lambda c=c: _sheet(c) for name, c in SHEETS.items()},
     "sheet promised": lambda: _sheet(SHEETS["hostile header"], "A1:XFD1048576"),
     "sheet bomb": _bomb,

@@ -22,6 +22,7 @@ from igpe.units import conversion
 ROOT = Path(igpe.__file__).parents[1]
 CANARY = "open('canary', 'w').close()"
 HEADERS = {
+    "unit with a long text": f"A [mol '''\n{CANARY}\n#''']",
     "unit with a new line": f"A ['x'*mol\n{CANARY}\n#]",
     "unit with a carriage return": f"A [mol\r{CANARY}\r#]",
     "unit with a form feed": f"A [mol\f\n{CANARY}]",
