@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from igpe.escaping import label
+
 COLUMNS = 3  # panels side by side
 PANEL = (4.2, 3.2)  # inches
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -31,8 +33,8 @@ def axes_for(count: int, axes: Any, size: tuple[float, float] = PANEL) -> Any:
 
 
 def labelled(name: str, unit: str) -> str:
-    """What an axis is labelled with: the unit in brackets, if there is one."""
-    return f"{name} [{unit}]" if unit else name
+    """What an axis is labelled with: the unit in brackets, if there is one; $ is no formula."""
+    return label(f"{name} [{unit}]" if unit else name)
 
 
 def colour(number: int) -> str:

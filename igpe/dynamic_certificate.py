@@ -12,7 +12,7 @@ from igpe.arguments import is_finite
 from igpe.certificate import STOPPED
 from igpe.errors import DataError
 from igpe.estimates import relative_gap
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
 from igpe.proof_picture import plot_boxes
 from igpe.status import Status
 
@@ -167,8 +167,10 @@ class DynamicCertificate:
     def from_json(cls, source: str | Path) -> "DynamicCertificate":
         """What `to_json` wrote, text or path. Raises DataError for anything else."""
         entries = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
-        stored = Form("certificate", "DynamicCertificate", FORMAT, entries).read(source)
-        return cls._restored(restored(stored))
+        form = Form("certificate", "DynamicCertificate", FORMAT, entries)
+        stored = form.read(source)
+        with form.intact():
+            return checked_types(cls._restored(restored(stored)))
 
     @classmethod
     def restored(cls, stored: Mapping[str, Any] | None) -> "DynamicCertificate | None":
@@ -183,6 +185,8 @@ class DynamicCertificate:
                     f"The certificate's {name} is {given[name]}, not a finite number, so that it "
                     "proves nothing. Run igpe.certify again."
                 )
+        if len({len(given[name]) for name in ("unknowns", "lower", "upper", "point")}) > 1:
+            raise ValueError("there are not as many bounds as unknowns")
         return cls(
             unknowns=tuple(given["unknowns"]),
             lower=tuple(given["lower"]),

@@ -15,6 +15,7 @@ from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import simulate as integrate
 from igpe.equations.system import System, read_systems
 from igpe.errors import ProblemError
+from igpe.escaping import label as escaped
 from igpe.estimates import Estimate, Horizon, equivalent_iterations
 from igpe.experiment import Experiment
 from igpe.integrators.base import Trajectory
@@ -78,7 +79,7 @@ def plot_horizons(estimate: Estimate, axes: Any = None) -> Any:
         ax.set_ylim(*shown)
         ax.set_xticks(number)
         ax.set_xlabel("horizon")
-        ax.set_ylabel(name)
+        ax.set_ylabel(escaped(name))
     return drawn
 
 

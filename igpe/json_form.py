@@ -5,16 +5,25 @@ NaN becomes None, and an infinity {"number": "Infinity"}, so that no text is tak
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import pandas as pd
 
 from igpe.errors import DataError
+from igpe.escaping import printable
+from igpe.files import read_json, write
 
 NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+LARGEST = 2**63
+Made = TypeVar("Made")
+LONGEST = 100  # letters of another message
 NUMBERS = {name: number for number, name in NAMES.items()}
 
 
@@ -39,11 +48,15 @@ def restored(value: Any) -> Any:
         return math.nan
     if isinstance(value, list):
         return [restored(v) for v in value]
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError(f"a whole number of {len(str(value))} digits")
     if isinstance(value, dict):
         is_number = list(value) == ["number"] and isinstance(value["number"], str)
         if is_number and value["number"] in NUMBERS:
             return NUMBERS[value["number"]]
-        return {k: restored(v) for k, v in value.items()}
+        return {printable(k): restored(v) for k, v in value.items()}
     return value
 
 
@@ -91,6 +104,17 @@ class Form(NamedTuple):
             raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, all of it.")
         return stored
 
+    @contextmanager
+    def intact(self) -> Iterator[None]:
+        """Raise DataError for what goes wrong when stored entries are not what they must be."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise DataError(
+                f"The stored {self.name} is damaged ({type(error).__name__}: "
+                f"{str(error)[:LONGEST]}); {self._remedy}, unchanged."
+            ) from None
+
     @property
     def _remedy(self) -> str:
         return f"give what {self.writer}.to_json wrote"
@@ -104,7 +128,7 @@ class Form(NamedTuple):
         is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
         where = f"The file '{source}'" if is_file else "The text"
         try:
-            return json.loads(Path(source).read_text(encoding="utf-8") if is_file else str(source))
+            return read_json(source if is_file else str(source).encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise DataError(
                 f"The file '{str(source)[:100]}' of the {self.name} could not be read "
@@ -116,10 +140,12 @@ class Form(NamedTuple):
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
-    """Plain values as JSON text; also written to `path` if given."""
+    """Plain values as JSON text; also written to `path` if given, as `igpe.files.write` does."""
+    if isinstance(value, Mapping):  # what it is comes first, where `igpe.files.write` looks
+        value = {k: value[k] for k in ("command", "stored", "format") if k in value} | dict(value)
     written = json.dumps(value, indent=2, allow_nan=False)
     if path is not None:
-        Path(path).write_text(written, encoding="utf-8")
+        write(path, written)
     return written
 
 
@@ -127,3 +153,35 @@ def _plain_number(value: float) -> Any:
     if math.isnan(value):
         return None
     return {"number": NAMES[value]} if math.isinf(value) else value
+
+
+def frame(stored: Mapping[str, Any], texts: Iterable[str], numbers: Iterable[str]) -> pd.DataFrame:
+    """The table of stored columns. Raises pandas' errors if one is missing, or of another kind."""
+    kinds = dict.fromkeys(texts, str) | dict.fromkeys(numbers, float)
+    return pd.DataFrame(stored).astype(kinds)
+
+
+def checked_types(made: Made) -> Made:
+    """The dataclass, if its entries have the types it declares. Raises TypeError, naming one."""
+    hints = get_type_hints(type(made))
+    for one in fields(made):  # type: ignore[arg-type]
+        if not _conforms(getattr(made, one.name), hints[one.name]):
+            raise TypeError(f"'{one.name}' is {getattr(made, one.name)!r:.50}")
+    return made
+
+
+def _conforms(value: Any, hint: Any) -> bool:
+    kind, inside = get_origin(hint), get_args(hint)
+    if hint is Any or kind in (Union, UnionType):
+        return hint is Any or any(_conforms(value, h) for h in inside)
+    if kind is tuple and isinstance(value, (list, tuple)):
+        hints = inside[:1] * len(value) if inside[-1] is ... else inside
+        return len(value) == len(hints) and all(map(_conforms, value, hints))
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return isinstance(value, Mapping) and all(_conforms(v, inside[1]) for v in value.values())
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    if is_dataclass(hint) and type(value) is hint:
+        checked_types(value)
+    is_class = isinstance(kind or hint, type) and not getattr(hint, "_is_protocol", False)
+    return not is_class or isinstance(value, kind or hint)

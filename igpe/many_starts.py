@@ -15,8 +15,9 @@ from igpe.deadline import session
 from igpe.dynamic.base import Estimator
 from igpe.dynamic.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import EstimationFailed, ProblemError
+from igpe.errors import DataError, EstimationFailed, ProblemError
 from igpe.estimates import Estimate
+from igpe.markup import preformatted
 from igpe.optima import is_same_objective
 from igpe.problem import Problem
 from igpe.progress import Progress
@@ -27,6 +28,8 @@ from igpe.tasks.run import Place
 from igpe.waterfall import draw, series
 
 TELL = 100  # runs
+TRUE = 1e-2  # relative difference of an objective that is computed again
+ROUNDING = 1e-10  # of the objective at the first start: what integration errors make of none
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Campaign:
         return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self}</pre>"
+        return preformatted(str(self))
 
 
 @session()
@@ -174,4 +177,40 @@ def campaign(
         report(str(error))
     frame = table.frame().drop(columns="method").set_index("start").sort_index()
     starts_frame = pd.DataFrame(given, columns=list(problem.box.names))
-    return Campaign(frame, starts_frame, complete, tuple(notes))
+    found = Campaign(frame, starts_frame, complete, tuple(notes))
+    if store is not None:
+        _require_true(found, problem, estimator, store)
+    return found
+
+
+def _require_true(
+    found: Campaign, problem: Problem, estimator: Estimator, store: str | Path
+) -> None:
+    """Compute the best again: what a file says of it may not be so.
+
+    The sum of squares is that of an integration; where a method has another one (on the mesh of its
+    collocation), that of the method from there.
+
+    raises DataError if neither is as good as the file says
+    """
+    try:
+        best = found.best
+    except EstimationFailed:
+        return
+    residuals = SingleShooting().prepare(problem).residuals
+    first = residuals(found.starts.iloc[0].to_numpy(dtype=float))
+    at = residuals(problem.box.vector(best.parameters))
+    rounding = 0.0 if first is None else ROUNDING * abs(first.cost)
+
+    def is_true(objective: float) -> bool:
+        return objective <= best.objective + TRUE * abs(objective) + rounding
+
+    if at is not None and is_true(at.cost):
+        return
+    again = estimator.estimate(problem, best.parameters).objective
+    if not is_true(again):
+        raise DataError(
+            f"The store '{store}' says that a start reached the objective {best.objective:.6g}, "
+            f"but from its parameters {again:.6g} is reached. The file was changed, or the problem "
+            "reads something that was. Remove the file to do all starts again."
+        )

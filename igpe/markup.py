@@ -29,6 +29,11 @@ def folded(summary: str, inside: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
+def preformatted(text: str) -> str:
+    """Text as it is, in lines."""
+    return f"<pre>{escape(text)}</pre>"
+
+
 def paragraph(text: str) -> str:
     """A paragraph."""
     return f"<p>{escape(text)}</p>"

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from igpe.axes import PANEL, axes_for, colour, labelled
+from igpe.escaping import label as escaped
 
 BAND = 1.96  # standard deviations on either side: 95 %
 
@@ -29,7 +30,7 @@ def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> An
         unit = points.loc[here, "unit"].iloc[0]
         ax.set_ylabel(labelled(name, unit))
         if several:
-            ax.set_title(f"experiment {experiment}", fontsize="medium")
+            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
     if len(drawn):
         _legend(drawn[0], above=axes is None)
     return drawn
@@ -87,7 +88,7 @@ def residual_panel(
     ax.plot(times, values, "o", markersize=4, color="tab:blue")
     ax.set_xlabel("time")
     name = f"residual of {of}" if of else "residual"
-    ax.set_ylabel(f"{name} / standard deviation" if standard else name)
+    ax.set_ylabel(escaped(f"{name} / standard deviation" if standard else name))
 
 
 def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
@@ -99,9 +100,9 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
     drawn = axes_for(len(names), axes)
     for ax, name in zip(drawn, names, strict=True):
         for k, (experiment, run) in enumerate(table.groupby("experiment", sort=False)):
-            ax.plot(run["time"], run[name], color=colour(k), label=str(experiment))
+            ax.plot(run["time"], run[name], color=colour(k), label=escaped(str(experiment)))
         ax.set_xlabel("time")
-        ax.set_ylabel(name)
+        ax.set_ylabel(escaped(name))
     if table["experiment"].nunique() > 1:
         drawn[0].legend(title="experiment", fontsize="small")
     return drawn

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from igpe.axes import axes_for, colour
 from igpe.errors import ProblemError
+from igpe.escaping import label as escaped
 
 if TYPE_CHECKING:  # the certificate draws itself with this file
     from igpe.dynamic_certificate import DynamicCertificate, TreeBox
@@ -40,8 +41,8 @@ def plot_boxes(proof: "DynamicCertificate", axes: Any = None) -> Any:
     ax.plot(*proof.parameters, "*", color=colour(3), markersize=14, label="best parameters")
     ax.set_xlim(proof.lower[0], proof.upper[0])
     ax.set_ylim(proof.lower[1], proof.upper[1])
-    ax.set_xlabel(proof.unknowns[0])
-    ax.set_ylabel(proof.unknowns[1])
+    ax.set_xlabel(escaped(proof.unknowns[0]))
+    ax.set_ylabel(escaped(proof.unknowns[1]))
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, fontsize="small")
     return ax
 

@@ -14,7 +14,8 @@ from igpe.arrays import FloatArray
 from igpe.certificate import Certificate
 from igpe.dynamic_certificate import DynamicCertificate
 from igpe.errors import ProblemError
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.files import write
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.plots import plot_fit
 from igpe.report.page import TITLE, page
 from igpe.residual_table import outliers, residual_table, sigma_known
@@ -26,6 +27,10 @@ from igpe.status import Status
 from igpe.structure.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form
+TEXTS = "experiment", "name", "unit"
+POINTS = "time", "measured", "fitted", "residual", "sigma"
+LEVER = {"leverage"}  # which older results do not have
+CURVES = "time", "fitted", "smoothed", "smoothed_error"
 LATER: dict[str, Any] = {
     "settings": "",
     "maps": [],
@@ -241,21 +246,24 @@ class Result:
         """
         written = page(self, title, date)
         if path is not None:
-            Path(path).write_text(written, encoding="utf-8")
+            write(path, written)
         return written
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
-        whole = asdict(self) | {
-            **self._form().head(),
-            "parameters": self.parameters,
-            "status": self.status.name,
-            "message": verdict(self),
-            "covariance": self.covariance.tolist(),
-            "points": self.points.to_dict("list"),
-            "curves": self.curves.to_dict("list"),
-            "proof": None if self.proof is None else self.proof.to_dict(),
-        }
+        whole = (
+            self._form().head()
+            | asdict(self)
+            | {
+                "parameters": self.parameters,
+                "status": self.status.name,
+                "message": verdict(self),
+                "covariance": self.covariance.tolist(),
+                "points": self.points.to_dict("list"),
+                "curves": self.curves.to_dict("list"),
+                "proof": None if self.proof is None else self.proof.to_dict(),
+            }
+        )
         return plain(whole)  # type: ignore[no-any-return]
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -266,6 +274,11 @@ class Result:
     def from_dict(cls, stored: Mapping[str, Any]) -> "Result":
         """The result that `to_dict` stored. Raises DataError if it is nothing of the kind."""
         stored = {**LATER, **cls._form().checked(stored)}
+        with cls._form().intact():
+            return checked_types(cls._restored(stored))
+
+    @classmethod
+    def _restored(cls, stored: Mapping[str, Any]) -> "Result":
         kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
         return cls(
             **kept
@@ -281,8 +294,10 @@ class Result:
                     Candidate(**c | {"status": Status[c["status"]]}) for c in kept["candidates"]
                 ),
                 "certificates": tuple(Certificate.restored(c) for c in kept["certificates"]),
-                "points": pd.DataFrame(kept["points"]),
-                "curves": pd.DataFrame(kept["curves"]),
+                "points": frame(
+                    kept["points"], TEXTS, [*POINTS, *LEVER.intersection(kept["points"])]
+                ),
+                "curves": frame(kept["curves"], TEXTS[:2], CURVES),
                 "notes": tuple(kept["notes"]),
                 "maps": tuple(map(StructureMap.restored, kept["maps"])),
                 "proof": DynamicCertificate.restored(stored["proof"]),

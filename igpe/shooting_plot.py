@@ -13,6 +13,7 @@ from igpe.axes import axes_for, colour, labelled
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_systems
 from igpe.errors import ProblemError
+from igpe.escaping import label as escaped
 from igpe.estimates import Estimate, Horizon, Iterate
 from igpe.integrators.automatic_intervals import AutomaticIntervals
 from igpe.integrators.intervals import Intervals
@@ -81,7 +82,7 @@ def plot_pieces(
         drawn[0, column].set_title(f"iteration {number}, gap {at.gap:.1e}", fontsize="medium")
     if shape[0] > 1:
         for ax, experiment in zip(drawn[:, 0], problem.experiments, strict=True):
-            ax.set_ylabel(f"experiment {experiment.name}")
+            ax.set_ylabel(escaped(f"experiment {experiment.name}"))
     _legend(drawn, above=axes is None)
     return drawn
 

@@ -1,16 +1,21 @@
 """Reading tables of measurements: DataFrames, CSV, Excel, Parquet; refusing the unusable."""
 
+import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from igpe.arguments import closest, closest_file
 from igpe.arrays import FloatArray
-from igpe.csv_files import read_csv
+from igpe.csv_files import read_csv, require_cells
 from igpe.errors import DataError
+from igpe.files import read
+from igpe.workbooks import last_row
 
 Data: TypeAlias = pd.DataFrame | str | Path
 
@@ -23,11 +28,11 @@ def read_workbook(path: Path) -> pd.DataFrame:
 
     raises DataError if they do not
     """
-    sheets = {
-        name: table
-        for name, table in pd.read_excel(path, sheet_name=None).items()
-        if not table.dropna(how="all").empty
-    }
+    packed = zipfile.is_zipfile(path)
+    rows = last_row(path) if packed else None  # rows below are empty, though a sheet may say so
+    engine: Any = "openpyxl" if packed else "xlrd"
+    found = pd.read_excel(BytesIO(read(path)), sheet_name=None, nrows=rows, engine=engine)
+    sheets = {name: table for name, table in found.items() if not table.dropna(how="all").empty}
     if len(sheets) <= 1:
         return next(iter(sheets.values()), pd.DataFrame())
     firsts = {str(table.columns[0]).strip() for table in sheets.values()}
@@ -45,11 +50,21 @@ def read_workbook(path: Path) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def read_parquet(path: Path) -> pd.DataFrame:
+    """A Parquet file, if it does not promise more than a table of measurements holds."""
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+
+    content = BytesIO(read(path))
+    told = ParquetFile(content).metadata
+    require_cells(path, told.num_rows, told.num_columns)
+    return pd.read_parquet(content, engine="pyarrow")
+
+
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": read_csv,
     ".xls": read_workbook,
     ".xlsx": read_workbook,
-    ".parquet": pd.read_parquet,
+    ".parquet": read_parquet,
 }
 PACKAGES = {".xls": "xlrd", ".xlsx": "openpyxl", ".parquet": "pyarrow"}
 LONGEST = 100  # letters of another package's message
@@ -70,7 +85,7 @@ def read_table(data: Data) -> pd.DataFrame:
     if nameless:
         raise DataError(f"Columns {nameless} are not named by text; name them as the model does.")
     columns = list(table.columns)
-    twice = sorted({c for c in columns if columns.count(c) > 1})
+    twice = sorted(c for c, count in Counter(columns).items() if count > 1)
     if twice:
         raise DataError(f"Columns {twice} occur more than once; give each its own name.")
     return table

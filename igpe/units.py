@@ -1,5 +1,6 @@
 """Units: measurements converted to the units of the model."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,22 @@ from pyomo.environ import units as pyomo_units
 from igpe.error_model import Proportional
 from igpe.errors import DataError
 from igpe.experiment import Measurements
+
+_UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
+_POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
+
+
+def require_unit(text: str) -> str:
+    """The text, if pint may get it: it passes over texts in quotes, and powers take forever.
+
+    raises ValueError for other characters than those of units, or powers of more than two digits
+    """
+    powers = text.count("**")
+    if not _UNIT.fullmatch(text) or len(_POWER.findall(text)) != powers:
+        raise ValueError("it is no unit: wanted names, *, /, and powers such as m**2")
+    if len(re.findall(r"\)\s*\*\*", text)) > 1:
+        raise ValueError("it holds powers of powers; multiply them out")
+    return text
 
 
 def unit_name(component: Any) -> str:
@@ -32,11 +49,13 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
 
     registry = pyomo_units.pint_registry
     try:
+        require_unit(given)
         offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude
         one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
-    except (pint.PintError, TypeError, ValueError, AssertionError) as error:
+    except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         raise DataError(
-            f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
+            f"The data give '{name}' in the unit '{given}', the model in "
+            f"'{wanted or 'no unit'}': {error}. "
             "Give a unit that can be converted, or give the model's variable its unit."
         ) from None
     return float(one - offset), float(offset)

@@ -5,6 +5,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from igpe.escaping import printable
+
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
@@ -26,7 +28,7 @@ class Commands(TyperGroup):
 
 def _complain(error: object, code: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
-    told = str(error)
+    told = printable(str(error))
     is_word = told.partition(" ")[0].isalpha()  # no name of a function or file
     typer.echo(told[:1].upper() + told[1:] if is_word else told, err=True)
     raise SystemExit(code)

@@ -6,6 +6,7 @@ from pathlib import Path
 TABLES = (".csv", ".parquet", ".xls", ".xlsx")
 MARKS = {".py": b"def problem(", ".yaml": b"parameter_file", ".yml": b"parameter_file"}
 MOST = 300  # files that are looked into
+LOOKED_AT = 2**20  # bytes of each
 
 
 def models(incomplete: str) -> list[str]:
@@ -55,6 +56,7 @@ def _listed(folder: Path) -> list[Path]:
 
 def _is_model(path: Path) -> bool:
     try:
-        return MARKS[path.suffix.lower()] in path.read_bytes()
+        with path.open("rb") as file:
+            return MARKS[path.suffix.lower()] in file.read(LOOKED_AT)
     except OSError:
         return False

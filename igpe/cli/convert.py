@@ -49,6 +49,7 @@ def convert(
     igpe convert result.json estimates.xlsx
     """
     from igpe.errors import ProblemError
+    from igpe.files import write
 
     require_new(target, force=force)
     if petab is not None and target.suffix.lower() != ".tsv":
@@ -56,13 +57,15 @@ def convert(
     ending = target.suffix.lower()
     if ending == ".html":
         result = _stored(source, ".html")
-        result.report(target)
+        write(target, result.report(), force=force)
         table = rows(result.to_frame(), "name")
     elif ending == ".tsv":
-        table = _petab(source, target, petab)
+        frame = _petab(source, petab)
+        write(target, frame.to_csv(sep="\t", index=False), force=force)
+        table = rows(frame)
     else:
         frame = _table(source)
-        _write(frame, target)
+        write(target, _content(frame, target), force=force)
         table = rows(frame)
     answer("convert", f"Written: {target}", {"file": str(target), "table": table}, json)
 
@@ -81,12 +84,11 @@ def _stored(source: Path, wanted: str) -> Any:
 
 def _loaded(source: Path) -> Any:
     """What an answer's file holds."""
-    from json import loads
-
     from igpe.errors import DataError
+    from igpe.files import read_json
 
     try:
-        return loads(source.read_text(encoding="utf-8"))
+        return read_json(source)
     except (OSError, ValueError) as error:
         raise DataError(
             f"'{source}' could not be read as JSON ({error}); give what a command of igpe wrote "
@@ -94,10 +96,10 @@ def _loaded(source: Path) -> Any:
         ) from None
 
 
-def _petab(source: Path, target: Path, problem: Path | None) -> list[dict[str, Any]]:
+def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     """A parameter table: the problem's with other nominal values, or a new one."""
     from igpe.errors import DataError
-    from igpe.petab.export import parameter_table, write_petab_parameters
+    from igpe.petab.export import filled_table, parameter_table
 
     stored = _loaded(source) if source.suffix.lower() == ".json" else {}
     values = stored.get("parameters") if isinstance(stored, dict) else None
@@ -106,17 +108,13 @@ def _petab(source: Path, target: Path, problem: Path | None) -> list[dict[str, A
             f"'{source}' holds no parameters; give what `igpe estimate MODEL --json` wrote."
         )
     if problem is not None:
-        write_petab_parameters(values, problem, target)
-    elif "estimates" in stored:
-        parameter_table(_stored(source, ".tsv").estimates).to_csv(target, sep="\t", index=False)
-    else:
-        raise DataError(
-            f"'{source}' is of a PEtab problem, whose own table gets the estimates: --petab "
-            "problem.yaml."
-        )
-    from pandas import read_csv
-
-    return rows(read_csv(target, sep="\t"))
+        return filled_table(values, problem)
+    if "estimates" in stored:
+        return parameter_table(_stored(source, ".tsv").estimates)
+    raise DataError(
+        f"'{source}' is of a PEtab problem, whose own table gets the estimates: --petab "
+        "problem.yaml."
+    )
 
 
 def _table(source: Path) -> "pd.DataFrame":
@@ -137,20 +135,27 @@ def _table(source: Path) -> "pd.DataFrame":
     return pd.DataFrame(restored(stored["table"]))
 
 
-def _write(frame: "pd.DataFrame", target: Path) -> None:
+def _content(frame: "pd.DataFrame", target: Path) -> bytes:
+    """The table as the bytes of a file; what a spreadsheet would take for a formula is a text."""
+    from io import BytesIO
+
     from igpe.errors import DataError
+    from igpe.escaping import cell
     from igpe.tables import PACKAGES
 
-    ending = target.suffix.lower()
+    ending, content = target.suffix.lower(), BytesIO()
+    if ending != ".parquet":
+        frame = frame.map(lambda v: cell(v) if isinstance(v, str) else v).rename(columns=cell)
     try:
         if ending == ".csv":
-            frame.to_csv(target, index=False)
+            frame.to_csv(content, index=False)
         elif ending == ".xlsx":
-            frame.to_excel(target, index=False)
+            frame.to_excel(content, index=False)
         else:
-            frame.to_parquet(target, index=False)
+            frame.to_parquet(content, index=False)
     except ImportError:
         raise DataError(
             f"Writing '{target}' needs a package that is not installed: pip install "
             f"{PACKAGES[ending]}"
         ) from None
+    return content.getvalue()

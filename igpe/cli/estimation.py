@@ -16,8 +16,8 @@ from igpe.cli.options import (
     estimated,
     nominal_of,
     problem_of,
+    replaceable,
     values_of,
-    writable,
 )
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
@@ -54,7 +54,7 @@ def estimate(
     ] = None,
     petab: Annotated[
         Path | None,
-        typer.Option("--petab", callback=writable, help="Write a PEtab parameter table."),
+        typer.Option("--petab", callback=replaceable, help="Write a PEtab parameter table."),
     ] = None,
 ) -> None:
     """Estimate the parameters globally, in five steps; of a PEtab problem from many starts.

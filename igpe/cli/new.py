@@ -57,6 +57,7 @@ def new(
     from igpe.draft.draft import draft
     from igpe.draft.sheet import Asked
     from igpe.errors import ProblemError
+    from igpe.files import write
 
     if context.args:
         raise ProblemError(
@@ -71,7 +72,7 @@ def new(
     require_new(file, force=force)
     asked = Asked(time, experiment, _names(column or []))
     made = draft(data, _reactions(reaction or []), asked, file)
-    file.write_text(made.text, encoding="utf-8")
+    write(file, made.text, force=force)
     said = [
         f"Written: {file}",
         *made.remarks,

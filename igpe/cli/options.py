@@ -25,24 +25,35 @@ def writable(path: Path | None) -> Path | None:
     return path
 
 
-def picture_file(path: Path | None) -> Path | None:
-    return writable(_ending(path, PICTURES))
+def replaceable(path: Path | None) -> Path | None:
+    """The same, and a file that is there must be one of igpe's."""
+    from igpe.files import require_writable
 
-
-def page_file(path: Path | None) -> Path | None:
-    return writable(_ending(path, PAGES))
-
-
-def converted_file(path: Path | None) -> Path | None:
-    return writable(_ending(path, CONVERTED))
+    if path is not None and writable(path) and str(path) != "-":
+        require_writable(path)
+    return path
 
 
 def require_new(path: Path, *, force: bool) -> None:
     """Raises ProblemError for a file that is there and may not be overwritten."""
     from igpe.errors import ProblemError
+    from igpe.files import require_writable
 
     if path.exists() and not force:
         raise ProblemError(f"'{path}' is there already; give another name, or --force.")
+    require_writable(path, force=True)
+
+
+def picture_file(path: Path | None) -> Path | None:
+    return replaceable(_ending(path, PICTURES))
+
+
+def page_file(path: Path | None) -> Path | None:
+    return replaceable(_ending(path, PAGES))
+
+
+def converted_file(path: Path | None) -> Path | None:
+    return writable(_ending(path, CONVERTED))
 
 
 def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
@@ -82,7 +93,7 @@ ReportFile = Annotated[
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json", callback=writable, help="Write JSON to this file; - is standard output."
+        "--json", callback=replaceable, help="Write JSON to this file; - is standard output."
     ),
 ]
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from igpe.escaping import one_line, printable
+
 FORMAT = 1  # of the JSON that commands write
 
 
@@ -28,10 +30,11 @@ def answer(
     complete  False if it was interrupted
     """
     if str(json) != "-":
-        typer.echo(text)
+        typer.echo(printable(text))
     if json is None:
         return
     from igpe.cli.versions import own_version
+    from igpe.files import write
     from igpe.json_form import plain, write_json
 
     head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
@@ -39,7 +42,7 @@ def answer(
     if str(json) == "-":
         typer.echo(written)
     else:
-        json.write_text(written + "\n", encoding="utf-8")
+        write(json, written + "\n")
 
 
 def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
@@ -52,9 +55,20 @@ def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
 def save(drawn: Callable[[], Any], path: Path | None) -> None:
     """A picture, if one is wanted: `drawn` returns its axes."""
     if path is not None:
-        axes = drawn()
-        first = axes if hasattr(axes, "figure") else axes[0]
-        first.figure.savefig(path)
+        from io import BytesIO
+
+        import matplotlib
+
+        from igpe.files import write
+
+        matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
+        ending, content = path.suffix.lower()[1:], BytesIO()
+        with matplotlib.rc_context({"text.usetex": False}):
+            axes = drawn()
+            first = axes if hasattr(axes, "figure") else axes[0]
+            author = {"Software" if ending == "png" else "Creator": "igpe"}
+            first.figure.savefig(content, format=ending, metadata=author)
+        write(path, content.getvalue())
 
 
 def interrupted(sentence: str) -> None:
@@ -71,9 +85,9 @@ def progress_shown() -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     console = Console(stderr=True)
     hidden = not console.is_terminal  # else a log would begin with an empty line
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Reading the model")
-        yield lambda sentence: progress.update(task, description=sentence)
+        yield lambda sentence: progress.update(task, description=one_line(sentence))

@@ -8,7 +8,7 @@ import typer
 
 from igpe.cli.application import FAILED, app
 from igpe.cli.completion import results
-from igpe.cli.options import DataFile, JsonFile, Model, PlotFile, problem_of, writable
+from igpe.cli.options import DataFile, JsonFile, Model, PlotFile, problem_of, replaceable
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 
@@ -28,7 +28,7 @@ def certify(
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[
         Path | None,
-        typer.Option(callback=writable, help="Write the proof (JSON) for igpe verify."),
+        typer.Option(callback=replaceable, help="Write the proof (JSON) for igpe verify."),
     ] = None,
     data: DataFile = None,
     plot: PlotFile = None,

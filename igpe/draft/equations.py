@@ -2,7 +2,7 @@
 
 from igpe.draft.headers import identifier
 from igpe.draft.sheet import Sheet
-from igpe.draft.text import Part, quoted
+from igpe.draft.text import Part
 from igpe.draft.values import (
     fastest,
     largest,
@@ -12,6 +12,7 @@ from igpe.draft.values import (
     start_time,
     unmeasured_start,
 )
+from igpe.escaping import one_line, quoted
 
 MODEL = '''def model(times):
     """The equations. Each quantity is made at a constant rate and lost in proportion to itself,
@@ -58,7 +59,7 @@ def by_equations(sheet: Sheet) -> Part:
             for made_of in (f"d{name}", f"{name}_made", f"{name}_lost")
         )
         states += [
-            f"    m.{name} = pyo.Var(m.t){f'  # {column.unit}' if column.unit else ''}",
+            f"    m.{name} = pyo.Var(m.t){_comment(column.unit)}",
             f"    m.{slope} = dae.DerivativeVar(m.{name})",
         ]
         parameters += [
@@ -73,7 +74,7 @@ def by_equations(sheet: Sheet) -> Part:
         imports=("import igpe", "import pyomo.environ as pyo", "from pyomo import dae"),
         model=MODEL.format(
             first=names[0],
-            time=f"  # {sheet.time.unit}" if sheet.time.unit else "",
+            time=_comment(sheet.time.unit),
             states="\n".join(states),
             parameters="\n".join(parameters),
             equations="\n\n".join(equations),
@@ -93,3 +94,7 @@ def by_equations(sheet: Sheet) -> Part:
         unit="",
         units={},
     )
+
+
+def _comment(unit: str) -> str:
+    return f"  # {one_line(unit)}" if unit else ""

@@ -4,6 +4,7 @@ import keyword
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import pint
 import pyomo.environ as pyo
@@ -11,12 +12,14 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.arguments import closest
 from igpe.errors import DataError
+from igpe.units import require_unit
 
 TIMES = {"time", "times", "t", "zeit", "temps", "tempo", "tiempo", "elapsed"}
 RUNS = {"experiment", "run", "exp", "batch", "trial", "lauf", "versuch"}
 TAKEN = {"t", "time", "experiment", *dir(pyo.ConcreteModel())}
 """Names that a variable of a model cannot have."""
 
+NO_UNIT = pint.PintError, ValueError, TypeError, AttributeError, AssertionError, ArithmeticError
 _BRACKETS = re.compile(r"(?P<name>.*\S)(?P<gap>\s*)[\[({](?P<unit>[^\[({]*)[\])}]")
 _SLASH = re.compile(r"(?P<name>.*\S)\s+(?:/|in)\s+\(?(?P<unit>[^)]*)\)?")
 _COMMA = re.compile(r"(?P<name>.*\S),\s*(?P<unit>\S+)")
@@ -88,8 +91,8 @@ def known_unit(text: str) -> str:
         if not re.search("[A-Za-z]", form):
             continue
         try:
-            found = pyomo_units.pint_registry.parse_units(form)
-        except (pint.PintError, ValueError, TypeError, AttributeError, AssertionError):
+            found = pyomo_units.pint_registry.parse_units(require_unit(form))
+        except NO_UNIT:
             continue
         if not found.dimensionless:
             return form
@@ -101,7 +104,9 @@ def dimension(unit: str) -> dict[str, float]:
     if not unit:
         return {}
     registry = pyomo_units.pint_registry
-    return {str(n): float(p) for n, p in registry.parse_units(unit).dimensionality.items()}
+    return {
+        str(n): float(p) for n, p in registry.parse_units(require_unit(unit)).dimensionality.items()
+    }
 
 
 def is_time(header: str) -> bool:
@@ -122,8 +127,9 @@ def is_run(header: str) -> bool:
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
     """A name for a variable of the model: letters, digits, underscores; not one of `taken`."""
-    plain = re.sub(r"\W+", "_", name).strip("_") or "x"
-    plain = f"x{plain}" if plain[0].isdigit() else plain
+    kept = (c if f"x{c}".isidentifier() else " " for c in normalize("NFKC", name))
+    plain = re.sub(r"\W+", "_", "".join(kept)).strip("_") or "x"
+    plain = plain if plain.isidentifier() else f"x{plain}"
     if plain in TAKEN or keyword.iskeyword(plain):
         plain += "_"
     free = plain

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from igpe.draft.sheet import Sheet
-from igpe.draft.text import Part, quoted
+from igpe.draft.text import Part
 from igpe.draft.units import ReactorUnits, reactor_units
 from igpe.draft.values import (
     Start,
@@ -15,6 +15,7 @@ from igpe.draft.values import (
     start_time,
     unmeasured_start,
 )
+from igpe.escaping import one_line, quoted
 from igpe.kinetics.batch import Batch
 from igpe.kinetics.equation import Equation, read_equation
 from igpe.kinetics.reaction import numbered
@@ -105,7 +106,7 @@ def _bounds(
         orders = [float(sum(equation.left.values())), float(sum(equation.right.values()))]
         for name, order in zip(reaction.parameters, orders, strict=False):
             upper = round_up(rate * max(sizes) ** (1 - order))
-            unit = "" if units is None else f"  # {_unit(units, order)}"
+            unit = "" if units is None else f"  # {one_line(_unit(units, order))}"
             lines.append(f"{quoted(name)}: (0.0, {short(upper)}),{unit}")
     return lines
 

@@ -1,6 +1,5 @@
 """A problem file as text: the user's tables, start values, a model, and what igpe is asked for."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from igpe.draft.headers import Column
 from igpe.draft.sheet import Sheet
 from igpe.draft.values import Start, short
+from igpe.escaping import docstring, one_line, quoted
 
 HEAD = '''"""{title}
 
@@ -51,8 +51,8 @@ class Part(NamedTuple):
 
 def problem_file(sheet: Sheet, part: Part, path: Path) -> str:
     """The text of the file at `path`, from where the tables are found."""
-    title = part.title.replace("\\", "/").replace('"', "'")  # it stands in a docstring
-    head = HEAD.format(title=title, file=path.name, imports="\n".join(part.imports))
+    title, name = docstring(part.title), docstring(path.name)
+    head = HEAD.format(title=title, file=name, imports="\n".join(part.imports))
     sections = ["\n".join(lines) for lines in (_data(sheet, path), _columns(sheet), _starts(part))]
     gap = "\n\n\n" if part.model.startswith("def ") else "\n\n"
     model = gap + part.model.strip("\n")
@@ -64,11 +64,6 @@ def problem_file(sheet: Sheet, part: Part, path: Path) -> str:
         + "\n".join(_problem(sheet, part, path))
         + "\n"
     )
-
-
-def quoted(text: str) -> str:
-    """A text as Python writes it in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _data(sheet: Sheet, path: Path) -> list[str]:
@@ -94,7 +89,7 @@ def _columns(sheet: Sheet) -> list[str]:
         "COLUMNS = {",
         *(f"    {quoted(header)}: {quoted(name)}," for header, name in names.items()),
         "}",
-        *(f"# Not used: {quoted(h)} ({why})." for h, why in choice.left_out.items()),
+        *(f"# Not used: {quoted(h)} ({one_line(why)})." for h, why in choice.left_out.items()),
         *(
             f"# Not used: {quoted(h)} (a condition); where the model needs it: inputs={{...}}."
             for h in choice.conditions
@@ -104,14 +99,14 @@ def _columns(sheet: Sheet) -> list[str]:
 
 def _starts(part: Part) -> list[str]:
     """START of one experiment, or of each."""
-    unit = f" in {part.unit}" if part.unit else ""
+    unit = f" in {one_line(part.unit)}" if part.unit else ""
     several = len(part.starts) > 1
     lines = [
         f"# At time {part.begin:g}{unit}. A number is known, igpe.Unknown(low, high) is estimated.",
         "START = {",
     ]
     for name, starts in part.starts.items():
-        entries = [f"    {quoted(s)}: {v.value},  # {v.why}" for s, v in starts.items()]
+        entries = [f"    {quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in starts.items()]
         if several:
             entries = [f"    {quoted(name)}: {{", *(f"    {e}" for e in entries), "    },"]
         lines += entries

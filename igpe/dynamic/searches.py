@@ -8,18 +8,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.arguments import is_count, require
+from igpe.arguments import is_count, is_number, require
 from igpe.arrays import FloatArray
 from igpe.dynamic.base import Estimator, Profile, from_many_starts, require_bounds
 from igpe.dynamic.wanted import require_start
 from igpe.equations.fingerprint import fingerprint
-from igpe.errors import ProblemError
+from igpe.errors import DataError, ProblemError
 from igpe.estimate_form import estimate_of, estimate_row
 from igpe.estimates import Estimate
+from igpe.json_form import checked_types
 from igpe.problem import Problem
 from igpe.status import Status
 from igpe.tasks.digest import SHORT, digest
 from igpe.tasks.run import Place, run
+from igpe.tasks.store import DAMAGED
 from igpe.tasks.work import Function, Item, Outcome, Row, Work
 
 UNANSWERED = {Status.TIMED_OUT, Status.WORKER_DIED, Status.RAISED}
@@ -165,4 +167,11 @@ def _told(outcome: Outcome, names: Sequence[str]) -> tuple[Estimate, tuple[float
     if outcome.status is not None:
         return unanswered(outcome, dict.fromkeys(names, np.nan)), (0.0, 0.0)
     row: dict[str, Any] = outcome.row
-    return estimate_of(row), (row["equivalent_iterations"], row["equivalent_integrations"])
+    try:
+        work = float(row["equivalent_iterations"]), float(row["equivalent_integrations"])
+        found = estimate_of(row)
+        if set(found.parameters) != set(names) or not is_number(*found.parameters.values()):
+            raise ValueError("other unknowns")
+        return checked_types(found), work
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise DataError(DAMAGED.format(outcome.key)) from None

@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from igpe.files import is_own
+
 LOG = logging.getLogger(__name__)
 FLAGS = ("-O2", "-std=c11", "-fPIC", "-shared", "-fno-math-errno")
 WIDE = "avx2"  # vectors of four numbers; with C11 no sums are fused, so that bits are the same
@@ -156,14 +158,14 @@ def _prune(folder: Path, keep: Path) -> None:
 
 
 def _cache_folder() -> Path:
-    """The user's cache; a folder of this process alone where that cannot be written."""
+    """The user's cache; a folder of this process alone where others write, or nobody can."""
     home = os.environ.get("XDG_CACHE_HOME")
     try:
         wished = Path(home) if home else Path()  # a relative one must be ignored, says its standard
         folder = (wished if wished.is_absolute() else Path.home() / ".cache") / "igpe"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            return folder
+            return folder if is_own(folder) else _own_folder()
     except (OSError, RuntimeError):
         return _own_folder()
 

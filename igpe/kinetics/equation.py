@@ -11,6 +11,8 @@ from igpe.errors import ModelError
 ARROWS = {"<->": True, "<=>": True, "⇌": True, "->": False, "=>": False, "→": False}
 """Arrow -> whether the reaction goes back."""
 
+MOST = 1000  # coefficient
+
 _ARROW = re.compile("|".join(map(re.escape, ARROWS)))
 _TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<name>[A-Za-z_]\w*)")
 
@@ -61,6 +63,14 @@ def read_equation(text: str) -> Equation:
     return equation
 
 
+def _coefficient(text: str) -> Fraction:
+    """The number; 0 for one that is none: 1/0, or more digits than Python reads."""
+    try:
+        return Fraction(text)
+    except (ZeroDivisionError, ValueError):
+        return Fraction(0)
+
+
 def _side(part: str, text: str) -> dict[str, Fraction]:
     found: dict[str, Fraction] = {}
     for term in part.split("+") if part.strip() else []:
@@ -70,8 +80,11 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
                 f"'{term.strip()}' in the reaction '{text}' is no species; wanted a name of "
                 "letters, digits and underscores, a coefficient before it if it is not 1."
             )
-        count = Fraction(match["count"] or 1)
-        if count == 0:
-            raise ModelError(f"'{term.strip()}' in the reaction '{text}' counts 0; leave it out.")
+        count = _coefficient(match["count"] or "1")
+        if not 0 < count <= MOST:
+            raise ModelError(
+                f"'{term.strip()}' in the reaction '{text}' needs a coefficient above 0, and up to "
+                f"{MOST}; leave out what does not react."
+            )
         found[match["name"]] = found.get(match["name"], Fraction(0)) + count
     return found

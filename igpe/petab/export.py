@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from igpe.errors import ProblemError
-from igpe.petab.libraries import library
+from igpe.errors import DataError, ProblemError
+from igpe.files import read, write
+from igpe.petab.guard import petab_config
 
 ERRORS = {
     "standard_error": "standardError",
@@ -33,10 +35,22 @@ def write_petab_parameters(
              parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)
-    raises   ProblemError for unknowns that the table does not have, or a YAML that names no table
+    raises   ProblemError for unknowns that the table does not have, or a YAML that names no table;
+             DataError for a file at `path` that igpe did not write, or that is the problem's own
     """
+    place = Path(path)
+    if place.exists() and place.samefile(_table(Path(problem))):
+        raise DataError(f"'{path}' is the problem's own parameter table; give another name.")
+    write(place, filled_table(found, problem, errors).to_csv(sep="\t", index=False))
+
+
+def filled_table(
+    found: Any, problem: str | Path, errors: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The table that `write_petab_parameters` writes."""
     values: Mapping[str, float] = getattr(found, "parameters", found)
-    table = pd.read_csv(_table(Path(problem)), sep="\t", dtype=str, keep_default_na=False)
+    content = BytesIO(read(_table(Path(problem))))
+    table = pd.read_csv(content, sep="\t", dtype=str, keep_default_na=False)
     strangers = sorted(set(values) - set(table["parameterId"]))
     if strangers:
         raise ProblemError(
@@ -56,7 +70,7 @@ def write_petab_parameters(
     for column, name in ERRORS.items() if len(told) else ():
         known = told[column].to_dict()
         table[name] = [_text(known.get(n, "")) for n in table["parameterId"]]
-    table.to_csv(path, sep="\t", index=False)
+    return table
 
 
 def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
@@ -97,8 +111,8 @@ def _text(value: Any) -> str:
 def _table(problem: Path) -> Path:
     if not problem.is_file():
         raise ProblemError(f"There is no PEtab file '{problem}' (looked from {Path.cwd()}).")
-    config = library("yaml").safe_load(problem.read_text(encoding="utf-8"))
-    names = config.get("parameter_files", config.get("parameter_file")) if config else None
+    config = petab_config(problem)
+    names = config.get("parameter_files", config.get("parameter_file"))
     files = names if isinstance(names, list) else [names]
     if len(files) > 1:
         raise ProblemError(

@@ -3,9 +3,11 @@
 Symbols are known by name alone; the time is called `time`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import add, mul
+from types import MappingProxyType
 from typing import Any
 
 import pyomo.environ as pyo
@@ -14,6 +16,14 @@ from igpe.errors import ModelError
 from igpe.petab.libraries import library, quiet
 
 TIME = "time"
+HIGHEST = 1000  # exponent of an expression
+BITS = 1020.0  # of a number
+LAST_FACTORIAL = 170
+MOST_NODES = 50_000  # of a formula, once what it refers to is inserted
+TOO_LARGE = (
+    f"A formula holds numbers beyond 1e300, powers beyond {HIGHEST}, or more than {MOST_NODES} "
+    "operations. Correct it."
+)
 EXACT = 2**53  # larger whole numbers are floats that were rounded
 FUNCTIONS = {
     "exp": pyo.exp,
@@ -61,16 +71,18 @@ def symbol(name: str) -> Any:
     return library("sympy").Symbol(name)
 
 
-def parsed(text: Any) -> Any:
+def parsed(text: Any, *, evaluate: bool = True) -> Any:
     """A formula of a PEtab table; what is an expression already is taken as it is.
 
-    raises ModelError if it is none
+    evaluate  False leaves it as it is written
+    raises    ModelError if it is none
     """
     if isinstance(text, library("sympy").Basic):
         return plain(text)
     try:
         with quiet():
-            return plain(library("petab.v1.math").sympify_petab(text))
+            found = library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
+            return plain(found) if evaluate else found
     except Exception as error:  # each parser has its own
         raise ModelError(
             f"'{text}' is no formula that PEtab knows: {error}. Correct it."
@@ -87,6 +99,68 @@ def plain(expression: Any) -> Any:
     return found.xreplace(swaps)
 
 
+def require_moderate(expression: Any, values: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Raise ModelError for numbers that would be computed to something huge, as 9^9^9^9 is.
+
+    expression  as it was written; SymPy has not computed anything in it
+    values      name -> expression that is going to be inserted
+    """
+    sizes: dict[Any, float | None] = {}
+    known = {symbol(n): v for n, v in values.items()}
+    try:
+        for count, node in enumerate(library("sympy").postorder_traversal(expression)):
+            if count > MOST_NODES:
+                raise OverflowError
+            if node not in sizes:
+                sizes[node] = _size(known.get(node, node), [sizes[a] for a in node.args])
+    except (OverflowError, RecursionError):
+        raise ModelError(TOO_LARGE) from None
+
+
+def _size(node: Any, sizes: list[float | None]) -> float | None:
+    """The value of a number, roughly, by those of its parts; None for what is no number.
+
+    raises OverflowError where it would be huge
+    """
+    kind = type(node).__name__
+    if node.is_Number:
+        return float(node) if node.is_finite else None
+    if kind == "Pow":
+        return power_size(*sizes)
+    if not sizes or None in sizes:
+        return None
+    if kind == "factorial":
+        return factorial_size(sizes[0])
+    if kind not in {*FUNCTIONS, "Add", "Mul", "Max", "Min"}:
+        return None
+    value = complex(node.func(*(library("sympy").Float(s) for s in sizes)).evalf(5))
+    if math.isinf(abs(value)):
+        raise OverflowError
+    return abs(value) if value.imag else value.real
+
+
+def power_size(base: float | None, exponent: float | None) -> float | None:
+    """base ** exponent; None for what is no number. Raises OverflowError where it is huge."""
+    if exponent is None or base == 0:
+        return None
+    bits = abs(exponent) if base is None else abs(exponent * math.log2(abs(base)))
+    if bits > (HIGHEST if base is None else BITS):
+        raise OverflowError
+    if base is None:
+        return None
+    is_odd = base < 0 and exponent % 2 == 1
+    return math.copysign(abs(base) ** exponent, -1.0 if is_odd else 1.0)
+
+
+def factorial_size(number: float | None) -> float | None:
+    """The factorial; None for what is no number. Raises OverflowError where it is huge."""
+    if number is None:
+        return None
+    if not 0 <= number <= LAST_FACTORIAL:
+        raise OverflowError
+    return math.gamma(number + 1)
+
+
 def names_in(expression: Any) -> set[str]:
     """Names of the symbols of an expression."""
     return {s.name for s in expression.free_symbols}
@@ -94,7 +168,10 @@ def names_in(expression: Any) -> set[str]:
 
 def inserted(expression: Any, values: Mapping[str, Any]) -> Any:
     """The expression with expressions in the place of names."""
-    return expression.xreplace({symbol(n): v for n, v in values.items()})
+    require_moderate(expression, values)
+    found = expression.xreplace({symbol(n): v for n, v in values.items()})
+    require_moderate(found)
+    return found
 
 
 def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:

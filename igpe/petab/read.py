@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.errors import DataError, ProblemError
+from igpe.errors import DataError, IgpeError, ProblemError
 from igpe.loss import Normal
 from igpe.petab.formulas import number
+from igpe.petab.guard import petab_config
 from igpe.petab.libraries import library, quiet, require_libraries
 from igpe.petab.model import Parameter, PetabModel
 from igpe.petab.sbml import read_sbml
@@ -36,6 +37,18 @@ def read_petab(path: str | Path) -> Problem:
     """
     require_libraries()
     where = Path(path)
+    try:
+        return _read(where)
+    except (IgpeError, OSError):
+        raise
+    except Exception as error:  # of the libraries, which do not expect every file
+        raise DataError(
+            f"'{path}' could not be read as a PEtab problem ({type(error).__name__}: "
+            f"{str(error)[:200]}). Check it with `petablint`."
+        ) from error
+
+
+def _read(where: Path) -> Problem:
     petab = _tables(where)
     table = petab.parameter_df
     free = table[table["estimate"].astype(int) == 1]
@@ -60,30 +73,17 @@ def _tables(path: Path) -> Any:
     """The model and the tables, as version 1 has them, after PEtab's own check."""
     if not path.is_file():
         raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
-    if _version(path).startswith("2"):
-        return read_version2(path)
-    petab = _load(path)
+    config = petab_config(path)
+    if str(config.get("format_version", "")).startswith("2"):
+        return read_version2(path, config)
+    petab = _load(path, config)
     _lint(petab, path)
     return petab
 
 
-def _version(path: Path) -> str:
-    """What the file says of its format; empty if it says nothing."""
-    try:
-        config = library("yaml").safe_load(path.read_text(encoding="utf-8"))
-    except library("yaml").YAMLError as error:
-        raise DataError(f"'{path}' is no YAML file: {error}") from error
-    return str(config.get("format_version", "")) if isinstance(config, dict) else ""
-
-
-def _load(path: Path) -> Any:
+def _load(path: Path, config: dict[str, Any]) -> Any:
     try:
         with quiet():
-            config = library("petab.v1.yaml").load_yaml(str(path))
-            for part in config["problems"]:
-                part.pop(
-                    "visualization_files", None
-                )  # nothing is read of them; they may be missing
             found = library("petab.v1").Problem.from_yaml(config, base_path=str(path.parent))
     except Exception as error:  # pydantic's, pandas', petab's
         raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error

@@ -5,13 +5,17 @@ A species stands for its concentration, or for its amount where it has only subs
     d(amount)/dt = sum of stoichiometry * rate over reactions,  concentration = amount / compartment
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from igpe.errors import ModelError
 from igpe.petab.formulas import TIME, number, plain, symbol
+from igpe.petab.guard import require_few_calls, require_moderate_math
 from igpe.petab.libraries import library, quiet
+
+HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,9 @@ def read_sbml(document: Any) -> Sbml:
 
     raises ModelError for what igpe does not read, by its name: events, delays, algebraic rules, ...
     """
+    if document.getModel() is None:
+        raise ModelError("The SBML file holds no model.")
+    require_few_calls(document.getModel())
     model = _expanded(document).getModel()
     _refuse(model)
     values = _values(model)
@@ -162,12 +169,17 @@ def _formula(element: Any, where: str) -> Any:
     libsbml, sympy = library("libsbml"), library("sympy")
     try:
         with quiet():
+            text = libsbml.writeMathMLToString(element.getMath())
+            if HUGE_POWER.search(text):
+                raise ValueError("it holds a number beyond 1e300")
+            require_moderate_math(element.getMath())
             reader = library("sbmlmath").SBMLMathMLParser(
                 floats_as_rationals=False, ignore_units=True, evaluate=True
             )
-            read = reader.parse_str(libsbml.writeMathMLToString(element.getMath()))
-            found = plain(read)
-    except (ValueError, TypeError, NotImplementedError, AssertionError) as error:
+            found = plain(reader.parse_str(text))
+    except ModelError as error:
+        raise ModelError(f"In the {where}: {error}") from None
+    except Exception as error:  # each parser has its own
         raise ModelError(f"The {where} cannot be read: {error}. Correct the SBML model.") from error
     unknown = sorted({type(f).__name__ for f in found.atoms(sympy.Function)} & {"Delay", "RateOf"})
     undefined = sorted({str(f.func) for f in found.atoms(sympy.core.function.AppliedUndef)})

@@ -35,14 +35,14 @@ class Tables(NamedTuple):
     parameter_df: pd.DataFrame
 
 
-def read_version2(path: Path) -> Tables:
-    """The tables of the problem in a YAML file.
+def read_version2(path: Path, config: dict[str, Any]) -> Tables:
+    """The tables of the problem in a YAML file, which says `config`.
 
     raises DataError for what PEtab's own check finds wrong, and for what igpe does not read
     """
     try:
         with quiet():
-            found = library("petab.v2").Problem.from_yaml(path)
+            found = library("petab.v2").Problem.from_yaml(config, base_path=path.parent)
     except Exception as error:  # pydantic's, pandas', petab's
         raise DataError(f"'{path}' is no PEtab problem of version 2: {error}") from error
     _refuse(found)

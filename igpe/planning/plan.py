@@ -15,7 +15,7 @@ from igpe.error_model import Proportional
 from igpe.errors import DataError, ProblemError
 from igpe.estimated import Estimated
 from igpe.experiment import Experiment
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.plan_plot import plot_plan
@@ -25,6 +25,8 @@ from igpe.tables import Data, read_table, rows_of
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 FORMAT = 1  # of the JSON form
+ERRORS = "value", "before", "after", "ratio"
+COURSES = "time", "predicted", "sigma"
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
 
@@ -181,7 +183,14 @@ class Plan:
         raises     DataError if there is no such file, it holds no plan of this form, or a
                    function is missing
         """
-        kept = restored(cls._form().read(source))
+        stored = cls._form().read(source)
+        with cls._form().intact():
+            return checked_types(cls._restored(restored(stored), functions))
+
+    @classmethod
+    def _restored(
+        cls, kept: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
+    ) -> "Plan":
         if kept["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {kept['criterion']!r}; plans can be read with "
@@ -192,11 +201,11 @@ class Plan:
                 PlannedExperiment.from_dict(e, functions) for e in kept["experiments"]
             ),
             bounds={n: (lower, upper) for n, (lower, upper) in kept["bounds"].items()},
-            errors=pd.DataFrame(kept["errors"]).set_index("name"),
+            errors=frame(kept["errors"], ("name",), ERRORS).set_index("name"),
             covariance=np.array(kept["covariance"], dtype=float),
             covariance_before=np.array(kept["covariance_before"], dtype=float),
             criterion=CRITERIA[kept["criterion"]](tuple(kept["of"])),
-            courses=pd.DataFrame(kept["courses"]),
+            courses=frame(kept["courses"], ("experiment", "name"), COURSES),
             starts=tuple(kept["starts"]),
             notes=tuple(kept["notes"]),
             deviations={n: _restored(d) for n, d in kept.get("deviations", {}).items()},

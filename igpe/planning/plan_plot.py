@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.axes import axes_for, colour
+from igpe.escaping import label as escaped
 from igpe.inputs import Table
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def plot_plan(
     for ax, name in zip(drawn, profiles, strict=False):
         for k, e in enumerate(experiments):
             _profile(ax, e, name, float(courses["time"].max()), colour(k))
-        ax.set_ylabel(name)
+        ax.set_ylabel(escaped(name))
     for ax, name in zip(drawn[len(profiles) :], names, strict=False):
         for k, e in enumerate(experiments):
             _course(ax, e, name, courses, colour(k))
-        ax.set_ylabel(name)
+        ax.set_ylabel(escaped(name))
     for ax in drawn[:-1]:
         ax.set_xlabel("time")
     if len(experiments) > 1:
@@ -56,13 +57,13 @@ def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float, color: str)
     times = times[(times >= e.start_time) & (times <= end)]
     ax.plot(
         times, [table.at(t) for t in times], drawstyle="steps-post" if table.hold else "default",
-        color=color, label=e.name,
+        color=color, label=escaped(e.name),
     )  # fmt: skip
 
 
 def _course(ax: Any, e: "PlannedExperiment", name: str, courses: pd.DataFrame, color: str) -> None:
     here = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
-    ax.plot(here["time"], here["predicted"], color=color, label=e.name)
+    ax.plot(here["time"], here["predicted"], color=color, label=escaped(e.name))
     if name in e.measured:
         at = (np.interp(e.times, here["time"], here[c]) for c in ("predicted", "sigma"))
         value, sigma = at
@@ -80,5 +81,5 @@ def _errors(ax: Any, errors: pd.DataFrame) -> None:
         ax.bar(places + shift, percent, 0.4, color=color, label=column)
     ax.set_yscale("log")
     ax.set_ylabel("standard error [%]")
-    ax.set_xticks(places, list(errors.index), rotation=60, fontsize="small")
+    ax.set_xticks(places, list(map(escaped, errors.index)), rotation=60, fontsize="small")
     ax.legend(fontsize="small")

@@ -5,6 +5,8 @@ has changed. Here the sources of the whole room are the stamp of every function.
 take long to compile, so that only few functions (`door`) have one.
 """
 
+import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -12,12 +14,35 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from igpe.errors import SolverMissing
+from igpe.files import is_own
 
 numba: Any
-try:
-    import numba
-except ImportError:  # an extra: whoever proves nothing needs none
-    numba = None
+
+
+def _imported() -> Any:
+    """Numba without the configuration `.numba_config.yaml` of the current folder; None without it.
+
+    That could name a cache folder, from which kernels are unpickled, and a class to import. Numba
+    reads it when it is imported, where it can read YAML, and again when it compiles.
+    """
+    yaml = sys.modules.get("yaml")
+    sys.modules["yaml"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a configuration it cannot read
+            import numba  # noqa: PLC0415
+            from numba.core import config  # noqa: PLC0415
+        config._config_fname = ""
+    except ImportError:  # an extra: whoever proves nothing needs none
+        return None
+    finally:
+        del sys.modules["yaml"]
+        if yaml is not None:
+            sys.modules["yaml"] = yaml
+    return numba
+
+
+numba = _imported()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,8 +73,9 @@ def door(function: F) -> F:
         return function
     compiled = numba.njit(cache=True, error_model="numpy")(function)
     file = getattr(compiled._cache, "_cache_file", None)
-    if file is not None:
-        file._source_stamp = _stamp()
+    if file is None or not is_own(Path(compiled._cache.cache_path)):
+        return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
+    file._source_stamp = _stamp()
     return compiled  # type: ignore[no-any-return]
 
 

@@ -1,5 +1,6 @@
 """Residuals of many boxes as polynomials in the offsets, from validated integration."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -72,6 +73,7 @@ class Effort:
     precision  what a step may lose, relative to how much the box spreads the states
     absolute   and relative to the states themselves
     most       steps for a box, tried ones included
+    end        `time.monotonic()` from which every box is given up
     """
 
     order: int = 6
@@ -79,6 +81,7 @@ class Effort:
     precision: float = 1e-5
     absolute: float = 1e-14
     most: int = 600
+    end: float = np.inf
 
 
 def residuals(course: Course, boxes: Boxes, effort: Effort, cut: float, known: FloatArray) -> Rows:
@@ -211,6 +214,7 @@ class _March:
                 self._measure(int(k), np.flatnonzero(at & (self.next == k)))
             self.next = self.next + at
         left = (self.next < len(times)) & (self.tried < self.effort.most)
+        left &= time.monotonic() < self.effort.end
         left &= self.sum[self.active] + self.known[self.active] <= self.cut
         left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self._hopeless()
         if not left.all():

@@ -3,8 +3,8 @@
 Bounds are compared as the doubles they are, exactly. Nothing else in a certificate is believed.
 """
 
-import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from igpe.errors import DataError
+from igpe.files import read_json
 from igpe.replay.confirm import Claims
 
 FORMAT = "igpe dynamic certificate 1"
@@ -56,6 +57,8 @@ class Tree:
         root = self.nodes[0]
         if (root.low, root.high) != (self.low, self.high):
             yield 0, "the root of the tree is not the certificate's box"
+        parents = Counter(i for node in self.nodes for i in node.children)
+        yield from ((k, "it is the child of two boxes") for k, n in parents.items() if n > 1)
         for k, node in self._reached():
             wrong = _fault(node, [self.nodes[i] for i in node.children])
             if wrong:
@@ -72,11 +75,13 @@ class Tree:
         return Claims(a, b, c, d, np.array([k for k, *_ in parts], dtype=np.intp))
 
     def _reached(self) -> Iterator[tuple[int, Node]]:
-        todo = [0]
+        todo, seen = [0], {0}
         while todo:
             k = todo.pop()
             yield k, self.nodes[k]
-            todo += self.nodes[k].children
+            new = set(self.nodes[k].children) - seen  # boxes of two parents: 2^40 visits else
+            todo += sorted(new)
+            seen |= new
 
     def _parts(self, k: int, node: Node) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
         if node.reason in ("bound", "open"):
@@ -146,7 +151,7 @@ def read_tree(source: Any) -> Tree:
         raise DataError(f"The certificate's format is {told!r}; this checker reads {FORMAT!r}.")
     try:
         tree = _tree(found)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
         ) from None
@@ -164,7 +169,7 @@ def _loaded(source: Any) -> Any:
         )
     try:
         is_text = isinstance(text, str) and text.lstrip().startswith(("{", "["))
-        return json.loads(str(text) if is_text else Path(text).read_text(encoding="utf-8"))
+        return read_json(str(text).encode("utf-8", "surrogatepass") if is_text else text)
     except OSError as error:
         raise DataError(
             f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}); "

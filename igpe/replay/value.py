@@ -1,6 +1,7 @@
 """The sum of squares at one point, between two numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,13 +14,19 @@ from igpe.replay.rows import Boxes, Effort, residuals
 PRECISE = Effort(order=12, absolute=1e-16, most=20000)
 
 
-def value_at(courses: Sequence[Course], point: FloatArray) -> tuple[float, float]:
-    """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none."""
+def value_at(
+    courses: Sequence[Course], point: FloatArray, end: float = np.inf
+) -> tuple[float, float]:
+    """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none.
+
+    end  `time.monotonic()` at which integration stops
+    """
+    effort = replace(PRECISE, end=end)
     box = Boxes.around(point[:, None], point[:, None])
     total = exactly(np.zeros(1))
     with np.errstate(all="ignore"):
         for course in courses:
-            rows = residuals(course, box, PRECISE, np.inf, np.zeros(1))
+            rows = residuals(course, box, effort, np.inf, np.zeros(1))
             for c, e in zip(rows.c[0], rows.e, strict=True):
                 total = total + outward(c - e, c + e).square()
     high = float(total.high[0])

@@ -6,6 +6,7 @@
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ def verify(
     tree = read_tree(certificate)
     _require_same(tree, problem)
     given = courses(problem)
-    objective = value_at(given, np.array(tree.point))
-    check = _Check(tree, given, objective, begin)
+    objective = value_at(given, np.array(tree.point), begin + seconds)
+    check = _Check(tree, given, objective, begin, begin + seconds)
     for found in (check.of_cover(), check.of_point()):
         if found is not None:  # an answer that is not VERIFIED is false
             return found
@@ -69,9 +70,14 @@ class _Check:
     """One certificate being checked."""
 
     def __init__(
-        self, tree: Tree, given: tuple[Course, ...], objective: tuple[float, float], begin: float
+        self,
+        tree: Tree,
+        given: tuple[Course, ...],
+        objective: tuple[float, float],
+        *times: float,
     ) -> None:
-        self.tree, self.given, self.objective, self.begin = tree, given, objective, begin
+        self.tree, self.given, self.objective = tree, given, objective
+        self.begin, self.end = times
 
     def of_cover(self) -> Verified | None:
         """Refuted if the tree has a hole."""
@@ -94,7 +100,7 @@ class _Check:
         elif high < tree.lower_bound:
             told = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
             where = self._region(p, p, told)
-        elif not (high <= tree.objective):
+        elif not (high <= tree.objective) and time.monotonic() < self.end:
             told = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
             return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, told)], 0.0)
         else:
@@ -104,17 +110,22 @@ class _Check:
     def of_leaves(self, seconds: float, effort: Effort) -> Verified:
         """Whether the bound holds on all leaves and all that was cut off."""
         claims = self.tree.claims()
-        rest = seconds - (time.monotonic() - self.begin)
+        rest = self.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            found = confirm(self.given, claims, self.tree.lower_bound, effort, rest)
+            found = confirm(
+                self.given, claims, self.tree.lower_bound, replace(effort, end=self.end), rest
+            )
         if found.better is not None:
             p = tuple(found.better.tolist())
             told = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
             return self._answer(Verdict.REFUTED, [self._region(p, p, told)], 0.0, claims, found)
-        verdict = Verdict.NOT_CONFIRMED if len(found.left) else Verdict.VERIFIED
+        is_shown = not len(found.left) and self.objective[1] <= self.tree.objective
+        verdict = Verdict.VERIFIED if is_shown else Verdict.NOT_CONFIRMED
         why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
         pairs = zip(found.left.low[:SHOWN], found.left.high[:SHOWN], strict=True)
         regions = [self._region(tuple(a.tolist()), tuple(b.tolist()), why) for a, b in pairs]
+        if not is_shown and not regions:
+            regions = [self._region(self.tree.point, self.tree.point, why)]
         return self._answer(verdict, regions, self._share(found.left), claims, found)
 
     def _share(self, left: Claims) -> float:

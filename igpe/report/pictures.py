@@ -20,7 +20,6 @@ SHOWN = 12  # pictures of one kind; the others are folded
 STYLE = {
     "svg.fonttype": "none",  # texts stay texts
     "svg.hashsalt": "igpe",  # the same names in every run
-    "text.parse_math": False,  # a name with $ is a name
     "axes.spines.top": False,
     "axes.spines.right": False,
 }

@@ -1,9 +1,8 @@
 """What is needed to get these numbers again."""
 
-from html import escape
 from typing import TYPE_CHECKING
 
-from igpe.markup import folded, paragraph
+from igpe.markup import folded, paragraph, preformatted
 from igpe.report.section import Section, wide_table
 from igpe.result_text import number
 
@@ -18,9 +17,7 @@ def reproduction(result: "Result") -> Section:
         f"time limit cut short. Seed of the search: {result.seed}."
     )
     bounds = [(p.name, *map(number, p.bounds), p.unit) for p in result.estimates]
-    settings = (
-        folded("Settings", f"<pre>{escape(result.settings)}</pre>") if result.settings else ""
-    )
+    settings = folded("Settings", preformatted(result.settings)) if result.settings else ""
     return Section(
         "To reproduce this",
         paragraph(words)

@@ -20,6 +20,8 @@ PULL = 1e8  # largest multiplier of a solve that is not astray, where all is sca
 THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
 SCALED: dict[str, Any] = {"mumps_permuting_scaling": 0}
 """For programs of magnitude 1: MUMPS need not scale, and where it does it may lose its pivots."""
+SEALED = {"option_file_name": ""}
+"""IPOPT would read `ipopt.opt` in the current folder, which may load libraries and write files."""
 STATUSES = {
     "Solve_Succeeded": Status.CONVERGED,
     "Solved_To_Acceptable_Level": Status.CONVERGED,
@@ -84,7 +86,7 @@ class Compiled:
         derivatives: Mapping[str, Any] | None = None,
     ) -> None:
         self.scaled, self._clock = scaled, Watch(scaled)
-        of_ipopt = {"print_level": 0, "sb": "yes", **settings}
+        of_ipopt = {"print_level": 0, "sb": "yes", **SEALED, **settings}
         options = {
             "print_time": False,
             "show_eval_warnings": False,

@@ -7,6 +7,7 @@ import numpy as np
 
 from igpe.arrays import FloatArray
 from igpe.axes import axes_for
+from igpe.escaping import label as escaped
 from igpe.structure.structure_map import (
     ALGEBRAIC,
     DYNAMIC,
@@ -48,7 +49,7 @@ def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Any:
     drawn = _stacked([size(one) for one in maps]) if axes is None else axes_for(len(maps), axes)
     for one, ax in zip(maps, drawn, strict=True):
         draw(one, ax)
-        ax.set_title(one.title, fontsize="medium")
+        ax.set_title(escaped(one.title), fontsize="medium")
     return drawn
 
 
@@ -228,6 +229,6 @@ def _names(ax: Any, one: StructureMap, places: _Places, font: float) -> None:
 def _shown(name: str) -> str:
     """A long name without its middle."""
     if len(name) <= LONGEST:
-        return name
+        return escaped(name)
     head = LONGEST // 2
-    return f"{name[:head]}…{name[head + 1 - LONGEST :]}"
+    return escaped(f"{name[:head]}…{name[head + 1 - LONGEST :]}")

@@ -42,7 +42,7 @@ class Child:
     def __init__(self) -> None:
         self._known, self._ended = "", False
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN],
+            [sys.executable, "-P", "-c", BEGIN],  # -P: nothing from the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=THREADS | os.environ,

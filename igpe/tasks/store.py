@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from igpe.errors import DataError
+from igpe.files import read_json
 from igpe.json_form import plain
 from igpe.status import Status
 from igpe.tasks.work import Outcome
 
-TABLE = """CREATE TABLE IF NOT EXISTS outcomes (
+MARK = int.from_bytes(b"igpe", "big")  # application_id: what SQLite files say they are
+TABLE = """CREATE TABLE outcomes (
     series TEXT NOT NULL, key TEXT NOT NULL, status TEXT NOT NULL, seconds REAL NOT NULL,
     message TEXT NOT NULL, row TEXT NOT NULL, PRIMARY KEY (series, key)) WITHOUT ROWID"""
 ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -19,6 +21,8 @@ ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SE
 GET = "SELECT status, seconds, message, row FROM outcomes WHERE series = ? AND key = ?"
 DONE = "DONE"  # stands for the status None
 CODE = "code"  # entry of the row of a failure: with which code it failed
+KNOWN = {DONE, *Status.__members__}
+DAMAGED = "The store's outcome of the item {} is damaged. Remove the file to do all items again."
 WAIT = 30.0  # s, for another process that writes to the same file
 
 
@@ -36,15 +40,28 @@ class Store:
         self._series, self._code = series, code
         try:
             self._file = sqlite3.connect(Path(path), timeout=WAIT)
+            self._file.execute("PRAGMA trusted_schema = OFF")
+            self._require_own()
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = NORMAL")
             with self._file:
-                self._file.execute(TABLE)
-        except (sqlite3.Error, TypeError) as error:
+                self._file.execute(f"PRAGMA application_id = {MARK}")
+                self._file.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
+        except (sqlite3.Error, TypeError, ValueError) as error:
             raise DataError(
                 f"The store '{path}' cannot be used ({error}); give the path of a new file in a "
                 "folder that exists, or of one that igpe made as a store."
             ) from None
+
+    def _require_own(self) -> None:
+        """Raise ValueError for another program's file, before anything is written in it.
+
+        A store holds one table and nothing else: no view that never ends, no trigger.
+        """
+        (mark,) = self._file.execute("PRAGMA application_id").fetchone()
+        parts = self._file.execute("SELECT type, sql FROM sqlite_master LIMIT 3").fetchall()
+        if mark not in (0, MARK) or parts not in ([], [("table", TABLE)]):
+            raise ValueError("it belongs to another program, or was changed")
 
     def get(self, key: str, timeout: float | None) -> Outcome | None:
         """What became of an item; None if it is to be done (again).
@@ -58,9 +75,14 @@ class Store:
         if found is None:
             return None
         status, seconds, message, row = found
+        if status not in KNOWN or not isinstance(seconds, float) or not isinstance(message, str):
+            raise DataError(DAMAGED.format(key))
         if status == Status.TIMED_OUT.name and (timeout is None or seconds < timeout):
             return None
-        kept = json.loads(row)
+        try:
+            kept = dict(read_json(row.encode()))
+        except (ValueError, TypeError, AttributeError):
+            raise DataError(DAMAGED.format(key)) from None
         if status == DONE:
             return Outcome(key, None, kept, seconds, message)
         if status != Status.TIMED_OUT.name and kept.get(CODE) != self._code:

@@ -10,7 +10,8 @@ import pandas as pd
 from scipy import special
 
 from igpe.arrays import FloatArray
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.markup import bullets
 from igpe.result_text import number
 
 FORMAT = 1  # of the JSON form
@@ -99,10 +100,13 @@ class Bootstrapped:
         raises DataError if there is no such file, or it holds no bootstrap of this form
         """
         stored = cls._form().read(source)
-        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-        table = pd.DataFrame(kept["replications"]).set_index("replication")
-        several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
-        return cls(**kept | several | {"replications": table})
+        with cls._form().intact():
+            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+            table = frame(kept["replications"], ("status",), ("objective", *kept["estimate"]))
+            several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
+            return checked_types(
+                cls(**kept | several | {"replications": table.set_index("replication")})
+            )
 
     @classmethod
     def _form(cls) -> Form:
@@ -158,8 +162,8 @@ class Bootstrapped:
         return "\n".join([*lines, "", told, *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        return f"{self.to_frame().to_html(float_format='{:.6g}'.format)}<ul>{notes}</ul>"
+        table = self.to_frame().to_html(float_format="{:.6g}".format)
+        return f"{table}{bullets(self.notes)}"
 
 
 def _quantiles(values: FloatArray, at: FloatArray) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.errors import DataError, ProblemError
+from igpe.markup import bullets
 from igpe.residual_table import sigma_known
 from igpe.result import Result
 
@@ -35,9 +36,8 @@ class ModelComparison:
         return "\n".join([told, "", *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
         table = self.table.to_html(float_format="{:.5g}".format, na_rep="")
-        return f"{table}<ul>{notes}</ul>"
+        return f"{table}{bullets(self.notes)}"
 
 
 def compare_models(

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from igpe.axes import axes_for, labelled
+from igpe.escaping import label as escaped
 
 if TYPE_CHECKING:
     from igpe.uncertainty.bootstrapped import Bootstrapped
@@ -105,7 +106,7 @@ def plot_prediction(found: "Prediction", axes: Any = None) -> Any:
         ax.set_ylabel(labelled(str(name), t["unit"].iloc[0]))
         ax.set_xlabel("time")
         if several:
-            ax.set_title(f"experiment {experiment}", fontsize="medium")
+            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
     if len(drawn):
         drawn[0].legend(fontsize="small")
     return drawn

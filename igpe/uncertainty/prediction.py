@@ -22,13 +22,17 @@ from igpe.dynamic.guess import fine_grid
 from igpe.dynamic.residuals import Run
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import ProblemError
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.problem import Problem
 from igpe.uncertainty.bands import Band, Course, quantities
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.likelihood import likelihood, require_confidence
 
 FORMAT = 1  # of the JSON form
+NUMBERS = {
+    "table": ("time", "value", "standard_error", "lower", "upper", "band_lower", "band_upper"),
+    "measured": ("time", "measured"),
+}
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,14 @@ class Prediction:
         raises DataError if there is no such file, or it holds no prediction of this form
         """
         stored = cls._form().read(source)
-        kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-        return cls(**kept | {n: pd.DataFrame(kept[n]) for n in ("table", "measured")})
+        with cls._form().intact():
+            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
+            return checked_types(
+                cls(
+                    **kept
+                    | {n: frame(kept[n], ("experiment", "name"), NUMBERS[n]) for n in NUMBERS}
+                )
+            )
 
     @classmethod
     def _form(cls) -> Form:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from igpe.arrays import FloatArray
 from igpe.errors import ProblemError
-from igpe.json_form import Form, plain, restored, write_json
+from igpe.json_form import Form, checked_types, plain, restored, write_json
+from igpe.markup import bullets
 from igpe.result_text import number
 from igpe.uncertainty.walk import End
 
@@ -141,16 +142,16 @@ class Profiles:
     def from_dict(cls, stored: Mapping[str, Any]) -> "Profiles":
         """What `to_dict` returned. Raises DataError if it holds no profiles of this form."""
         stored = {**LATER, **cls._form().checked(stored)}
-        kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
-        profiles = tuple(
-            ParameterProfile(**p | {n: np.array(p[n], dtype=float) for n in _ARRAYS})
-            for p in kept["profiles"]
-        )
-        pairs = {n: (a, b) for n, (a, b) in kept["linearised"].items()}
-        names, notes = tuple(kept["names"]), tuple(kept["notes"])
-        return cls(
-            **kept | {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes}
-        )
+        with cls._form().intact():
+            kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
+            profiles = tuple(
+                ParameterProfile(**p | {n: np.array(p[n], dtype=float) for n in _ARRAYS})
+                for p in kept["profiles"]
+            )
+            pairs = {n: (a, b) for n, (a, b) in kept["linearised"].items()}
+            names, notes = tuple(kept["names"]), tuple(kept["notes"])
+            whole = {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes}
+            return checked_types(cls(**kept | whole))
 
     @classmethod
     def _form(cls) -> Form:
@@ -172,8 +173,8 @@ class Profiles:
         return "\n".join([*lines, "", told, *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        return f"{self.to_frame().to_html(float_format='{:.6g}'.format)}<ul>{notes}</ul>"
+        table = self.to_frame().to_html(float_format="{:.6g}".format)
+        return f"{table}{bullets(self.notes)}"
 
 
 _ARRAYS = ("values", "costs", "others")

@@ -10,6 +10,7 @@ from scipy import special
 from igpe.arrays import FloatArray
 from igpe.axes import axes_for, labelled
 from igpe.errors import ProblemError
+from igpe.escaping import label as escaped
 from igpe.plots import residual_panel
 from igpe.residual_table import standard_residuals
 from igpe.result import Result
@@ -27,8 +28,8 @@ def plot_correlation(result: Result, axes: Any = None) -> Any:
     ax = axes_for(1, axes)[0]
     image = ax.imshow(table.to_numpy(), vmin=-1, vmax=1, cmap="RdBu_r")
     ticks = np.arange(len(table))
-    ax.set_xticks(ticks, table.columns, rotation=45, ha="right")
-    ax.set_yticks(ticks, table.index)
+    ax.set_xticks(ticks, list(map(escaped, table.columns)), rotation=45, ha="right")
+    ax.set_yticks(ticks, list(map(escaped, table.index)))
     ax.figure.colorbar(image, ax=ax, label="correlation")
     if len(table) <= MOST:
         for (i, j), value in np.ndenumerate(table.to_numpy()):
@@ -91,7 +92,7 @@ def plot_residuals(result: Result, axes: Any = None) -> Any:
     for ax, ((experiment, name), rows) in zip(drawn[:-1], groups, strict=True):
         residual_panel(ax, rows["time"], rows["shown"], str(name), standard=standard)
         if several:
-            ax.set_title(f"experiment {experiment}", fontsize="medium")
+            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
     _quantiles(drawn[-1], values[np.isfinite(values)], standard=standard)
     return drawn
 

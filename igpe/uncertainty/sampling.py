@@ -13,6 +13,7 @@ from igpe.arrays import FloatArray
 from igpe.deadline import deferred, session
 from igpe.dynamic.single_shooting import SingleShooting
 from igpe.errors import SolverMissing
+from igpe.markup import bullets
 from igpe.problem import Problem
 from igpe.progress import Progress
 from igpe.uncertainty.likelihood import likelihood, require_confidence
@@ -102,8 +103,8 @@ class Samples:
         return "\n".join([told, "", ended, *self.notes])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        return f"{self.to_frame().to_html(float_format='{:.5g}'.format)}<ul>{notes}</ul>"
+        table = self.to_frame().to_html(float_format="{:.5g}".format)
+        return f"{table}{bullets(self.notes)}"
 
 
 @session()

@@ -38,7 +38,7 @@ def test_catalysts_are_no_net_change():
         ("A -> B -> C", "has 2 arrows"),
         ("A + -> B", "'' in the reaction"),
         ("A- + B -> C", "'A-' in the reaction"),
-        ("0 A -> B", "counts 0"),
+        ("0 A -> B", "coefficient above 0"),
         ("A + B -> B + A", "changes nothing"),
         ("->", "changes nothing"),
         (3, "wanted a text"),

@@ -131,7 +131,10 @@ def test_estimates_are_exported_and_read_again(tmp_path):
     problem = igpe.read_petab(path)
     errors = igpe.petab_errors(problem, VALUES)
     assert errors["scale"].to_dict() == {"k": "log10", "A0": "lin", "sd": "log10"}
-    igpe.write_petab_parameters(VALUES, path, tmp_path / "parameter_2.tsv", errors)
+    with pytest.raises(igpe.DataError, match="own parameter table"):
+        igpe.write_petab_parameters(VALUES, path, tmp_path / "parameter_2.tsv", errors)
+    igpe.write_petab_parameters(VALUES, path, tmp_path / "fitted.tsv", errors)
+    (tmp_path / "fitted.tsv").replace(tmp_path / "parameter_2.tsv")
     assert igpe.read_petab(path).model.nominal == VALUES
 
 
