@@ -14,11 +14,13 @@ from igpe.errors import DataError
 MOST = 100 * 2**20  # bytes of a file that is read
 LOOKED_AT = 4096  # bytes at both ends, in which the mark of a file of igpe's stands
 MARK = re.compile(
-    rb'\A\{\s*"(?:command|stored)": "[^"]*"|\A\{\s*"format": "igpe [^"]*"'
-    rb'|<meta name="generator" content="igpe">|Software\0igpe|<dc:title>igpe<|/Creator \(igpe\)'
-    rb"|\AparameterId\t[^\n]*\tstandardErrorOnScale"
+    rb'\A\{\s*("(?:command|stored|format)": "[^"]*")'
+    rb'|\A<!DOCTYPE html>.{0,300}(<meta name="generator" content="igpe">)'
+    rb"|\A\x89PNG.{0,300}(Software\0igpe)|\A<\?xml.*(<dc:title>igpe<)|\A%PDF.*(/Creator \(igpe\))"
+    rb"|\A(parameterId\t)[^\n]*\tstandardErrorOnScale",
+    re.DOTALL,
 )
-"""What JSON of a command or a class, a page, a picture, a parameter table of igpe's begins with."""
+"""JSON of a command or a class, pages, pictures and tables of parameters that igpe wrote."""
 
 
 def write(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
@@ -51,10 +53,10 @@ def write(path: str | Path, content: str | bytes, *, force: bool = False) -> Non
         raise
 
 
-def require_writable(path: Path, *, force: bool = False, kind: bytes = b"") -> None:
+def require_writable(path: Path, *, force: bool = False, kind: bytes | None = None) -> None:
     """Raise DataError unless a file can be written here without the loss of another one.
 
-    kind  mark of what is going to be written; empty if that is not known yet
+    kind  mark of what is going to be written; None if that is not known yet
     """
     if path.is_symlink() and not path.exists():
         raise DataError(f"'{path}' is a link that leads nowhere; give another name.")
@@ -63,8 +65,8 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes = b"") -> N
     with path.open("rb") as file:
         start = file.read(LOOKED_AT)
         file.seek(-min(LOOKED_AT, path.stat().st_size), os.SEEK_END)
-        there = _mark(start + b"\n" + file.read())
-    if not there or (kind and there != kind):
+        there = _mark(start + file.read())
+    if not there or kind not in (None, there):
         raise DataError(
             f"'{path}' is there already, and igpe replaces only what it wrote itself, by the same "
             "kind of file. Give another name, or remove the file first."
@@ -72,10 +74,9 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes = b"") -> N
 
 
 def _mark(data: bytes) -> bytes:
-    found = MARK.search(data[:LOOKED_AT]) or MARK.search(data[-LOOKED_AT:])
-    if found is None:
-        return b""
-    return b"parameterId" if found[0].startswith(b"parameterId") else found[0]
+    """What kind of file of igpe's it is, by both its ends; empty if it is none."""
+    found = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
+    return b"" if found is None else next(mark for mark in found.groups() if mark)
 
 
 def read(path: str | Path, most: int = MOST) -> bytes:

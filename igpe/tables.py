@@ -30,7 +30,7 @@ def read_workbook(path: Path) -> pd.DataFrame:
     """
     packed = zipfile.is_zipfile(path)
     rows = last_row(path) if packed else None  # rows below are empty, though a sheet may say so
-    engine: Any = "openpyxl" if packed else "xlrd"
+    engine: Any = "openpyxl" if packed or path.suffix.lower() == ".xlsx" else "xlrd"
     found = pd.read_excel(BytesIO(read(path)), sheet_name=None, nrows=rows, engine=engine)
     sheets = {name: table for name, table in found.items() if not table.dropna(how="all").empty}
     if len(sheets) <= 1:

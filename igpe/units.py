@@ -20,6 +20,8 @@ def require_unit(text: str) -> str:
 
     raises ValueError for other characters than those of units, or powers of more than two digits
     """
+    if not isinstance(text, str):
+        raise TypeError("it is no text")
     powers = text.count("**")
     if not _UNIT.fullmatch(text) or len(_POWER.findall(text)) != powers:
         raise ValueError("it is no unit: wanted names, *, /, and powers such as m**2")
@@ -54,7 +56,7 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
         one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         raise DataError(
-            f"The data give '{name}' in the unit '{given}', the model in "
+            f"The data give '{name}' in '{given}', the model in "
             f"'{wanted or 'no unit'}': {error}. "
             "Give a unit that can be converted, or give the model's variable its unit."
         ) from None

@@ -335,8 +335,10 @@ MATHS = {
 ALIASES = "a: &a [x]\n" + "".join(
     f"b{k}: &b{k} [{', '.join([f'*b{k - 1}' if k else '*a'] * 10)}]\n" for k in range(12)
 )
-TEXTS = tuple(  # pint passes over texts in units, and over all that stands in them
-    f"mol {mark}\n{CANARY}\n{end}{mark}" for mark in ("'''", '""' * 3) for end in ("#", "x = ", "")
+TEXTS = tuple(  # pint passes over texts in units; brackets in brackets would be no unit
+    f"mol {mark}\n    import canaries\n    {end}{mark}"
+    for mark in ("'''", '""' * 3)
+    for end in ("#", "x = ", "")
 )
 ATTACKS: dict[str, Callable[[], None]] = {
     **{f"header {k}": lambda w=w: _header(f"A [mol{w}]") for k, w in enumerate(WORDS)},
@@ -440,6 +442,11 @@ def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
     return []
 
 
+def _imports(text: str) -> set[str]:
+    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import)]
+    return {alias.name for n in nodes for alias in n.names}
+
+
 def _read_table(file: str) -> list[str]:
     for old in ("drafted.py", "out.csv", "out.xlsx"):
         Path(old).unlink(missing_ok=True)
@@ -450,7 +457,7 @@ def _read_table(file: str) -> list[str]:
         if not kinds <= {"Expr", "Import", "ImportFrom", "Assign", "FunctionDef"}:
             wrong.append(f"new wrote {kinds}")
         body = [n for n in ast.parse(text).body if isinstance(n, ast.Expr)]
-        if any(not isinstance(n.value, ast.Constant) for n in body):
+        if any(not isinstance(n.value, ast.Constant) for n in body) or "canaries" in _imports(text):
             Path("canary").touch()  # it would run with the file
     return [*wrong, *_command("convert", file, "out.csv"), *_command("convert", file, "out.xlsx")]
 

@@ -22,7 +22,9 @@ from igpe.units import conversion
 ROOT = Path(igpe.__file__).parents[1]
 CANARY = "open('canary', 'w').close()"
 HEADERS = {
-    "unit with a long text": f"A [mol '''\n{CANARY}\n#''']",
+    "unit with a long text": "A [mol '''\n    import canary\n    #''']",
+    "unit with another one": 'A [mol """"""\n    import canary\n    #""""""]',
+    "unit with a class": "A [mol '''\n    @exec\n    @input\n    class canary: pass\n    #''']",
     "unit with a new line": f"A ['x'*mol\n{CANARY}\n#]",
     "unit with a carriage return": f"A [mol\r{CANARY}\r#]",
     "unit with a form feed": f"A [mol\f\n{CANARY}]",
@@ -66,7 +68,8 @@ def test_headers_become_no_statements(header: str, place: str, tmp_path: Path) -
     ):
         made = draft([tmp_path / name], [], asked, tmp_path / "model.py")
         tree = ast.parse(made.text)
-        shapes.append([type(node).__name__ for node in tree.body])
+        statements = (n for n in ast.walk(tree) if isinstance(n, ast.stmt))
+        shapes.append([type(node).__name__ for node in statements])
         calls = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
         calls = {name for name in calls if "." not in name}
         assert calls <= {"Path"}

@@ -23,6 +23,7 @@ OWN = {
 OTHERS = {
     "a problem file": "def problem():\n    pass\n",
     "a table": "time,A\n0,1\n",
+    "a file about igpe": "# " + PAGE,
     "an empty file": "",
     "other JSON": '{"format": 1}',
     "a page": "<html><p>igpe</p></html>",
@@ -40,6 +41,8 @@ def test_own_files_are_replaced_by_their_kind(kind: str, tmp_path: Path) -> None
     for other in set(OWN) - {kind}:
         with pytest.raises(igpe.DataError, match="same kind"):
             write(tmp_path / "out", OWN[other].format(3))
+    with pytest.raises(igpe.DataError, match="same kind"):
+        write(tmp_path / "out", "what has no mark")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
