@@ -35,10 +35,10 @@ from intervals import side_by_side
 from pyomo import dae
 
 import igpe
-from igpe.arrays import FloatArray
-from igpe.dynamic.multiple_shooting_chains import Shooting
-from igpe.dynamic.multiple_shooting_reduced import Through
-from igpe.least_squares.chains import Lifted
+from igpe.core.arrays import FloatArray
+from igpe.dynamics.shooting.multiple.chains import Shooting
+from igpe.dynamics.shooting.multiple.reduced import Through
+from igpe.numerics.least_squares.chains.chains import Lifted
 
 SPECIES, SIGMA = 20, 0.02
 NAMES = [f"x[{i}]" for i in range(SPECIES)]

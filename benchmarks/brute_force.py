@@ -1,6 +1,6 @@
 """Is a proven bound ever above a point of its box? Cases, random boxes, and the search for points.
 
-For a random box of a problem the bound of `igpe.projection` is compared with the best point that
+For a random box of a problem the bound of `igpe.algebraic.bounds` is compared with the best point that
 sampling and a shrinking local search find there, the linear parameters by SciPy. No such point may
 lie below the bound, however the box, the direction and the options were chosen. The same is asked
 of every enclosure: no column, at any sampled point, may reach farther than `Hull.support` says.
@@ -22,20 +22,20 @@ import urethane
 from scipy.optimize import lsq_linear, nnls
 
 import igpe
+from igpe.algebraic.bounds import basis as basis_module
+from igpe.algebraic.bounds import columns as columns_module
+from igpe.algebraic.bounds.axis import Span
+from igpe.algebraic.bounds.bound import Bounded, bound
+from igpe.algebraic.bounds.box import Box
+from igpe.algebraic.bounds.columns import Columns
+from igpe.algebraic.bounds.fine_enough import FineEnough
+from igpe.algebraic.bounds.search import Search
+from igpe.algebraic.bounds.separable import Separable
+from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box as Bounds
-from igpe.projection import basis as basis_module
-from igpe.projection import columns as columns_module
-from igpe.projection.axis import Span
-from igpe.projection.bound import Bounded, bound
-from igpe.projection.box import Box
-from igpe.projection.columns import Columns
-from igpe.projection.fine_enough import FineEnough
-from igpe.projection.search import Search
-from igpe.projection.separable import Separable
-from igpe.projection.separate import Separated, separate
+from igpe.core.box import Box as Bounds
 
 POINTS, ROUNDS = 8, 3  # sampled in a box; shrinking rounds of half as many around the best
 ROUNDING = 1e-13  # of a residual's parts: what its evaluation in floating point may be wrong by

@@ -43,9 +43,9 @@ import psutil
 from figures import Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamic.searches import Asked, prepared
-from igpe.estimates import Estimate
-from igpe.status import Status
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.search.searches import Asked, prepared
 from igpe.tasks.packed import function_of, pack
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Item, Work

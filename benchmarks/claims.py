@@ -1,6 +1,6 @@
 """Whether what is claimed of a box holds at parameters of it, integrated by other means.
 
-Four claims of `igpe.proof`: each residual is within its polynomial's error, and within its range;
+Four claims of `igpe.proofs.prover`: each residual is within its polynomial's error, and within its range;
 the sum of squares is not below the bound; and contraction against a cut loses no parameters below
 it. Half of the boxes lie near good parameters, as those do that decide a proof; half anywhere.
 """
@@ -18,11 +18,11 @@ import pyomo.environ as pyo
 from pyomo import dae
 
 import igpe
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.proof.certify import FEW
-from igpe.proof.enclosure import Enclosure
-from igpe.proof.posed import Dynamic, posed
+from igpe.proofs.prover.certify import FEW
+from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.posed import Dynamic, posed
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SAMPLES, FEW_SAMPLES = 6_500, 800  # (box, parameters) of a model

@@ -35,7 +35,7 @@ import pandas as pd
 from figures import Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
 from igpe.planning.choosing import choose
 from igpe.planning.evidence import Evidence, Judge

@@ -17,10 +17,10 @@ import pandas as pd
 from figures import Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamic.model_weights import weighted_at
-from igpe.error_model import Proportional
-from igpe.least_squares.active import on_bounds
-from igpe.statistics.covariance import Uncertainty, uncertainty
+from igpe.dynamics.shooting.model_weights import weighted_at
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
+from igpe.problem.noise.error_model import Proportional
 
 METHOD = igpe.SingleShooting(igpe.Sundials(rtol=1e-8, atol=1e-10))  # nothing is compiled
 SEEDS = 200

@@ -44,7 +44,7 @@ from figures import CONSOLE, Row, Section, at_least, at_most, command
 from rich.table import Table
 
 import igpe
-from igpe.estimates import equivalent_iterations
+from igpe.core.estimates import equivalent_iterations
 
 WITHIN = 0.05  # of every parameter: a correct solution
 NAMES = ("correct", "wrong", "integration error", "optimisation error")

@@ -24,7 +24,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box
+from igpe.core.box import Box
 
 FAMILIES = ("arrhenius", "michaelis", "exponential", "hill", "shared")
 NOISE = 0.02

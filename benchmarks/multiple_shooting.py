@@ -41,13 +41,13 @@ from figures import Row, Section, at_least, at_most, command
 from intervals import lorenz, ring, side_by_side
 
 import igpe
-from igpe.estimates import Horizon
-from igpe.least_squares.active import on_bounds
-from igpe.least_squares.base import Linearised
-from igpe.least_squares.chains import Chain, Chained, condensed
-from igpe.least_squares.proposal import proposal, simplified
-from igpe.least_squares.soft_links import SoftLinks
-from igpe.statistics.covariance import uncertainty
+from igpe.core.estimates import Horizon
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.chains.chains import Chain, Chained, condensed
+from igpe.numerics.least_squares.chains.proposal import proposal, simplified
+from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.statistics.covariance import uncertainty
 
 ALIKE, ALIKE_CALCIUM = 1e-3, 1e-2
 ENDED = (igpe.Status.CONVERGED, igpe.Status.BEST_OF_SEVERAL)

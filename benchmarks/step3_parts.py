@@ -17,11 +17,11 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.global_solver import BOUNDED, _Scaled
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Regression
+from igpe.core.status import Status
 from igpe.equations.to_pyomo import to_pyomo
-from igpe.least_squares.base import Fit
-from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.solvers.base import Solver
-from igpe.status import Status
 
 PEER_GAP = 1e-3
 PEERS: dict[str, tuple[Solver, ...]] = {

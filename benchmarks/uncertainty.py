@@ -33,10 +33,10 @@ from michaelis_menten import DECAY_TRUTH, decay
 from published import PAPER
 
 import igpe
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.least_squares.base import Linearised
-from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 MODELS = (*PAPER[:5], "fitzhugh_nagumo", "cops_methanol")
 AGREE = 1e-2  # of the distance between end and estimate

@@ -18,55 +18,53 @@ if TYPE_CHECKING:
     from igpe.algebraic.weights import SlopeErrors as SlopeErrors
     from igpe.algebraic.weights import StateErrors as StateErrors
     from igpe.algebraic.weights import Unweighted as Unweighted
-    from igpe.comparison import Comparison as Comparison
-    from igpe.comparison import compare as compare
-    from igpe.dynamic.collocation import Collocation as Collocation
-    from igpe.dynamic.incremental_shooting import IncrementalShooting as IncrementalShooting
-    from igpe.dynamic.iterated_search import IteratedSearch as IteratedSearch
-    from igpe.dynamic.multiple_shooting import MultipleShooting as MultipleShooting
-    from igpe.dynamic.multistart import MultiStart as MultiStart
-    from igpe.dynamic.restarts import Restarts as Restarts
-    from igpe.dynamic.single_shooting import SingleShooting as SingleShooting
-    from igpe.dynamic_certificate import DynamicCertificate as DynamicCertificate
-    from igpe.error_model import Proportional as Proportional
-    from igpe.errors import DataError as DataError
-    from igpe.errors import EstimationFailed as EstimationFailed
-    from igpe.errors import IgpeError as IgpeError
-    from igpe.errors import ModelError as ModelError
-    from igpe.errors import ProblemError as ProblemError
-    from igpe.errors import SolverMissing as SolverMissing
-    from igpe.errors import Unsupported as Unsupported
-    from igpe.estimated import Estimated as Estimated
-    from igpe.estimates import Estimate as Estimate
-    from igpe.experiment import Experiment as Experiment
-    from igpe.experiment import Unknown as Unknown
-    from igpe.experiment import read_experiments as read_experiments
-    from igpe.horizons_plot import horizon_table as horizon_table
-    from igpe.horizons_plot import plot_film_strip as plot_film_strip
-    from igpe.horizons_plot import plot_horizons as plot_horizons
-    from igpe.inputs import linear as linear
-    from igpe.inputs import steps as steps
-    from igpe.integrators.automatic import Automatic as Automatic
-    from igpe.integrators.automatic_intervals import AutomaticIntervals as AutomaticIntervals
-    from igpe.integrators.dormand_prince import DormandPrince as DormandPrince
-    from igpe.integrators.local_linearization import LocalLinearization as LocalLinearization
-    from igpe.integrators.lock_step import LockStep as LockStep
-    from igpe.integrators.lsoda import Lsoda as Lsoda
-    from igpe.integrators.runge_kutta import RungeKutta as RungeKutta
-    from igpe.integrators.sundials import Sundials as Sundials
-    from igpe.least_squares.backward_lifting import BackwardLifting as BackwardLifting
-    from igpe.likelihood import negative_log_likelihood as negative_log_likelihood
-    from igpe.loss import L1 as L1
-    from igpe.loss import Huber as Huber
-    from igpe.loss import LeastSquares as LeastSquares
-    from igpe.loss import Normal as Normal
-    from igpe.loss import PiecewiseConstant as PiecewiseConstant
-    from igpe.many_starts import Campaign as Campaign
-    from igpe.many_starts import campaign as campaign
-    from igpe.petab.errors import petab_errors as petab_errors
-    from igpe.petab.export import write_petab_parameters as write_petab_parameters
-    from igpe.petab.objective import petab_objective as petab_objective
-    from igpe.petab.read import read_petab as read_petab
+    from igpe.core.errors import DataError as DataError
+    from igpe.core.errors import EstimationFailed as EstimationFailed
+    from igpe.core.errors import IgpeError as IgpeError
+    from igpe.core.errors import ModelError as ModelError
+    from igpe.core.errors import ProblemError as ProblemError
+    from igpe.core.errors import SolverMissing as SolverMissing
+    from igpe.core.errors import Unsupported as Unsupported
+    from igpe.core.estimates import Estimate as Estimate
+    from igpe.core.status import Status as Status
+    from igpe.dynamics.collocation.collocation import Collocation as Collocation
+    from igpe.dynamics.integrators.automatic import Automatic as Automatic
+    from igpe.dynamics.integrators.automatic_intervals import (
+        AutomaticIntervals as AutomaticIntervals,
+    )
+    from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta as RungeKutta
+    from igpe.dynamics.integrators.dormand_prince import DormandPrince as DormandPrince
+    from igpe.dynamics.integrators.local_linearization import (
+        LocalLinearization as LocalLinearization,
+    )
+    from igpe.dynamics.integrators.lock_step import LockStep as LockStep
+    from igpe.dynamics.integrators.lsoda import Lsoda as Lsoda
+    from igpe.dynamics.integrators.sundials import Sundials as Sundials
+    from igpe.dynamics.likelihood import negative_log_likelihood as negative_log_likelihood
+    from igpe.dynamics.search.iterated_search import IteratedSearch as IteratedSearch
+    from igpe.dynamics.search.multistart import MultiStart as MultiStart
+    from igpe.dynamics.search.restarts import Restarts as Restarts
+    from igpe.dynamics.shooting.incremental.incremental_shooting import (
+        IncrementalShooting as IncrementalShooting,
+    )
+    from igpe.dynamics.shooting.multiple.multiple_shooting import (
+        MultipleShooting as MultipleShooting,
+    )
+    from igpe.dynamics.shooting.single_shooting import SingleShooting as SingleShooting
+    from igpe.dynamics.simulation import simulate as simulate
+    from igpe.estimation.comparison import Comparison as Comparison
+    from igpe.estimation.comparison import compare as compare
+    from igpe.estimation.many_starts import Campaign as Campaign
+    from igpe.estimation.many_starts import campaign as campaign
+    from igpe.estimation.settings import ProveComplement as ProveComplement
+    from igpe.estimation.settings import Settings as Settings
+    from igpe.formats.petab.errors import petab_errors as petab_errors
+    from igpe.formats.petab.export import write_petab_parameters as write_petab_parameters
+    from igpe.formats.petab.objective import petab_objective as petab_objective
+    from igpe.formats.petab.read import read_petab as read_petab
+    from igpe.numerics.least_squares.chains.backward_lifting import (
+        BackwardLifting as BackwardLifting,
+    )
     from igpe.pipeline import check as check
     from igpe.pipeline import estimate as estimate
     from igpe.planning.criteria import AOptimal as AOptimal
@@ -81,18 +79,35 @@ if TYPE_CHECKING:
     from igpe.planning.freedom import Ramps as Ramps
     from igpe.planning.freedom import Sampling as Sampling
     from igpe.planning.plan import Plan as Plan
-    from igpe.problem import Problem as Problem
-    from igpe.proof.certify import BranchAndBound as BranchAndBound
-    from igpe.proof.certify import certify as certify
-    from igpe.replay.verified import Verdict as Verdict
-    from igpe.replay.verified import Verified as Verified
-    from igpe.replay.verify import verify as verify
-    from igpe.result import Result as Result
-    from igpe.settings import ProveComplement as ProveComplement
-    from igpe.settings import Settings as Settings
-    from igpe.shooting_plot import plot_gaps as plot_gaps
-    from igpe.shooting_plot import plot_pieces as plot_pieces
-    from igpe.simulation import simulate as simulate
+    from igpe.problem.experiment import Experiment as Experiment
+    from igpe.problem.experiment import Unknown as Unknown
+    from igpe.problem.experiment import read_experiments as read_experiments
+    from igpe.problem.inputs import linear as linear
+    from igpe.problem.inputs import steps as steps
+    from igpe.problem.loss import L1 as L1
+    from igpe.problem.loss import Huber as Huber
+    from igpe.problem.loss import LeastSquares as LeastSquares
+    from igpe.problem.loss import Normal as Normal
+    from igpe.problem.loss import PiecewiseConstant as PiecewiseConstant
+    from igpe.problem.noise.error_model import Proportional as Proportional
+    from igpe.problem.noise.estimated import Estimated as Estimated
+    from igpe.problem.problem import Problem as Problem
+    from igpe.proofs.checker.verified import Verdict as Verdict
+    from igpe.proofs.checker.verified import Verified as Verified
+    from igpe.proofs.checker.verify import verify as verify
+    from igpe.proofs.prover.certify import BranchAndBound as BranchAndBound
+    from igpe.proofs.prover.certify import certify as certify
+    from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate
+    from igpe.results.plots.horizons import horizon_table as horizon_table
+    from igpe.results.plots.horizons import plot_film_strip as plot_film_strip
+    from igpe.results.plots.horizons import plot_horizons as plot_horizons
+    from igpe.results.plots.shooting import plot_gaps as plot_gaps
+    from igpe.results.plots.shooting import plot_pieces as plot_pieces
+    from igpe.results.plots.statistics import plot_correlation as plot_correlation
+    from igpe.results.plots.statistics import plot_ellipses as plot_ellipses
+    from igpe.results.plots.statistics import plot_residuals as plot_residuals
+    from igpe.results.plots.waterfall import plot_waterfall as plot_waterfall
+    from igpe.results.result import Result as Result
     from igpe.smoothing.bootstrap import Bootstrap as Bootstrap
     from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
     from igpe.smoothing.interpolation import Interpolation as Interpolation
@@ -101,7 +116,6 @@ if TYPE_CHECKING:
     from igpe.solvers.program import AmplProgram as AmplProgram
     from igpe.solvers.programs import Couenne as Couenne
     from igpe.solvers.scip import Scip as Scip
-    from igpe.status import Status as Status
     from igpe.uncertainty.bootstrap import bootstrap as bootstrap
     from igpe.uncertainty.bootstrapped import Bootstrapped as Bootstrapped
     from igpe.uncertainty.drawing import Parametric as Parametric
@@ -114,124 +128,120 @@ if TYPE_CHECKING:
     from igpe.uncertainty.profiles import Profiles as Profiles
     from igpe.uncertainty.region import Region as Region
     from igpe.uncertainty.region import region as region
-    from igpe.uncertainty.result_pictures import plot_correlation as plot_correlation
-    from igpe.uncertainty.result_pictures import plot_ellipses as plot_ellipses
-    from igpe.uncertainty.result_pictures import plot_residuals as plot_residuals
     from igpe.uncertainty.sampling import Samples as Samples
     from igpe.uncertainty.sampling import sample as sample
-    from igpe.waterfall import plot_waterfall as plot_waterfall
 
 _HOME = {
     "AOptimal": "igpe.planning.criteria",
     "AmplProgram": "igpe.solvers.program",
-    "Automatic": "igpe.integrators.automatic",
-    "AutomaticIntervals": "igpe.integrators.automatic_intervals",
-    "BackwardLifting": "igpe.least_squares.backward_lifting",
+    "Automatic": "igpe.dynamics.integrators.automatic",
+    "AutomaticIntervals": "igpe.dynamics.integrators.automatic_intervals",
+    "BackwardLifting": "igpe.numerics.least_squares.chains.backward_lifting",
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
     "Bootstrapped": "igpe.uncertainty.bootstrapped",
-    "BranchAndBound": "igpe.proof.certify",
-    "Campaign": "igpe.many_starts",
-    "Collocation": "igpe.dynamic.collocation",
-    "Comparison": "igpe.comparison",
+    "BranchAndBound": "igpe.proofs.prover.certify",
+    "Campaign": "igpe.estimation.many_starts",
+    "Collocation": "igpe.dynamics.collocation.collocation",
+    "Comparison": "igpe.estimation.comparison",
     "Couenne": "igpe.solvers.programs",
     "DOptimal": "igpe.planning.criteria",
-    "DataError": "igpe.errors",
+    "DataError": "igpe.core.errors",
     "Decomposed": "igpe.algebraic.decomposed",
-    "DormandPrince": "igpe.integrators.dormand_prince",
-    "DynamicCertificate": "igpe.dynamic_certificate",
+    "DormandPrince": "igpe.dynamics.integrators.dormand_prince",
+    "DynamicCertificate": "igpe.results.dynamic_certificate",
     "EOptimal": "igpe.planning.criteria",
-    "Estimate": "igpe.estimates",
-    "Estimated": "igpe.estimated",
-    "EstimationFailed": "igpe.errors",
-    "Experiment": "igpe.experiment",
+    "Estimate": "igpe.core.estimates",
+    "Estimated": "igpe.problem.noise.estimated",
+    "EstimationFailed": "igpe.core.errors",
+    "Experiment": "igpe.problem.experiment",
     "GcvSpline": "igpe.smoothing.gcv_spline",
     "GlobalSolver": "igpe.algebraic.global_solver",
-    "Huber": "igpe.loss",
-    "IgpeError": "igpe.errors",
-    "IncrementalShooting": "igpe.dynamic.incremental_shooting",
+    "Huber": "igpe.problem.loss",
+    "IgpeError": "igpe.core.errors",
+    "IncrementalShooting": "igpe.dynamics.shooting.incremental.incremental_shooting",
     "Interpolation": "igpe.smoothing.interpolation",
     "Ipopt": "igpe.solvers.ipopt",
-    "IteratedSearch": "igpe.dynamic.iterated_search",
-    "L1": "igpe.loss",
-    "LeastSquares": "igpe.loss",
+    "IteratedSearch": "igpe.dynamics.search.iterated_search",
+    "L1": "igpe.problem.loss",
+    "LeastSquares": "igpe.problem.loss",
     "Levels": "igpe.planning.freedom",
     "Local": "igpe.algebraic.local",
-    "LocalLinearization": "igpe.integrators.local_linearization",
-    "LockStep": "igpe.integrators.lock_step",
-    "Lsoda": "igpe.integrators.lsoda",
+    "LocalLinearization": "igpe.dynamics.integrators.local_linearization",
+    "LockStep": "igpe.dynamics.integrators.lock_step",
+    "Lsoda": "igpe.dynamics.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
     "ModelComparison": "igpe.uncertainty.models",
-    "ModelError": "igpe.errors",
+    "ModelError": "igpe.core.errors",
     "ModifiedE": "igpe.planning.criteria",
-    "MultiStart": "igpe.dynamic.multistart",
-    "MultipleShooting": "igpe.dynamic.multiple_shooting",
+    "MultiStart": "igpe.dynamics.search.multistart",
+    "MultipleShooting": "igpe.dynamics.shooting.multiple.multiple_shooting",
     "Noise": "igpe.planning.freedom",
-    "Normal": "igpe.loss",
+    "Normal": "igpe.problem.loss",
     "Parametric": "igpe.uncertainty.drawing",
-    "PiecewiseConstant": "igpe.loss",
+    "PiecewiseConstant": "igpe.problem.loss",
     "Plan": "igpe.planning.plan",
     "Prediction": "igpe.uncertainty.prediction",
-    "Problem": "igpe.problem",
-    "ProblemError": "igpe.errors",
+    "Problem": "igpe.problem.problem",
+    "ProblemError": "igpe.core.errors",
     "Profiles": "igpe.uncertainty.profiles",
     "Projected": "igpe.algebraic.projected",
-    "Proportional": "igpe.error_model",
-    "ProveComplement": "igpe.settings",
+    "Proportional": "igpe.problem.noise.error_model",
+    "ProveComplement": "igpe.estimation.settings",
     "Ramps": "igpe.planning.freedom",
     "Region": "igpe.uncertainty.region",
     "Residual": "igpe.uncertainty.drawing",
-    "Restarts": "igpe.dynamic.restarts",
-    "Result": "igpe.result",
+    "Restarts": "igpe.dynamics.search.restarts",
+    "Result": "igpe.results.result",
     "Routes": "igpe.algebraic.step",
-    "RungeKutta": "igpe.integrators.runge_kutta",
+    "RungeKutta": "igpe.dynamics.integrators.batch.runge_kutta",
     "Samples": "igpe.uncertainty.sampling",
     "Sampling": "igpe.planning.freedom",
     "Scip": "igpe.solvers.scip",
-    "Settings": "igpe.settings",
-    "SingleShooting": "igpe.dynamic.single_shooting",
+    "Settings": "igpe.estimation.settings",
+    "SingleShooting": "igpe.dynamics.shooting.single_shooting",
     "SlopeErrors": "igpe.algebraic.weights",
-    "SolverMissing": "igpe.errors",
+    "SolverMissing": "igpe.core.errors",
     "StateErrors": "igpe.algebraic.weights",
-    "Status": "igpe.status",
-    "Sundials": "igpe.integrators.sundials",
-    "Unknown": "igpe.experiment",
+    "Status": "igpe.core.status",
+    "Sundials": "igpe.dynamics.integrators.sundials",
+    "Unknown": "igpe.problem.experiment",
     "Unmeasured": "igpe.planning.existing",
-    "Unsupported": "igpe.errors",
+    "Unsupported": "igpe.core.errors",
     "Unweighted": "igpe.algebraic.weights",
-    "Verdict": "igpe.replay.verified",
-    "Verified": "igpe.replay.verified",
+    "Verdict": "igpe.proofs.checker.verified",
+    "Verified": "igpe.proofs.checker.verified",
     "bootstrap": "igpe.uncertainty.bootstrap",
-    "campaign": "igpe.many_starts",
-    "certify": "igpe.proof.certify",
+    "campaign": "igpe.estimation.many_starts",
+    "certify": "igpe.proofs.prover.certify",
     "check": "igpe.pipeline",
-    "compare": "igpe.comparison",
+    "compare": "igpe.estimation.comparison",
     "compare_models": "igpe.uncertainty.models",
     "design": "igpe.planning.design",
     "estimate": "igpe.pipeline",
-    "horizon_table": "igpe.horizons_plot",
-    "linear": "igpe.inputs",
-    "negative_log_likelihood": "igpe.likelihood",
-    "petab_errors": "igpe.petab.errors",
-    "petab_objective": "igpe.petab.objective",
-    "plot_correlation": "igpe.uncertainty.result_pictures",
-    "plot_ellipses": "igpe.uncertainty.result_pictures",
-    "plot_film_strip": "igpe.horizons_plot",
-    "plot_gaps": "igpe.shooting_plot",
-    "plot_horizons": "igpe.horizons_plot",
-    "plot_pieces": "igpe.shooting_plot",
-    "plot_residuals": "igpe.uncertainty.result_pictures",
-    "plot_waterfall": "igpe.waterfall",
+    "horizon_table": "igpe.results.plots.horizons",
+    "linear": "igpe.problem.inputs",
+    "negative_log_likelihood": "igpe.dynamics.likelihood",
+    "petab_errors": "igpe.formats.petab.errors",
+    "petab_objective": "igpe.formats.petab.objective",
+    "plot_correlation": "igpe.results.plots.statistics",
+    "plot_ellipses": "igpe.results.plots.statistics",
+    "plot_film_strip": "igpe.results.plots.horizons",
+    "plot_gaps": "igpe.results.plots.shooting",
+    "plot_horizons": "igpe.results.plots.horizons",
+    "plot_pieces": "igpe.results.plots.shooting",
+    "plot_residuals": "igpe.results.plots.statistics",
+    "plot_waterfall": "igpe.results.plots.waterfall",
     "predict": "igpe.uncertainty.prediction",
     "profile": "igpe.uncertainty.profile",
-    "read_experiments": "igpe.experiment",
-    "read_petab": "igpe.petab.read",
+    "read_experiments": "igpe.problem.experiment",
+    "read_petab": "igpe.formats.petab.read",
     "region": "igpe.uncertainty.region",
     "sample": "igpe.uncertainty.sampling",
-    "simulate": "igpe.simulation",
-    "steps": "igpe.inputs",
-    "verify": "igpe.replay.verify",
-    "write_petab_parameters": "igpe.petab.export",
+    "simulate": "igpe.dynamics.simulation",
+    "steps": "igpe.problem.inputs",
+    "verify": "igpe.proofs.checker.verify",
+    "write_petab_parameters": "igpe.formats.petab.export",
 }
 """Where each public name is defined. They are loaded on first use: `igpe --help` must not wait for
 Pyomo and CasADi."""
@@ -241,7 +251,7 @@ __all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the hand-written l
 
 def __getattr__(name: str) -> Any:
     if name == "kinetics":
-        return import_module("igpe.kinetics")
+        return import_module("igpe.formats.kinetics")
     if name not in _HOME:
         raise AttributeError(f"module 'igpe' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)

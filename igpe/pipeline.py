@@ -9,8 +9,8 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
-from igpe.arguments import is_finite, require
-from igpe.deadline import (
+from igpe.core.arguments import is_finite, require
+from igpe.core.deadline import (
     Deadline,
     ended_by,
     finishing,
@@ -20,29 +20,34 @@ from igpe.deadline import (
     stopped,
     waited,
 )
-from igpe.dynamic.base import constrained_unknowns, is_plain, require_known_sigma, require_plain
-from igpe.dynamic.by_shooting import Before, by_shooting
-from igpe.dynamic.complement import Asked, complements, roughly
-from igpe.dynamic.guess import Simulated, profiles
-from igpe.dynamic.model_weights import first_weighted
-from igpe.dynamic.polish import Polished, passed_bounds, polish
-from igpe.dynamic.residuals import FINISH, Residuals
-from igpe.dynamic.settling import Settled, settle
-from igpe.equally_good import with_other_optima
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.estimates import Estimate
+from igpe.core.progress import Clock, Progress
+from igpe.core.status import Status
+from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.search.complement import Asked, complements, roughly
+from igpe.dynamics.shooting.base import (
+    constrained_unknowns,
+    is_plain,
+    require_known_sigma,
+    require_plain,
+)
+from igpe.dynamics.shooting.by_shooting import Before, by_shooting
+from igpe.dynamics.shooting.guess import Simulated, profiles
+from igpe.dynamics.shooting.model_weights import first_weighted
+from igpe.dynamics.shooting.polish import Polished, passed_bounds, polish
+from igpe.dynamics.shooting.residuals import FINISH, Residuals
+from igpe.dynamics.shooting.settling import Settled, settle
 from igpe.equations.system import System, read_systems
-from igpe.errors import EstimationFailed, ProblemError
-from igpe.estimates import Estimate
-from igpe.integrators.allowance import allowance
-from igpe.problem import Problem
-from igpe.progress import Clock, Progress
-from igpe.proven import complement_proven, with_proof
-from igpe.result import Result
-from igpe.settings import Settings
-from igpe.status import Status
+from igpe.estimation.equally_good import with_other_optima
+from igpe.estimation.proven import complement_proven, with_proof
+from igpe.estimation.settings import Settings
+from igpe.estimation.summary import Steps, Way, summarise
+from igpe.problem.problem import Problem
+from igpe.results.result import Result
 from igpe.structure.findings import Reach
-from igpe.structure.identifiability import MOST_WORK
+from igpe.structure.identifiability.identifiability import MOST_WORK
 from igpe.structure.structure import Structure, analyse
-from igpe.summary import Steps, Way, summarise
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from spoiling import Case, doubled_columns, pose, run, table, two_runs
 
-from igpe.errors import DataError, ProblemError
-from igpe.experiment import Experiment, Unknown, read_experiments
-from igpe.inputs import linear, steps
+from igpe.core.errors import DataError, ProblemError
+from igpe.problem.experiment import Experiment, Unknown, read_experiments
+from igpe.problem.inputs import linear, steps
 
 NAN, INF = np.nan, np.inf
 UNREADABLE = Path(__file__).parent / "__pycache__" / "unreadable.csv"

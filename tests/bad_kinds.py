@@ -11,11 +11,11 @@ import pyomo.environ as pyo
 from bad_models import spoilt
 from spoiling import Case, pose, run, table
 
-from igpe.errors import DataError, ModelError, ProblemError
-from igpe.experiment import Experiment, Unknown
-from igpe.loss import L1, Huber, Normal, PiecewiseConstant
-from igpe.problem import Problem
-from igpe.result import Result
+from igpe.core.errors import DataError, ModelError, ProblemError
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.loss import L1, Huber, Normal, PiecewiseConstant
+from igpe.problem.problem import Problem
+from igpe.results.result import Result
 
 SCRATCH = Path(__file__).parent / "__pycache__"
 

@@ -11,11 +11,11 @@ import pyomo.environ as pyo
 from bad_models import spoilt, with_rate
 from spoiling import Case, pose, read, run, twins
 
+from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_systems
-from igpe.errors import DataError, ModelError, ProblemError
-from igpe.experiment import Experiment
-from igpe.loss import Huber, Normal, PiecewiseConstant
+from igpe.problem.experiment import Experiment
+from igpe.problem.loss import Huber, Normal, PiecewiseConstant
 
 NAN, INF = np.nan, np.inf
 

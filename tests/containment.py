@@ -18,12 +18,12 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_systems
-from igpe.inputs import Table
-from igpe.replay import bound, functions, polynomial, rows, step, transport
-from igpe.replay.course import Course, courses
-from igpe.replay.inputs import line
-from igpe.replay.interval import Interval
-from igpe.replay.tape import Tape
+from igpe.problem.inputs import Table
+from igpe.proofs.checker import bound, functions, polynomial, rows, step, transport
+from igpe.proofs.checker.course import Course, courses
+from igpe.proofs.checker.inputs import line
+from igpe.proofs.checker.interval import Interval
+from igpe.proofs.checker.tape import Tape
 
 LENGTHS = (1e-3, 1.0, 1e3)
 INTEGRATED = 1e-10  # relative: how exact the integration is that we compare with

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from igpe.errors import Unsupported
+from igpe.core.errors import Unsupported
 from igpe.tasks.work import Item, Work
 
 

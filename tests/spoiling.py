@@ -7,8 +7,8 @@ import bad_models as bad
 import pandas as pd
 
 from igpe.equations.system import read_systems
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 Case = tuple[Callable[[], Any], type[Exception], list[str]]
 """What is done, the error it must end with, and what the message must contain."""

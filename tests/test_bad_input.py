@@ -15,9 +15,9 @@ from bad_kinds import EXPERIMENTS, PROBLEMS, RESULTS
 from bad_problems import MODELS, SETTINGS
 from spoiling import pose, run, table
 
+from igpe.core.errors import IgpeError
 from igpe.equations.system import read_systems
-from igpe.errors import IgpeError
-from igpe.inputs import steps
+from igpe.problem.inputs import steps
 
 GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)
 CASES = {name: case for group in GROUPS for name, case in group.items()}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from igpe.box import Box
-from igpe.least_squares.active import on_bounds
+from igpe.core.box import Box
+from igpe.numerics.least_squares.active import on_bounds
 
 BOX = Box(("a", "b", "c"), np.array([0.0, -1.0, 1e-3]), np.array([10.0, 1.0, 1e3]))
 

@@ -12,8 +12,8 @@ import pytest
 from zoo import ZOO
 
 import igpe
-from igpe.estimates import Estimate
-from igpe.status import Status
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 
 mpl.use("Agg")
 STARTS = [

@@ -3,17 +3,17 @@
 import pytest
 from zoo import ZOO
 
-from igpe import deadline
-from igpe.deadline import NEVER, Deadline
-from igpe.dynamic.multiple_shooting import MultipleShooting
-from igpe.dynamic.residuals import Residuals
+from igpe.core import deadline
+from igpe.core.deadline import NEVER, Deadline
+from igpe.core.errors import ProblemError
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.error_model import Proportional
-from igpe.errors import ProblemError
-from igpe.experiment import Experiment
-from igpe.integrators.automatic import Automatic
-from igpe.problem import Problem
-from igpe.status import Status
+from igpe.problem.experiment import Experiment
+from igpe.problem.noise.error_model import Proportional
+from igpe.problem.problem import Problem
 
 CASE = next(c for c in ZOO if c.name == "lotka_volterra")
 FAR = {n: 3.0 * v for n, v in CASE.truth.items()}

@@ -16,18 +16,20 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe import deadline, equally_good, pipeline, summary
-from igpe.dynamic import collocation
-from igpe.dynamic import complement as step_4
-from igpe.dynamic.multiple_shooting_chains import Chains
-from igpe.dynamic.residuals import Residuals
-from igpe.dynamic.single_shooting import PreparedShooting
-from igpe.integrators.lock_step import LockStep
+from igpe import pipeline
+from igpe.core import deadline
+from igpe.core.status import Status
+from igpe.dynamics.collocation import collocation
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.search import complement as step_4
+from igpe.dynamics.shooting.multiple.chains import Chains
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import PreparedShooting
+from igpe.estimation import equally_good, summary
 from igpe.planning.search import Search
-from igpe.proof import certify
+from igpe.proofs.prover import certify
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
-from igpe.status import Status
 from igpe.uncertainty import findings
 from igpe.uncertainty.posterior import Posterior
 

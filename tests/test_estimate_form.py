@@ -6,9 +6,9 @@ import lotka_volterra_iss
 import numpy as np
 
 import igpe
-from igpe.estimate_form import estimate_of, estimate_row
-from igpe.estimates import Estimate, Horizon
-from igpe.status import Status
+from igpe.core.estimate_form import estimate_of, estimate_row
+from igpe.core.estimates import Estimate, Horizon
+from igpe.core.status import Status
 
 
 def there_and_back(estimate):

@@ -18,9 +18,9 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.dynamic.multistart import MultiStart
-from igpe.estimates import Estimate
-from igpe.status import Status
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.search.multistart import MultiStart
 
 mpl.use("Agg")
 VARYING = ["seconds"]  # all other columns are the same, to the last bit

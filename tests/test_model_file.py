@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from igpe.errors import DataError, ProblemError
-from igpe.model_file import load_problem
+from igpe.cli.model_file import load_problem
+from igpe.core.errors import DataError, ProblemError
 
 ROOT = Path(__file__).parents[1]
 MODELS = sorted((ROOT / "models").glob("*.py"))

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from igpe.notes import passed, several
-from igpe.result import Optimum, Parameter
+from igpe.estimation.notes import passed, several
+from igpe.results.result import Optimum, Parameter
 
 K1 = Parameter("k1", 1.0, 0.1, 0.8, 1.2, "", (0.0, 10.0), "step 3")
 K2 = Parameter("k2", 0.0, np.nan, 0.0, 0.3, "", (0.0, 10.0), "step 3", "on its lower bound")

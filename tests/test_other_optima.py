@@ -11,17 +11,17 @@ from pyomo import dae
 from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
 import igpe
-from igpe.box import Box
-from igpe.dynamic.collocation import Collocation
-from igpe.dynamic.polish import polish
-from igpe.dynamic.residuals import Residuals
-from igpe.dynamic_certificate import DynamicCertificate
-from igpe.integrators.sundials import Sundials
-from igpe.least_squares.active import on_bounds, refitted_on_bounds
-from igpe.least_squares.base import Fit, Linearised
-from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.optima import Landscape, distinct, has_same_values, is_same_objective
-from igpe.result_text import verdict
+from igpe.core.box import Box
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.polish import polish
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
+from igpe.numerics.least_squares.base import Fit, Linearised
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.optima import Landscape, distinct, has_same_values, is_same_objective
+from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.result_text import verdict
 
 SEED = 11  # not one of the benchmark's
 SEARCH = GaussNewton()
@@ -176,8 +176,8 @@ def test_a_better_optimum_that_is_met_becomes_the_estimate(monkeypatch):
             found = super().estimate_each(problem, starts, profiles, systems)
             return [replace(e, parameters=stuck, objective=1e9) for e in found]
 
-    monkeypatch.setattr("igpe.dynamic.polish.SEARCH", GaussNewton(max_iterations=0))
-    monkeypatch.setattr("igpe.dynamic.polish.AGREE", 1e12)
+    monkeypatch.setattr("igpe.dynamics.shooting.polish.SEARCH", GaussNewton(max_iterations=0))
+    monkeypatch.setattr("igpe.dynamics.shooting.polish.AGREE", 1e12)
     result = igpe.estimate(problem, igpe.Settings(correction=Worse()))
     assert result.objective == pytest.approx(best.objective, rel=1e-3)
     assert len(result.other_optima) == 1

@@ -11,13 +11,13 @@ from pyomo.contrib.parmest.examples.reactor_design.reactor_design import Reactor
 from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import RooneyBieglerExperiment
 from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperiment
 
-from igpe.dynamic.residuals import simulate
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.core.errors import ModelError
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
-from igpe.errors import ModelError
-from igpe.integrators.sundials import Sundials
 from igpe.pipeline import estimate
-from igpe.problem import Problem
+from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 21600.0, 21)
 TRUTH = {"k1": 15.01, "k2": 85.01, "E1": 30000.0, "E2": 40000.0}

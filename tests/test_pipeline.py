@@ -11,9 +11,9 @@ from zoo import ZOO
 
 import igpe
 from igpe import pipeline
-from igpe.dynamic import collocation
-from igpe.dynamic import complement as step_4
-from igpe.dynamic.complement import complement
+from igpe.dynamics.collocation import collocation
+from igpe.dynamics.search import complement as step_4
+from igpe.dynamics.search.complement import complement
 
 CASES = {case.name: case for case in ZOO}
 LINEAR = CASES["consecutive"]

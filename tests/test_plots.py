@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from igpe.axes import COLOURS
-from igpe.plots import plot_fit, plot_simulation, residual_panel
+from igpe.results.plots.axes import COLOURS
+from igpe.results.plots.fit import plot_fit, plot_simulation, residual_panel
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -12,11 +12,11 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.errors import DataError, ProblemError
-from igpe.experiment import Experiment, Unknown, read_experiments
-from igpe.inputs import steps
-from igpe.loss import Normal
-from igpe.problem import Problem
+from igpe.core.errors import DataError, ProblemError
+from igpe.problem.experiment import Experiment, Unknown, read_experiments
+from igpe.problem.inputs import steps
+from igpe.problem.loss import Normal
+from igpe.problem.problem import Problem
 
 TABLE = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.5, np.nan]})
 

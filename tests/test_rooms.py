@@ -195,8 +195,12 @@ def test_no_file_is_too_long(file: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "code", "says"),
     [
-        ("statistics/a.py", "from igpe.problem import Problem", "must not know 'problem'"),
-        ("box.py", "def f():\n    from igpe.model import read", "knows only the floors below"),
+        ("statistics/a.py", "from igpe.problem.problem import Problem", "must not know 'problem'"),
+        (
+            "box.py",
+            "def f():\n    from igpe.problem.model import read",
+            "knows only the floors below",
+        ),
         ("dynamic/a.py", "from igpe.algebraic import local", "room 'dynamic' (floor 60)"),
         ("dynamic/a.py", "import igpe.pipeline", "knows only the floors below"),
         ("dynamic/a.py", "from . import base", "relative import"),
@@ -215,6 +219,6 @@ def test_a_wrong_import_is_found(
 
 
 def test_imports_for_type_checking_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "if TYPE_CHECKING:\n    from igpe.problem import Problem"
+    code = "if TYPE_CHECKING:\n    from igpe.problem.problem import Problem"
     monkeypatch.setattr(Path, "read_text", lambda _: code)
     assert list(imports(PACKAGE / "box.py")) == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.shooting_plot import INSIDE, plot_gaps, plot_pieces
+from igpe.results.plots.shooting import INSIDE, plot_gaps, plot_pieces
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

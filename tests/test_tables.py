@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.tables import read_table
+from igpe.problem.tables import read_table
 
 PLAIN = pd.DataFrame({"time": [0.0, 0.5, 1.0], "c(A) °": [1.0, 0.25, 0.125]})
 AS_WRITTEN = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import igpe
-from igpe.dynamic.residuals import measured_only
+from igpe.dynamics.shooting.residuals import measured_only
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_system
 

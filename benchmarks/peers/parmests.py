@@ -18,10 +18,10 @@ import numpy as np
 import pyomo.environ as pyo
 
 import igpe
-from igpe.arrays import FloatArray
-from igpe.experiment import Experiment
-from igpe.inputs import evaluate
-from igpe.model import Instance, build
+from igpe.core.arrays import FloatArray
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import evaluate
+from igpe.problem.model import Instance, build
 from peers.task import Found, NotPosedError, Search, Task
 
 ELEMENTS, POINTS = 40, 3  # at least so many elements, with so many Radau points

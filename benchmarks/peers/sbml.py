@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from igpe.dynamic.remarks import spread_of
-from igpe.experiment import Experiment
-from igpe.inputs import Table
+from igpe.dynamics.shooting.remarks import spread_of
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import Table
 from peers.task import NotPosedError, Task
 from peers.told import SBML, Course, Told, safe, told
 

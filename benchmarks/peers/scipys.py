@@ -13,8 +13,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import differential_evolution, least_squares
 
-from igpe.arrays import FloatArray
-from igpe.inputs import Table
+from igpe.core.arrays import FloatArray
+from igpe.problem.inputs import Table
 from peers.task import Found, Search, Task
 from peers.told import PYTHON, Course, Told, told
 

@@ -16,8 +16,8 @@ from igpe.equations.elimination import solve_all
 from igpe.equations.operations import OPERATION_NAMES, replayed
 from igpe.equations.stack import stack
 from igpe.equations.system import read_system
-from igpe.experiment import Experiment
-from igpe.inputs import Table
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import Table
 from peers.task import NotPosedError
 
 INFIX = {"ADD": "+", "SUB": "-", "MUL": "*", "DIV": "/"}

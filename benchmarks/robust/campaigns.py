@@ -37,8 +37,8 @@ from pyomo import dae
 from trust.run import Answer, run
 
 import igpe
-from igpe.estimates import Estimate
-from igpe.status import Status
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 
 STARTS, SECONDS, ENDLESS = 40, 0.05, 150
 KINDS = {

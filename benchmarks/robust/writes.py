@@ -26,7 +26,7 @@ SIZE = 5_000_000  # letters: a kill hits the writing, not the time between
 CASES = [f"{kind} {seed}" for kind in KINDS for seed in range(5)]
 CODE = """
 import sys
-from igpe.files import write
+from igpe.core.files import write
 form, size = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 number = 0

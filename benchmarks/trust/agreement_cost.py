@@ -21,8 +21,8 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 
 import igpe
 from igpe.equations import system
-from igpe.equations.agreement import require_agreement
 from igpe.equations.initial_value import initial_value_problem
+from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.system import read_systems
 
 MODELS = ("consecutive", "bellman", "methanol", "lotka_volterra", "urethane")

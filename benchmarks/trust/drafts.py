@@ -17,9 +17,9 @@ from figures import Row
 from scipy.stats import binom
 
 from igpe import estimate
-from igpe.draft.draft import draft
-from igpe.draft.sheet import Asked
-from igpe.model_file import load_problem
+from igpe.cli.model_file import load_problem
+from igpe.formats.draft.draft import draft
+from igpe.formats.draft.sheet import Asked
 from trust.run import Answer, run
 
 CASES = tuple(f"table {i}" for i in range(300))

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from igpe.algebraic.regression import Regression
-from igpe.estimates import Estimate
+from igpe.core.estimates import Estimate
 
 
 class Found(NamedTuple):

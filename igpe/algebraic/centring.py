@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.box import Box
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.equations.operations import as_before, replayed
 from igpe.equations.stack import stack
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.core.arrays import FloatArray
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+from igpe.problem.starts import ModelStarts
 from igpe.smoothing.base import Smooth, Smoother
-from igpe.starts import ModelStarts
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ import numpy as np
 from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.regression import Piece, Regression
-from igpe.deadline import interruptible, stopped
+from igpe.core.deadline import interruptible, stopped
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 from igpe.equations.incidence import incidence
 from igpe.equations.linearity import linear_parameters
 from igpe.equations.stack import stack
-from igpe.estimates import Estimate
-from igpe.status import Status
 
 PROVEN = (Status.GLOBAL_BY_CONVEXITY, Status.OPTIMAL_WITHIN_GAP)
 WORSE = (  # from the best ending of a stage to the worst

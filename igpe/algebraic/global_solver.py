@@ -21,16 +21,16 @@ from igpe.algebraic.base import Found
 from igpe.algebraic.centring import centred, centred_bounds, from_centred, to_centred
 from igpe.algebraic.local import Local, found
 from igpe.algebraic.regression import Regression
-from igpe.arrays import FloatArray
-from igpe.box import Box
-from igpe.deadline import interruptible
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.deadline import interruptible
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 from igpe.equations.to_pyomo import to_pyomo
-from igpe.estimates import Estimate
-from igpe.least_squares.base import Fit
+from igpe.numerics.least_squares.base import Fit
 from igpe.solvers.base import Answer, Solver, name_of
 from igpe.solvers.scip import Scip
 from igpe.solvers.witness import believed, solve_confirmed
-from igpe.status import Status
 
 BOUNDED = (
     Status.OPTIMAL_WITHIN_GAP,

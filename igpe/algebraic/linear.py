@@ -8,9 +8,9 @@ from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Found
 from igpe.algebraic.regression import Regression
-from igpe.estimates import Estimate
-from igpe.statistics.rank import determined
-from igpe.status import Status
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.numerics.statistics.rank import determined
 
 
 @dataclass(frozen=True)

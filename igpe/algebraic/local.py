@@ -13,12 +13,12 @@ import numpy as np
 from igpe.algebraic.base import Found
 from igpe.algebraic.optima import distinct, known
 from igpe.algebraic.regression import Regression
-from igpe.deadline import interruptible, stopped
-from igpe.estimates import Estimate
-from igpe.least_squares.base import Fit
-from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.optima import spread
-from igpe.status import Status
+from igpe.core.deadline import interruptible, stopped
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.optima import spread
 
 
 @dataclass(frozen=True)

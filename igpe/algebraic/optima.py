@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from igpe import optima
 from igpe.algebraic.regression import Regression
-from igpe.arrays import BoolArray
-from igpe.least_squares.base import Fit
-from igpe.optima import Landscape
+from igpe.core.arrays import BoolArray
+from igpe.numerics import optima
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.optima import Landscape
 
 WORST = 10.0  # times the best objective: optima beyond explain nothing and are not compared
 ROUNDING = 1e-12  # of the targets' own squares: objectives below it are all zero
@@ -23,7 +23,7 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 
 def known(regression: Regression, fit: Fit) -> BoolArray:
-    """(n,) which parameters the data determine there; see `igpe.optima.known`."""
+    """(n,) which parameters the data determine there; see `igpe.numerics.optima.known`."""
     return optima.known(_landscape(regression), fit)
 
 

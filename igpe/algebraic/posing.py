@@ -13,10 +13,10 @@ import numpy as np
 from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.weights import StateErrors, Target, Weights
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.equations.stack import stack
-from igpe.inputs import evaluate, just_before
-from igpe.problem import Problem
+from igpe.problem.inputs import evaluate, just_before
+from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
 from igpe.structure.groups import Group, Member
 from igpe.structure.structure import Structure

@@ -2,7 +2,7 @@
 
 Kinetic models are linear in most of their parameters. For each value of the nonlinear ones the best
 linear ones are a small convex problem, so only the nonlinear ones need branching; the bounds, which
-are rigorous, are in `igpe.projection`, their proof in `docs/projection.md`.
+are rigorous, are in `igpe.algebraic.bounds`, their proof in `docs/projection.md`.
 """
 
 import time
@@ -12,24 +12,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.algebraic.base import Found, Route, reseeded
+from igpe.algebraic.bounds.alike import grouped
+from igpe.algebraic.bounds.columns import Columns
+from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.bounds.search import Limits, Outcome, Search
+from igpe.algebraic.bounds.separable import Separable
+from igpe.algebraic.bounds.separate import Separated, separate
+from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found
 from igpe.algebraic.regression import Piece, Regression
-from igpe.arrays import FloatArray
-from igpe.box import Box
-from igpe.deadline import interruptible
-from igpe.estimates import Estimate
-from igpe.least_squares.base import Fit
-from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.optima import spread
-from igpe.projection.alike import grouped
-from igpe.projection.columns import Columns
-from igpe.projection.linear_part import best_linear
-from igpe.projection.search import Limits, Outcome, Search
-from igpe.projection.separable import Separable
-from igpe.projection.separate import Separated, separate
-from igpe.projection.tape import UnknownOperation
-from igpe.status import Status
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.deadline import interruptible
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.optima import spread
 
 AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
 EACH = 16  # samples for each nonlinear parameter, until they are `samples`

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.box import Box
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.equations.in_place import InPlace
-from igpe.least_squares.base import Linearised
+from igpe.numerics.least_squares.base import Linearised
 
 
 @dataclass(frozen=True)

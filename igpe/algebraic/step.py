@@ -21,10 +21,10 @@ from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.weights import StateErrors, Weights
-from igpe.box import Box
-from igpe.deadline import interruptible, require_going_on
-from igpe.optima import has_same_values
-from igpe.problem import Problem
+from igpe.core.box import Box
+from igpe.core.deadline import interruptible, require_going_on
+from igpe.numerics.optima import has_same_values
+from igpe.problem.problem import Problem
 from igpe.structure.findings import Reach
 from igpe.structure.groups import Group
 from igpe.structure.structure import Structure

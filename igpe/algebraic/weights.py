@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 
 LEAST_ERROR = 1e-6  # errors below this share of the typical size are not believed
 

@@ -43,7 +43,7 @@ def profile(
 
     Ctrl-C ends with the profiles that are finished, if there are any.
     """
-    from igpe.result import Result
+    from igpe.results.result import Result
     from igpe.uncertainty.profile import profile as follow
 
     problem = problem_of(model, data)
@@ -68,7 +68,7 @@ def report(
     json: JsonFile = None,
 ) -> None:
     """Write a page with all that a stored result holds: answer, fits, residuals, steps."""
-    from igpe.result import Result
+    from igpe.results.result import Result
 
     stored = Result.from_json(result)
     stored.report(page, title=title, date=date)
@@ -87,8 +87,8 @@ def design(
     """Plan the next experiment, with the settings that the file's function design() returns."""
     from inspect import signature
 
-    from igpe.errors import ProblemError
-    from igpe.model_file import load_design
+    from igpe.cli.model_file import load_design
+    from igpe.core.errors import ProblemError
     from igpe.planning.design import design as plan
 
     problem, settings = problem_of(model, data), load_design(model)

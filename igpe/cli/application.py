@@ -5,7 +5,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from igpe.escaping import printable
+from igpe.core.escaping import printable
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -14,7 +14,7 @@ class Commands(TyperGroup):
     """Every error of igpe becomes one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        from igpe.errors import EstimationFailed, IgpeError
+        from igpe.core.errors import EstimationFailed, IgpeError
 
         try:
             return super().invoke(ctx)

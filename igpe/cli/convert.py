@@ -48,8 +48,8 @@ def convert(
 
     igpe convert result.json estimates.xlsx
     """
-    from igpe.errors import ProblemError
-    from igpe.files import write
+    from igpe.core.errors import ProblemError
+    from igpe.core.files import write
 
     require_new(target, force=force)
     if petab is not None and target.suffix.lower() != ".tsv":
@@ -71,8 +71,8 @@ def convert(
 
 
 def _stored(source: Path, wanted: str) -> Any:
-    from igpe.errors import DataError
-    from igpe.result import Result
+    from igpe.core.errors import DataError
+    from igpe.results.result import Result
 
     if source.suffix.lower() != ".json":
         raise DataError(
@@ -84,8 +84,8 @@ def _stored(source: Path, wanted: str) -> Any:
 
 def _loaded(source: Path) -> Any:
     """What an answer's file holds."""
-    from igpe.errors import DataError
-    from igpe.files import read_json
+    from igpe.core.errors import DataError
+    from igpe.core.files import read_json
 
     try:
         return read_json(source)
@@ -98,8 +98,8 @@ def _loaded(source: Path) -> Any:
 
 def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     """A parameter table: the problem's with other nominal values, or a new one."""
-    from igpe.errors import DataError
-    from igpe.petab.export import filled_table, parameter_table
+    from igpe.core.errors import DataError
+    from igpe.formats.petab.export import filled_table, parameter_table
 
     stored = _loaded(source) if source.suffix.lower() == ".json" else {}
     values = stored.get("parameters") if isinstance(stored, dict) else None
@@ -121,9 +121,9 @@ def _table(source: Path) -> "pd.DataFrame":
     """The table of an answer, or a table."""
     import pandas as pd
 
-    from igpe.errors import DataError
-    from igpe.json_form import restored
-    from igpe.tables import read_table
+    from igpe.core.errors import DataError
+    from igpe.core.json_form import restored
+    from igpe.problem.tables import read_table
 
     if source.suffix.lower() != ".json":
         return read_table(source)
@@ -139,9 +139,9 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
     """The table as the bytes of a file; what a spreadsheet would take for a formula is a text."""
     from io import BytesIO
 
-    from igpe.errors import DataError
-    from igpe.escaping import cell
-    from igpe.tables import PACKAGES
+    from igpe.core.errors import DataError
+    from igpe.core.escaping import cell
+    from igpe.problem.tables import PACKAGES
 
     ending, content = target.suffix.lower(), BytesIO()
     if ending != ".parquet":

@@ -22,7 +22,7 @@ from igpe.cli.options import (
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 if TYPE_CHECKING:
-    from igpe.problem import Problem
+    from igpe.problem.problem import Problem
 
 
 @app.command()
@@ -63,8 +63,8 @@ def estimate(
 
     Ctrl-C ends with the best found so far, if there is one.
     """
-    from igpe.model_file import is_petab
-    from igpe.status import Status
+    from igpe.cli.model_file import is_petab
+    from igpe.core.status import Status
 
     problem = problem_of(model, data)
     if is_petab(model):
@@ -99,8 +99,8 @@ def simulate(
     json: JsonFile = None,
 ) -> None:
     """Integrate the model at given parameters and print a table (CSV)."""
-    from igpe.plots import plot_simulation
-    from igpe.simulation import simulate as run
+    from igpe.dynamics.simulation import simulate as run
+    from igpe.results.plots.fit import plot_simulation
 
     problem = problem_of(model, data)
     given = {**nominal_of(problem), **values_of(values or [])}
@@ -117,12 +117,12 @@ def _best_of_starts(
     files: tuple[Path | None, Path | None, Path | None],
 ) -> None:
     """Estimate from many starts; `files` are those of picture, JSON and parameter table."""
-    from igpe.petab.errors import petab_errors
-    from igpe.petab.estimate import as_dict, estimate_petab, told
-    from igpe.petab.export import write_petab_parameters
-    from igpe.plots import plot_simulation
-    from igpe.simulation import simulate as run
-    from igpe.status import Status
+    from igpe.core.status import Status
+    from igpe.dynamics.simulation import simulate as run
+    from igpe.formats.petab.errors import petab_errors
+    from igpe.formats.petab.estimate import as_dict, estimate_petab, told
+    from igpe.formats.petab.export import write_petab_parameters
+    from igpe.results.plots.fit import plot_simulation
 
     plot, json, petab = files
     with progress_shown() as tell:

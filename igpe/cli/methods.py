@@ -10,9 +10,9 @@ from igpe.cli.options import DataFile, JsonFile, Model, PlotFile, problem_of
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 if TYPE_CHECKING:
-    from igpe.comparison import Comparison
-    from igpe.dynamic.base import Estimator
-    from igpe.problem import Problem
+    from igpe.dynamics.shooting.base import Estimator
+    from igpe.estimation.comparison import Comparison
+    from igpe.problem.problem import Problem
 
 
 class Method(Enum):
@@ -67,8 +67,8 @@ def _compared(
 
     raises Unsupported if a method that was asked for cannot do what the problem asks, or none can
     """
-    from igpe.comparison import compare, joined
-    from igpe.errors import Unsupported
+    from igpe.core.errors import Unsupported
+    from igpe.estimation.comparison import compare, joined
 
     starts, seed = search
     found, notes = [], []
@@ -89,10 +89,10 @@ def _compared(
 
 
 def _made(method: Method) -> "Estimator":
-    from igpe.dynamic.collocation import Collocation
-    from igpe.dynamic.incremental_shooting import IncrementalShooting
-    from igpe.dynamic.multiple_shooting import MultipleShooting
-    from igpe.dynamic.single_shooting import SingleShooting
+    from igpe.dynamics.collocation.collocation import Collocation
+    from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
+    from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+    from igpe.dynamics.shooting.single_shooting import SingleShooting
 
     made: dict[Method, Estimator] = {
         Method.single: SingleShooting(),

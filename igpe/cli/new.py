@@ -54,10 +54,10 @@ def new(
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """
     from igpe.cli.output import answer
-    from igpe.draft.draft import draft
-    from igpe.draft.sheet import Asked
-    from igpe.errors import ProblemError
-    from igpe.files import write
+    from igpe.core.errors import ProblemError
+    from igpe.core.files import write
+    from igpe.formats.draft.draft import draft
+    from igpe.formats.draft.sheet import Asked
 
     if context.args:
         raise ProblemError(
@@ -87,7 +87,7 @@ def new(
 
 
 def _names(given: list[str]) -> dict[str, str]:
-    from igpe.errors import ProblemError
+    from igpe.core.errors import ProblemError
 
     found = {}
     for one in given:
@@ -102,8 +102,8 @@ def _names(given: list[str]) -> dict[str, str]:
 
 
 def _reactions(given: list[str]) -> list[str]:
-    from igpe.errors import ModelError
-    from igpe.kinetics.equation import read_equation
+    from igpe.core.errors import ModelError
+    from igpe.formats.kinetics.equation import read_equation
 
     reactions = [part.strip() for one in given for part in one.split(";") if part.strip()]
     for reaction in reactions:

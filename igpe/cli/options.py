@@ -8,8 +8,8 @@ import typer
 from igpe.cli.completion import models, results, tables
 
 if TYPE_CHECKING:
-    from igpe.problem import Problem
-    from igpe.result import Result
+    from igpe.problem.problem import Problem
+    from igpe.results.result import Result
 
 PICTURES = (".pdf", ".png", ".svg")
 PAGES = (".html", ".htm")
@@ -27,7 +27,7 @@ def writable(path: Path | None) -> Path | None:
 
 def replaceable(path: Path | None) -> Path | None:
     """The same, and a file that is there must be one of igpe's."""
-    from igpe.files import require_writable
+    from igpe.core.files import require_writable
 
     if path is not None and writable(path) and str(path) != "-":
         require_writable(path)
@@ -36,8 +36,8 @@ def replaceable(path: Path | None) -> Path | None:
 
 def require_new(path: Path, *, force: bool) -> None:
     """Raises ProblemError for a file that is there and may not be overwritten."""
-    from igpe.errors import ProblemError
-    from igpe.files import require_writable
+    from igpe.core.errors import ProblemError
+    from igpe.core.files import require_writable
 
     if path.exists() and not force:
         raise ProblemError(f"'{path}' is there already; give another name, or --force.")
@@ -99,7 +99,7 @@ JsonFile = Annotated[
 
 
 def problem_of(path: Path, data: Path | None) -> "Problem":
-    from igpe.model_file import load_problem
+    from igpe.cli.model_file import load_problem
 
     problem = load_problem(path)
     return problem if data is None else problem.with_data(data)
@@ -113,7 +113,7 @@ def estimated(
     time_limit: float | None = None,
 ) -> "Result":
     """`igpe.estimate`, with the settings that the file's settings() returns."""
-    from igpe.model_file import load_settings
+    from igpe.cli.model_file import load_settings
     from igpe.pipeline import estimate
 
     return estimate(problem, load_settings(path), seed=seed, progress=tell, time_limit=time_limit)
@@ -121,14 +121,14 @@ def estimated(
 
 def nominal_of(problem: "Problem") -> dict[str, float]:
     """Values that a PEtab problem has by itself."""
-    from igpe.petab.model import PetabModel
+    from igpe.formats.petab.model import PetabModel
 
     return problem.model.nominal if isinstance(problem.model, PetabModel) else {}
 
 
 def values_of(given: list[str]) -> dict[str, float]:
     """name=number, as a mapping. Raises ProblemError for what is not of that form."""
-    from igpe.errors import ProblemError
+    from igpe.core.errors import ProblemError
 
     values = {}
     for one in given:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from igpe.escaping import one_line, printable
+from igpe.core.escaping import one_line, printable
 
 FORMAT = 1  # of the JSON that commands write
 
@@ -34,8 +34,8 @@ def answer(
     if json is None:
         return
     from igpe.cli.versions import own_version
-    from igpe.files import write
-    from igpe.json_form import plain, write_json
+    from igpe.core.files import write
+    from igpe.core.json_form import plain, write_json
 
     head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
     written = write_json(plain({**head, "notes": [], **body}), None)
@@ -59,7 +59,7 @@ def save(drawn: Callable[[], Any], path: Path | None) -> None:
 
         import matplotlib
 
-        from igpe.files import write
+        from igpe.core.files import write
 
         matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
         ending, content = path.suffix.lower()[1:], BytesIO()

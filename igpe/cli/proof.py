@@ -38,9 +38,9 @@ def certify(
 
     Ctrl-C ends with what is proved so far.
     """
-    from igpe.proof.certify import certify as prove
-    from igpe.result import Result
-    from igpe.status import Status
+    from igpe.core.status import Status
+    from igpe.proofs.prover.certify import certify as prove
+    from igpe.results.result import Result
 
     problem = problem_of(model, data)
     known = None if result is None else Result.from_json(result)
@@ -75,7 +75,7 @@ def verify(
     json: JsonFile = None,
 ) -> None:
     """Prove a certificate again by other code: verified (exit code 0), refuted or not (1)."""
-    from igpe.replay.verify import verify as check
+    from igpe.proofs.checker.verify import verify as check
 
     problem = problem_of(model, data)
     with progress_shown() as tell:

@@ -5,7 +5,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from igpe.integrators.compiler import compiler
+from igpe.dynamics.integrators.compiler import compiler
 from igpe.solvers.located import environment, locate
 
 PACKAGES = ("pyomo", "casadi", "numpy", "scipy")

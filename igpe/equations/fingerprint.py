@@ -5,12 +5,12 @@ from typing import Any
 
 import casadi as ca
 
+from igpe.core.digest import digest
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_system
-from igpe.experiment import Experiment
-from igpe.problem import Problem
-from igpe.starts import ModelStarts
-from igpe.tasks.digest import digest
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+from igpe.problem.starts import ModelStarts
 
 
 def fingerprint(problem: Problem) -> str:

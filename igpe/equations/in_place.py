@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 
 
 class InPlace:

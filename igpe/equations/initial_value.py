@@ -10,18 +10,18 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.equations.of_time import of_time, ramp
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import Unsupported
+from igpe.equations.reading.of_time import of_time, ramp
 from igpe.equations.stack import stack
 from igpe.equations.system import System
-from igpe.equations.timed import Clock, Stops, as_products, held, stops
+from igpe.equations.time.timed import Clock, Stops, as_products, held, stops
 from igpe.equations.translate import with_safe_powers
 from igpe.equations.varying import varying
-from igpe.errors import Unsupported
-from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table
-from igpe.model import Instance
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table
+from igpe.problem.model import Instance
+from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none

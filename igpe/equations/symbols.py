@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import casadi as ca
 from pyomo.core.expr.visitor import identify_variables
 
+from igpe.core.errors import ModelError
 from igpe.equations.stack import stack
-from igpe.errors import ModelError
-from igpe.experiment import Experiment
-from igpe.model import Instance, Series
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import Instance, Series
+from igpe.problem.problem import Problem
 
 
 class Role(NamedTuple):

@@ -17,19 +17,19 @@ import numpy as np
 from pyomo.common.gc_manager import PauseGC
 from pyomo.core.expr.visitor import identify_variables
 
-from igpe.equations.agreement import require_agreement
+from igpe.core.errors import ModelError
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.incidence import incidence, parts
-from igpe.equations.readings import read_equations
+from igpe.equations.reading.agreement import require_agreement
+from igpe.equations.reading.readings import read_equations
+from igpe.equations.reading.switches import moving, refuse_switches
 from igpe.equations.stack import stack
-from igpe.equations.switches import moving, refuse_switches
 from igpe.equations.symbols import Symbols, make_symbols
 from igpe.equations.translate import Translator
-from igpe.errors import ModelError
-from igpe.experiment import Experiment
-from igpe.model import Instance, build
-from igpe.problem import Problem
-from igpe.starts import model_starts
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import Instance, build
+from igpe.problem.problem import Problem
+from igpe.problem.starts import model_starts
 
 # Generic places to read equations at; those next to the ends show a lag phase.
 INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)

@@ -10,8 +10,8 @@ from typing import Any
 import casadi as ca
 import pyomo.environ as pyo
 
+from igpe.core.errors import ModelError
 from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
-from igpe.errors import ModelError
 
 Operation = Callable[..., Any]
 

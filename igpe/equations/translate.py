@@ -13,9 +13,9 @@ from pyomo.core.expr.relational_expr import RangedExpression
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
-from igpe.equations.instant import Computed, Instant
+from igpe.core.errors import ModelError
 from igpe.equations.operations import as_before, replayed
-from igpe.errors import ModelError
+from igpe.equations.reading.instant import Computed, Instant
 
 FUNCTIONS = {
     "exp": ca.exp,

@@ -13,9 +13,9 @@ import casadi as ca
 import numpy as np
 
 from igpe.equations.stack import stack
-from igpe.experiment import Experiment
-from igpe.inputs import Table
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import Table
+from igpe.problem.problem import Problem
 
 
 class Varying(NamedTuple):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from igpe.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.planning.criteria import DOptimal
 from igpe.planning.evidence import Evidence
 

@@ -12,9 +12,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from igpe.arguments import shown
-from igpe.arrays import FloatArray
-from igpe.errors import ProblemError
+from igpe.core.arguments import shown
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
 
 
 @runtime_checkable

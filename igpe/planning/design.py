@@ -10,12 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from igpe.arguments import is_count, require
-from igpe.arrays import FloatArray
-from igpe.deadline import finishing, session
-from igpe.errors import EstimationFailed
-from igpe.integrators.automatic import Automatic
-from igpe.integrators.base import Integrator
+from igpe.core.arguments import is_count, require
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import finishing, session
+from igpe.core.errors import EstimationFailed
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator
 from igpe.planning.criteria import Criterion, DOptimal
 from igpe.planning.evidence import Judge
 from igpe.planning.existing import Unmeasured
@@ -25,8 +26,7 @@ from igpe.planning.posing import EMPTY, Values, as_before, pose, steepness
 from igpe.planning.report import report
 from igpe.planning.scenarios import scenarios
 from igpe.planning.search import Search
-from igpe.problem import Problem
-from igpe.status import Status
+from igpe.problem.problem import Problem
 
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.numerics.statistics.rank import RANK, directions
 from igpe.planning.criteria import Criterion
-from igpe.statistics.rank import RANK, directions
 
 RIDGE = 1e-12  # of the diagonal: rounding alone makes singular matrices this regular
 NOTHING = 1e-30  # information of an unknown that no measurement depends on

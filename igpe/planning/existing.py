@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.model_weights import Weights
-from igpe.dynamic.residuals import Residuals
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.status import Status
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.model_weights import Weights
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
-from igpe.errors import EstimationFailed, ProblemError
-from igpe.estimated import Estimated
-from igpe.experiment import Experiment, Start
-from igpe.inputs import InputValue
-from igpe.integrators.base import Integrator
-from igpe.loss import Normal
-from igpe.model import Builder, build
-from igpe.parameter_bounds import Bounds
+from igpe.numerics.statistics.rank import directions
 from igpe.planning.freedom import Deviation, Noise, read_deviation
-from igpe.problem import Problem
-from igpe.statistics.rank import directions
-from igpe.status import Status
+from igpe.problem.experiment import Experiment, Start
+from igpe.problem.inputs import InputValue
+from igpe.problem.loss import Normal
+from igpe.problem.model import Builder, build
+from igpe.problem.noise.estimated import Estimated
+from igpe.problem.parameter_bounds import Bounds
+from igpe.problem.problem import Problem
 
 SAME = 0.01  # standard deviations that differ by less than this share are the same
 

@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from igpe.arguments import is_count, is_finite, shown
-from igpe.arrays import FloatArray
-from igpe.error_model import Proportional
-from igpe.errors import ProblemError
-from igpe.estimated import Estimated
+from igpe.core.arguments import is_count, is_finite, shown
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.estimated import Estimated
 
 
 @dataclass(frozen=True)

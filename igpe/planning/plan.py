@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
-from igpe.error_model import Proportional
-from igpe.errors import DataError, ProblemError
-from igpe.estimated import Estimated
-from igpe.experiment import Experiment
-from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
-from igpe.markup import bullets
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError, ProblemError
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
-from igpe.planning.plan_plot import plot_plan
 from igpe.planning.planned_experiment import PlannedExperiment
-from igpe.result_text import number
-from igpe.tables import Data, read_table, rows_of
+from igpe.problem.experiment import Experiment
+from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.estimated import Estimated
+from igpe.problem.tables import Data, read_table, rows_of
+from igpe.results.plots.plan import plot_plan
+from igpe.results.result_text import number
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 FORMAT = 1  # of the JSON form

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.system import read_system
-from igpe.errors import ProblemError
-from igpe.estimated import Estimated
-from igpe.experiment import Experiment, Unknown
-from igpe.inputs import Table, linear, steps
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.planning.sensitivity_problem import Choice, sensitivity_problem
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table, linear, steps
+from igpe.problem.noise.estimated import Estimated
+from igpe.problem.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.errors import DataError
-from igpe.experiment import Unknown
-from igpe.inputs import Table, linear, steps
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
+from igpe.problem.experiment import Unknown
+from igpe.problem.inputs import Table, linear, steps
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from igpe.arguments import is_finite, require_mapping, shown
-from igpe.arrays import FloatArray
-from igpe.box import Box
-from igpe.dynamic.base import require_plain
+from igpe.core.arguments import is_finite, require_mapping, shown
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.errors import ProblemError
+from igpe.core.estimates import Estimate
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.base import require_plain
 from igpe.equations.initial_value import NEAREST, InitialValueProblem
-from igpe.error_model import Proportional
-from igpe.errors import ProblemError
-from igpe.estimated import Estimated
-from igpe.estimates import Estimate
-from igpe.experiment import Experiment
-from igpe.inputs import Table, read_inputs, steps
-from igpe.integrators.base import Integrator
 from igpe.planning.choosing import Allowed, sets_of_quantities
 from igpe.planning.criteria import Criterion
 from igpe.planning.evidence import Space
@@ -27,8 +23,12 @@ from igpe.planning.existing import Existing, Unmeasured, read_noise
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
 from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.told import Told
-from igpe.problem import Problem
-from igpe.result import Result
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import Table, read_inputs, steps
+from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.estimated import Estimated
+from igpe.problem.problem import Problem
+from igpe.results.result import Result
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 ROUNDING = 1e-9  # a value may lie as far outside its bounds

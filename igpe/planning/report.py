@@ -4,14 +4,12 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import qr
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.base import constraints
-from igpe.dynamic.residuals import simulate
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.residuals import simulate
 from igpe.equations.system import read_systems_at
-from igpe.errors import EstimationFailed, ProblemError
-from igpe.estimated import Estimated
-from igpe.experiment import Experiment
-from igpe.integrators.sundials import Sundials
 from igpe.planning.evidence import Determined, Judge, determined
 from igpe.planning.freedom import Noise
 from igpe.planning.plan import Plan
@@ -19,7 +17,9 @@ from igpe.planning.planned import carried
 from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.planning.posing import Posed, planned_name
 from igpe.planning.search import Found, Search
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.noise.estimated import Estimated
+from igpe.problem.problem import Problem
 
 POINTS = 200  # of the courses
 TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactly

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.arguments import is_count, shown
-from igpe.errors import ProblemError
+from igpe.core.arguments import is_count, shown
+from igpe.core.errors import ProblemError
 from igpe.planning.evidence import determined
 from igpe.planning.posing import Posed, require_inside
 

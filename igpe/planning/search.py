@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 from scipy.stats import qmc
 
-from igpe.arrays import FloatArray, IntArray
-from igpe.deadline import finishing
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.deadline import finishing
 from igpe.planning.choosing import Allowed, Chosen, choose
 from igpe.planning.evidence import Evidence, Judge, Space
 from igpe.planning.told import Told

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.inputs import Table
+from igpe.problem.inputs import Table
 
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
 

@@ -17,7 +17,7 @@ one recursion, which fit each other. It is one piece.)
 import numpy as np
 from scipy.linalg import cholesky_banded
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 
 SHORTEST = 32  # rows of a piece; more pieces would cost more to link than they save
 

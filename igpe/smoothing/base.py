@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from igpe.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 
 class Smooth(Protocol):

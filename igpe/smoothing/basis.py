@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 DEGREE = 3
 GAUSS = 0.5 / np.sqrt(3.0)  # two Gauss points integrate the square of a linear function exactly

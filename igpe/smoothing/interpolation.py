@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import make_interp_spline
 
-from igpe.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.band import inverse_band
 from igpe.smoothing.base import Smooth
 from igpe.smoothing.basis import CubicBasis

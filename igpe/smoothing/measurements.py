@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arrays import BoolArray, FloatArray
-from igpe.errors import DataError
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import DataError
 
 # An exact datum weighs this many times all others together: it is then missed by less than 1e-6
 # of the range of the data, and the band matrices keep seven digits for the rest.

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.lapack import dpbsv
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.band import inverse_bands, multiply
 from igpe.smoothing.basis import CubicBasis, Local
 from igpe.smoothing.measurements import Measurements

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.measurements import Measurements
 from igpe.smoothing.noise import noise
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.errors import ModelError
-from igpe.status import Status
+from igpe.core.errors import ModelError
+from igpe.core.status import Status
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.core.expr.visitor import identify_variables
 
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, objective_of
-from igpe.status import Status
 
 MARGIN = 1e-6  # taken off a bound on an objective of order one
 PASSES = 4

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.deadline import at_most, deferred, stopped
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import at_most, deferred, stopped
+from igpe.core.status import Status
 from igpe.solvers.base import Answer
 from igpe.solvers.nl import Scaled
-from igpe.status import Status
 
 KNOWN = "This optimum is known already."
 ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."

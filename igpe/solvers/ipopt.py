@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
 from igpe.solvers.located import locate
@@ -29,7 +30,6 @@ from igpe.solvers.nl import (
     write_suffix,
 )
 from igpe.solvers.program import AmplProgram, Task
-from igpe.status import Status
 
 
 class Prepared(Protocol):

@@ -18,11 +18,11 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver
 from igpe.solvers.closing import Goal, solve_closed
 from igpe.solvers.nl import Written, columns_of, load, read_scaled, solve_in_folder
 from igpe.solvers.reduced import Reduced, reduce
-from igpe.status import Status
 
 WORKER = Path(__file__).with_name("maingo_worker.py")
 SHORTEST = 10.0  # s, MAiNGO's own time limit is never less

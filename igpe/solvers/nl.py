@@ -14,10 +14,10 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.nl_writer import NLWriter
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver, no_solver, objective_of
 from igpe.solvers.closing import divided
-from igpe.status import Status
 
 HEADER, NAMED, REAL = 10, 2, 4  # lines before the segments; where a suffix's name stands; its flag
 SOS = {"sosno", "ref"}

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.errors import SolverMissing
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import SolverMissing
+from igpe.core.status import Status
 from igpe.solvers.base import Answer
 from igpe.solvers.closing import INFINITE, MARGIN, Goal, solve_closed, value_of
 from igpe.solvers.located import locate
 from igpe.solvers.nl import Written, load, restored, solve_in_folder, violation
 from igpe.solvers.process import Run, run
 from igpe.solvers.sol import Solution, read_sol
-from igpe.status import Status
 
 # Solve codes in hundreds: Fourer, Gay, Kernighan, "AMPL", 2nd ed. (2003), section 14.2. What a
 # limit was stands in the message: SCIP's numbers differ between versions (gap limit 405, now 409).

@@ -11,7 +11,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.solvers.nl import Scaled
 
 

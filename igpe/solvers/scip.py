@@ -11,9 +11,9 @@ from pyomo.common.errors import InfeasibleConstraintException, PyomoException
 from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.contrib.solver.common.results import TerminationCondition
 
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.closing import Goal, divided, solve_closed
-from igpe.status import Status
 
 STATUSES = {
     TerminationCondition.convergenceCriteriaSatisfied: Status.OPTIMAL_WITHIN_GAP,

@@ -7,7 +7,7 @@ import numpy as np
 from pyomo.common.errors import PyomoException
 from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 
-from igpe.arrays import FloatArray
+from igpe.core.arrays import FloatArray
 
 LARGEST = 1_000_000  # bytes of a `.sol` file beside its numbers,
 A_NUMBER = 1000  # and bytes for each variable and constraint

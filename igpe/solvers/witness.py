@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver
-from igpe.status import Status
 
 LEAST = 1.0  # s, what the witness has at least
 OPEN = 1e-2  # a gap that was closed and is wider than this when evaluated exactly is open

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from igpe.arrays import IntArray
-from igpe.structure.influence import Influence, reached
+from igpe.core.arrays import IntArray
+from igpe.structure.identifiability.influence import Influence, reached
 from igpe.structure.selection import select
 
 MOST_CANDIDATES = 12  # pairs grow with its square; nearer states come first

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from igpe.structure.combinations import Combination
+from igpe.structure.identifiability.combinations import Combination
 
 
 class Reach(enum.Enum):

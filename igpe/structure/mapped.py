@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from igpe.equations.incidence import blocks, incidence, parts
-from igpe.structure.selection import select
-from igpe.structure.structure_map import (
+from igpe.results.structure_map import (
     DYNAMIC,
     OVER,
     SQUARE,
@@ -18,6 +17,7 @@ from igpe.structure.structure_map import (
     Source,
     StructureMap,
 )
+from igpe.structure.selection import select
 from igpe.structure.subsystems import Reduced, used_rows
 
 Pairs = tuple[tuple[int, int], ...]

@@ -5,12 +5,12 @@ from math import ceil, log10
 
 import pandas as pd
 
-from igpe.markup import paragraph, table
-from igpe.structure.alternatives import Alternatives
-from igpe.structure.combinations import Combination
+from igpe.core.markup import paragraph, table
 from igpe.structure.findings import Finding, Reach, Verdict
 from igpe.structure.groups import Group
-from igpe.structure.identifiability import Identifiability
+from igpe.structure.identifiability.alternatives import Alternatives
+from igpe.structure.identifiability.combinations import Combination
+from igpe.structure.identifiability.identifiability import Identifiability
 from igpe.structure.subsystems import Surplus
 
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence

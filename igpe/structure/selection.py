@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.arrays import IntArray
-from igpe.structure.posed import Posed
+from igpe.core.arrays import IntArray
+from igpe.structure.identifiability.posed import Posed
 
 
 class Selection(NamedTuple):

@@ -9,19 +9,24 @@ from typing import Any
 import pandas as pd
 
 from igpe.equations.system import System, read_systems
-from igpe.plausibility import warnings_about
-from igpe.problem import Problem
+from igpe.problem.plausibility import warnings_about
+from igpe.problem.problem import Problem
+from igpe.results.plots.structure_map import plot_maps
+from igpe.results.structure_map import StructureMap
 from igpe.structure import report
 from igpe.structure.advice import MOST_UNKNOWNS, Adviser
 from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.groups import Group, groups
-from igpe.structure.identifiability import Algebra, Identifiability, identifiability, undecided
-from igpe.structure.influence import Influence, influence
-from igpe.structure.map_picture import plot_maps
+from igpe.structure.identifiability.identifiability import (
+    Algebra,
+    Identifiability,
+    identifiability,
+    undecided,
+)
+from igpe.structure.identifiability.influence import Influence, influence
+from igpe.structure.identifiability.of_errors import of_errors_alone
+from igpe.structure.identifiability.posed import pose, single_starts
 from igpe.structure.mapped import maps
-from igpe.structure.of_errors import of_errors_alone
-from igpe.structure.posed import pose, single_starts
-from igpe.structure.structure_map import StructureMap
 from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, BinaryIO
 
-from igpe.errors import IgpeError
+from igpe.core.errors import IgpeError
 from igpe.tasks.packed import NotReady, Packed, function_of
 from igpe.tasks.perform import done
 from igpe.tasks.work import Function, Outcome

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from igpe.errors import IgpeError, ProblemError
-from igpe.status import Status
+from igpe.core.errors import IgpeError, ProblemError
+from igpe.core.status import Status
 from igpe.tasks.packed import NotReady, Packed
 from igpe.tasks.work import Item, Outcome
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from igpe.arguments import is_count, shown
-from igpe.errors import ProblemError
+from igpe.core.arguments import is_count, shown
+from igpe.core.errors import ProblemError
 from igpe.tasks.children import Children
 from igpe.tasks.packed import Packed
 from igpe.tasks.perform import perform

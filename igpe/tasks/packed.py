@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import cloudpickle
 
-from igpe.errors import IgpeError, ProblemError
+from igpe.core.errors import IgpeError, ProblemError
 from igpe.tasks.work import Function, Work
 
 MOST = 4  # functions that a process keeps ready; compiled models are large

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from igpe.errors import EstimationFailed, IgpeError
-from igpe.status import Status
+from igpe.core.errors import EstimationFailed, IgpeError
+from igpe.core.status import Status
 from igpe.tasks.children import Children
 from igpe.tasks.packed import Packed, function_of
 from igpe.tasks.work import Function, Item, Outcome

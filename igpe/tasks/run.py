@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from igpe.arguments import is_count, is_finite, require
-from igpe.errors import IgpeError, ProblemError
-from igpe.status import Status
+from igpe.core.arguments import is_count, is_finite, require
+from igpe.core.errors import IgpeError, ProblemError
+from igpe.core.status import Status
 from igpe.tasks.code import code_of
 from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew
 from igpe.tasks.packed import NotReady, Packed, pack

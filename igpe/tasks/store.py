@@ -5,10 +5,10 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
-from igpe.errors import DataError
-from igpe.files import read_json
-from igpe.json_form import plain
-from igpe.status import Status
+from igpe.core.errors import DataError
+from igpe.core.files import read_json
+from igpe.core.json_form import plain
+from igpe.core.status import Status
 from igpe.tasks.work import Outcome
 
 MARK = int.from_bytes(b"igpe", "big")  # application_id: what SQLite files say they are

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from igpe.status import Status
+from igpe.core.status import Status
 
 Row: TypeAlias = dict[str, Any]
-"""What an item gives: plain values, as `igpe.json_form.plain` makes them."""
+"""What an item gives: plain values, as `igpe.core.json_form.plain` makes them."""
 
 Function: TypeAlias = Callable[[Any], Row]
 """From what an item is given to its row."""

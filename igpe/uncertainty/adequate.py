@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import null_space
 
-from igpe.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
-from igpe.arrays import BoolArray, FloatArray, IntArray
-from igpe.residual_table import ROUNDING, standardised
-from igpe.statistics.covariance import chi_squared_probability
-from igpe.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
-from igpe.statistics.rank import directions
-from igpe.statistics.residual_tests import ODD, exact_probability, runs_test
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.numerics.statistics.covariance import chi_squared_probability
+from igpe.numerics.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
+from igpe.numerics.statistics.rank import directions
+from igpe.numerics.statistics.residual_tests import ODD, exact_probability, runs_test
+from igpe.results.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
+from igpe.results.residual_table import ROUNDING, standardised
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from igpe.arrays import BoolArray, FloatArray
-from igpe.dynamic.residuals import Run
-from igpe.errors import EstimationFailed, ProblemError
-from igpe.integrators.base import Simulation, Trajectory
-from igpe.statistics.leverage import root
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.dynamics.integrators.base import Simulation, Trajectory
+from igpe.dynamics.shooting.residuals import Run
+from igpe.numerics.statistics.leverage import root
 from igpe.uncertainty.bootstrapped import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood
 

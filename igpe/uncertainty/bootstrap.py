@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.arguments import is_count, require
-from igpe.deadline import session
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.core.arguments import is_count, require
+from igpe.core.deadline import session
+from igpe.core.digest import digest
+from igpe.core.json_form import plain, restored
+from igpe.core.progress import Progress
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
-from igpe.json_form import plain, restored
-from igpe.problem import Problem
-from igpe.progress import Progress
+from igpe.problem.problem import Problem
 from igpe.tasks.crew import Workers
-from igpe.tasks.digest import digest
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Function, Item, Outcome, Row, Work
 from igpe.uncertainty.bootstrapped import WIDER, Bootstrapped, remarks

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.arrays import FloatArray
-from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
-from igpe.markup import bullets
-from igpe.result_text import number
+from igpe.core.arrays import FloatArray
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.markup import bullets
+from igpe.results.result_text import number
 
 FORMAT = 1  # of the JSON form
 WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
@@ -77,7 +77,7 @@ class Bootstrapped:
 
     def plot(self, axes: Any = None) -> Any:
         """A histogram of each unknown with estimate and interval; returns axes."""
-        from igpe.uncertainty.pictures import plot_bootstrap  # noqa: PLC0415 - knows this file
+        from igpe.results.plots.uncertainty import plot_bootstrap  # noqa: PLC0415 - knows this file
 
         return plot_bootstrap(self, axes)
 

@@ -12,20 +12,20 @@ from typing import NamedTuple
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.base import require_plain
-from igpe.dynamic.collocation import Collocation
-from igpe.dynamic.collocation_guess import AtStart, begin, first_meshes, sizes
-from igpe.dynamic.guess import Simulated, profiles
-from igpe.dynamic.mesh import Radau
-from igpe.dynamic.transcription import Transcription, transcribe
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.core.status import Status
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.collocation.guess import AtStart, begin, first_meshes, sizes
+from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.transcription import Transcription, transcribe
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.base import require_plain
+from igpe.dynamics.shooting.guess import Simulated, profiles
 from igpe.equations.system import read_systems
-from igpe.errors import EstimationFailed, Unsupported
-from igpe.integrators.automatic import Automatic
-from igpe.problem import Problem
+from igpe.problem.problem import Problem
 from igpe.solvers.base import name_of
 from igpe.solvers.ipopt import Ipopt, Prepared
-from igpe.status import Status
 from igpe.uncertainty.path import Line, Point
 
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))

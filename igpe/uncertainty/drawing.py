@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from igpe.arrays import FloatArray, IntArray
-from igpe.errors import ProblemError
-from igpe.statistics.leverage import influence, leverage
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.errors import ProblemError
+from igpe.numerics.statistics.leverage import influence, leverage
 from igpe.uncertainty.likelihood import Likelihood
 
 LEAST = 5  # measurements of a column, to draw its residuals from

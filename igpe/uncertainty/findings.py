@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from igpe.adequacy import UNJUDGED, Adequacy
-from igpe.arrays import FloatArray, IntArray
-from igpe.deadline import if_in_time
-from igpe.least_squares.base import Linearised
-from igpe.problem import Problem
-from igpe.residual_table import clear_failures
-from igpe.result import Result
-from igpe.statistics.leverage import leverage
-from igpe.statistics.weakness import weak_sentences
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.deadline import if_in_time
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.statistics.leverage import leverage
+from igpe.numerics.statistics.weakness import weak_sentences
+from igpe.problem.problem import Problem
+from igpe.results.adequacy import UNJUDGED, Adequacy
+from igpe.results.residual_table import clear_failures
+from igpe.results.result import Result
 from igpe.uncertainty.adequate import NOT_INTEGRATED, Linear, adequacy
 
 NO_TIME = "The interrupt left no time to judge the residuals."
@@ -23,7 +23,7 @@ def with_findings(
 ) -> Result:
     """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
 
-    at      residuals and derivative at the estimate, as `igpe.dynamic.residuals` has them; or None
+    at      residuals and derivative at the estimate, as `igpe.dynamics.shooting.residuals` has them; or None
     active  (k, n) derivative of active constraints
     """
     if at is None or not np.isfinite(at.jacobian).all():

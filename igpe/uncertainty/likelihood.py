@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from igpe.arguments import is_finite, require, require_mapping, shown
-from igpe.arrays import BoolArray, FloatArray
-from igpe.box import Box
-from igpe.dynamic.base import require_known_sigma, require_plain
-from igpe.dynamic.errors_at import errors_at
-from igpe.dynamic.model_weights import weighted_at
-from igpe.dynamic.residuals import Residuals
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.core.arguments import is_finite, require, require_mapping, shown
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.status import Status
+from igpe.dynamics.errors_at import errors_at
+from igpe.dynamics.shooting.base import require_known_sigma, require_plain
+from igpe.dynamics.shooting.model_weights import weighted_at
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.system import read_systems
-from igpe.errors import EstimationFailed, ProblemError
-from igpe.least_squares.active import refitted_on_bounds
-from igpe.least_squares.base import Fit, Linearised, Residual, Search
-from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, allowed_rise
-from igpe.status import Status
+from igpe.numerics.least_squares.active import refitted_on_bounds
+from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
+from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
+from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.errors import DataError, ProblemError
-from igpe.markup import bullets
-from igpe.residual_table import sigma_known
-from igpe.result import Result
+from igpe.core.errors import DataError, ProblemError
+from igpe.core.markup import bullets
+from igpe.results.residual_table import sigma_known
+from igpe.results.result import Result
 
 CLOSE = 2.0  # of AICc: models that cannot be told apart (Burnham & Anderson 2002, section 2.6)
 FAR = 10.0  # of AICc: a model that has no support

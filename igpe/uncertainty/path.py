@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.box import Box
-from igpe.least_squares.active import on_bounds
-from igpe.least_squares.base import Linearised, Search
-from igpe.least_squares.bounded import bounded_solution
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised, Search
+from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.uncertainty.likelihood import Likelihood
 
 

@@ -10,10 +10,10 @@ inside the bounds, which are uniform priors, and zero outside.
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.deadline import stopped
-from igpe.integrators.base import Simulation
-from igpe.statistics.leverage import root
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import stopped
+from igpe.dynamics.integrators.base import Simulation
+from igpe.numerics.statistics.leverage import root
 from igpe.uncertainty.likelihood import Likelihood, size_of
 
 HALVINGS = 40  # of the distance from the estimate, until there is a density

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from igpe.arguments import shown
-from igpe.arrays import FloatArray
-from igpe.dynamic.guess import fine_grid
-from igpe.dynamic.residuals import Run
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import ProblemError
-from igpe.json_form import Form, checked_types, frame, plain, restored, write_json
-from igpe.problem import Problem
+from igpe.core.arguments import shown
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.dynamics.shooting.guess import fine_grid
+from igpe.dynamics.shooting.residuals import Run
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.problem.problem import Problem
 from igpe.uncertainty.bands import Band, Course, quantities
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.likelihood import likelihood, require_confidence
@@ -53,7 +53,7 @@ class Prediction:
 
     def plot(self, axes: Any = None) -> Any:
         """Mean with both bands and the measurements, one panel a quantity; returns axes."""
-        from igpe.uncertainty.pictures import plot_prediction  # noqa: PLC0415 - knows this file
+        from igpe.results.plots.uncertainty import plot_prediction  # noqa: PLC0415 - knows this file
 
         return plot_prediction(self, axes)
 

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.deadline import session
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import session
+from igpe.core.digest import digest
+from igpe.core.errors import EstimationFailed
+from igpe.core.progress import Progress
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
-from igpe.errors import EstimationFailed
-from igpe.problem import Problem
-from igpe.progress import Progress
+from igpe.problem.problem import Problem
 from igpe.tasks.crew import Workers
-from igpe.tasks.digest import digest
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Function, Item, Outcome, Row, Work
 from igpe.uncertainty.likelihood import chosen, require_confidence, values_of

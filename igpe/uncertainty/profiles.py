@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
-from igpe.errors import ProblemError
-from igpe.json_form import Form, checked_types, plain, restored, write_json
-from igpe.markup import bullets
-from igpe.result_text import number
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.core.json_form import Form, checked_types, plain, restored, write_json
+from igpe.core.markup import bullets
+from igpe.results.result_text import number
 from igpe.uncertainty.walk import End
 
 FORMAT = 1  # of the JSON form
@@ -114,7 +114,7 @@ class Profiles:
 
     def plot(self, axes: Any = None) -> Any:
         """Rise of the sum of squares over each unknown, with level and parabola; returns axes."""
-        from igpe.uncertainty.pictures import plot_profiles  # noqa: PLC0415 - knows this file
+        from igpe.results.plots.uncertainty import plot_profiles  # noqa: PLC0415 - knows this file
 
         return plot_profiles(self, axes)
 

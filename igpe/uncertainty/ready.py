@@ -6,17 +6,17 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.collocation import Collocation
-from igpe.dynamic.errors_at import errors_at
-from igpe.dynamic.residuals import Residuals
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.dynamic.tangent import tangent
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.errors_at import errors_at
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.system import read_systems
-from igpe.errors import ProblemError
-from igpe.integrators.automatic import Automatic
-from igpe.problem import Problem
-from igpe.statistics.covariance import Uncertainty, allowed_rise
+from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
+from igpe.problem.problem import Problem
 from igpe.uncertainty.collocated_path import CollocatedPath, collocated
 from igpe.uncertainty.likelihood import likelihood, quick, size_of, with_numbers
 from igpe.uncertainty.path import Line, Path, Point, ShootingPath

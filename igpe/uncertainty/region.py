@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from igpe.arrays import FloatArray
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import ProblemError
-from igpe.problem import Problem
-from igpe.statistics.ellipse import ellipse
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.numerics.statistics.ellipse import ellipse
+from igpe.problem.problem import Problem
 from igpe.uncertainty.likelihood import (
     Likelihood,
     chosen,
@@ -55,7 +55,7 @@ class Region:
 
     def plot(self, axes: Any = None) -> Any:
         """Region, linearised ellipse and estimate; returns the axes."""
-        from igpe.uncertainty.pictures import plot_region  # noqa: PLC0415 - knows this file
+        from igpe.results.plots.uncertainty import plot_region  # noqa: PLC0415 - knows this file
 
         return plot_region(self, axes)
 

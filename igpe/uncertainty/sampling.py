@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.arguments import is_count, require
-from igpe.arrays import FloatArray
-from igpe.deadline import deferred, session
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import SolverMissing
-from igpe.markup import bullets
-from igpe.problem import Problem
-from igpe.progress import Progress
+from igpe.core.arguments import is_count, require
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import deferred, session
+from igpe.core.errors import SolverMissing
+from igpe.core.markup import bullets
+from igpe.core.progress import Progress
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.problem.problem import Problem
 from igpe.uncertainty.likelihood import likelihood, require_confidence
 from igpe.uncertainty.posterior import Posterior
 

@@ -9,8 +9,8 @@ import pytest
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import Local
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box
-from igpe.status import Status
+from igpe.core.box import Box
+from igpe.core.status import Status
 
 X = np.linspace(0.1, 4.0, 25)
 ROUTE = Local(trials=64, starts=6)

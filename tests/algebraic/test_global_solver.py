@@ -11,7 +11,7 @@ import pytest
 import igpe
 from igpe.algebraic.centring import centred, centred_bounds, from_centred, to_centred
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box
+from igpe.core.box import Box
 from igpe.solvers.base import Answer
 from igpe.solvers.witness import solve_confirmed
 

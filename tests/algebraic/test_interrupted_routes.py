@@ -9,16 +9,16 @@ import pytest
 from test_decomposed import mixture, regression, saturation
 from test_projected import michaelis
 
-from igpe import deadline
 from igpe.algebraic import global_solver, projected
+from igpe.algebraic.bounds.search import Search
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
 from igpe.algebraic.projected import Projected
-from igpe.least_squares.gauss_newton import GaussNewton
-from igpe.projection.search import Search
-from igpe.status import Status
+from igpe.core import deadline
+from igpe.core.status import Status
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 FEW = Local(trials=8, starts=4)
 PLACES = [

@@ -12,9 +12,9 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import Local, found
 from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.step import estimate_algebraic
-from igpe.box import Box
-from igpe.estimates import Estimate
-from igpe.optima import spread
+from igpe.core.box import Box
+from igpe.core.estimates import Estimate
+from igpe.numerics.optima import spread
 from igpe.structure.structure import analyse
 
 LOCAL = Local(trials=64, starts=12)

@@ -13,8 +13,8 @@ from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.step import smoothed_starts
-from igpe.experiment import Experiment, Unknown
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.problem import Problem
 from igpe.smoothing.interpolation import Interpolation
 from igpe.structure.structure import analyse
 

@@ -13,9 +13,9 @@ from igpe.algebraic.base import Found
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box
-from igpe.estimates import Estimate
-from igpe.status import Status
+from igpe.core.box import Box
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 
 X = np.linspace(0.1, 5.0, 20)[None]
 

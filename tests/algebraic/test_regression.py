@@ -8,9 +8,9 @@ from scipy.optimize import lsq_linear
 from igpe.algebraic.linear import Linear
 from igpe.algebraic.local import Local
 from igpe.algebraic.regression import Piece, Regression
-from igpe.box import Box
-from igpe.statistics.rank import determined
-from igpe.status import Status
+from igpe.core.box import Box
+from igpe.core.status import Status
+from igpe.numerics.statistics.rank import determined
 
 RANDOM = np.random.default_rng(6)
 

@@ -44,9 +44,9 @@ def interrupted(folder, command, module, name, call):
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [
-        ("igpe.dynamic.collocation", "_solve", 1),
-        ("igpe.dynamic.collocation", "_solve", 2),
-        ("igpe.dynamic.complement", "complement", 2),
+        ("igpe.dynamics.collocation.collocation", "_solve", 1),
+        ("igpe.dynamics.collocation.collocation", "_solve", 2),
+        ("igpe.dynamics.search.complement", "complement", 2),
     ],
 )
 def test_estimate_keeps_the_best_so_far(tmp_path, module, name, call):
@@ -71,7 +71,9 @@ def test_profile_keeps_the_finished_ones(tmp_path):
 
 
 def test_certify_keeps_what_is_proved(tmp_path):
-    code, out, err = interrupted(tmp_path, "certify", "igpe.proof.enclosure", "march", 2)
+    code, out, err = interrupted(
+        tmp_path, "certify", "igpe.proofs.prover.enclosures.enclosure", "march", 2
+    )
     assert code == 130, err
     assert "is not decided" in out or "is ruled out" in out
     assert "Interrupted. What is told above was proved before." in err

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from command_line import refused, run
 
-from igpe.draft.headers import deviation_of, identifier, is_time, meant, split_header
-from igpe.model_file import load_problem
+from igpe.cli.model_file import load_problem
+from igpe.formats.draft.headers import deviation_of, identifier, is_time, meant, split_header
 
 TIMES = np.array([0.0, 5, 10, 20, 30, 45, 60, 90])
 RATES = (0.05, 0.02)

@@ -4,7 +4,7 @@ import pytest
 from zoo import ZOO, Case
 
 import igpe
-from igpe.dynamic.base import Estimator
+from igpe.dynamics.shooting.base import Estimator
 from igpe.solvers.ipopt import Ipopt
 
 ESTIMATORS: list[Estimator] = [

@@ -11,7 +11,7 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Regression
 from igpe.equations.to_pyomo import to_pyomo
-from igpe.least_squares.base import Linearised
+from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver
 from igpe.solvers.programs import Couenne, ScipProgram
 

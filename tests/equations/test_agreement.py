@@ -11,12 +11,12 @@ import pytest
 from pyomo import dae
 from pyomo.core.expr import numeric_expr
 
-from igpe.equations import agreement, readings
+from igpe.core.errors import ModelError
+from igpe.equations.reading import agreement, readings
 from igpe.equations.system import read_system, read_systems
 from igpe.equations.translate import Translator
-from igpe.errors import ModelError
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 
 def posed(rule=None, experiments=1):

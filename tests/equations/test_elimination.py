@@ -13,8 +13,8 @@ from igpe.equations.elimination import LARGEST_SYMBOLIC, solve_all, solve_for
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.stack import stack
 from igpe.equations.system import read_system
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)

@@ -11,10 +11,10 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
+from igpe.core.errors import ModelError
 from igpe.equations.system import read_systems
-from igpe.errors import ModelError
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 
 def one_state(rule, last, *, start=1.0, unknowns=("k",), second=None):

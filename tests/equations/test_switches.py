@@ -7,12 +7,12 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.core.errors import ModelError
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import read_systems
-from igpe.errors import ModelError
-from igpe.experiment import Experiment, Unknown
-from igpe.inputs import linear, steps
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import linear, steps
+from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 2.0, 5)
 

@@ -12,9 +12,9 @@ from pyomo import dae
 
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import System, read_system
-from igpe.experiment import Experiment, Unknown
-from igpe.inputs import steps
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import steps
+from igpe.problem.problem import Problem
 
 
 def blank(times: Any) -> Any:

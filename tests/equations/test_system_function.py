@@ -12,8 +12,8 @@ from zoo import ZOO, Case
 
 from igpe.equations.linearity import equation_linearity
 from igpe.equations.system import read_system
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 

@@ -4,9 +4,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.equations.timed import Clock, as_products, held, stops
-from igpe.errors import ModelError
-from igpe.inputs import Table, linear
+from igpe.core.errors import ModelError
+from igpe.equations.time.timed import Clock, as_products, held, stops
+from igpe.problem.inputs import Table, linear
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
 BELOW, ABOVE = np.nextafter(0.4, 0), np.nextafter(0.4, 1)

@@ -10,9 +10,9 @@ import pyomo.environ as pyo
 import pytest
 from pyomo.core.expr.numeric_expr import LinearExpression
 
-from igpe.equations.instant import Instant
+from igpe.core.errors import ModelError
+from igpe.equations.reading.instant import Instant
 from igpe.equations.translate import FUNCTIONS, Translator, with_safe_powers
-from igpe.errors import ModelError
 
 Written = Callable[[Any, Any, Any], Any]
 

@@ -11,13 +11,13 @@ import pyomo.environ as pyo
 import pytest
 
 import igpe
-from igpe import markup
-from igpe.draft.draft import draft
-from igpe.draft.headers import identifier, known_unit
-from igpe.draft.sheet import Asked
-from igpe.integrators import compiler
+from igpe.core import markup
+from igpe.dynamics.integrators import compiler
+from igpe.formats.draft.draft import draft
+from igpe.formats.draft.headers import identifier, known_unit
+from igpe.formats.draft.sheet import Asked
+from igpe.problem.units import conversion
 from igpe.solvers.ipopt import Ipopt
-from igpe.units import conversion
 
 ROOT = Path(igpe.__file__).parents[1]
 CANARY = "open('canary', 'w').close()"
@@ -133,7 +133,7 @@ def test_numba_reads_no_configuration_of_the_folder(tmp_path: Path) -> None:
     """A cache folder that it names would hold kernels that are unpickled, so run."""
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path}\nopt: 0\n")
     code = (
-        "import igpe.proof.compiled as c; from numba.core import config; config.reload_config(); "
+        "import igpe.proofs.prover.compiled as c; from numba.core import config; config.reload_config(); "
         "print(repr(config.CACHE_DIR), int(config.OPT))"
     )
     assert _in(tmp_path, code, NUMBA_CACHE_DIR="") == "'' 3"
@@ -191,7 +191,7 @@ def test_preformatted_text_is_text() -> None:
 
 
 def test_no_page_is_made_of_raw_text() -> None:
-    """Everything that a notebook shows goes through `igpe.markup`, which escapes."""
+    """Everything that a notebook shows goes through `igpe.core.markup`, which escapes."""
     for file in sorted((ROOT / "igpe").rglob("*.py")):
         if file.name != "markup.py":
             assert "<pre>{self}" not in file.read_text(encoding="utf-8"), file

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
-from igpe.escaping import cell, label, printable, quoted
-from igpe.kinetics.equation import read_equation
-from igpe.replay.tree import read_tree
-from igpe.tables import read_table
+from igpe.core.escaping import cell, label, printable, quoted
+from igpe.formats.kinetics.equation import read_equation
+from igpe.problem.tables import read_table
+from igpe.proofs.checker.tree import read_tree
 from igpe.tasks.store import TABLE, Store
 
 SOUND = Path(__file__).parent / "sound"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
-from igpe.files import require_writable, write
+from igpe.core.files import require_writable, write
 
 PAGE = '<!DOCTYPE html>\n<meta name="generator" content="igpe">\n<p>{}</p>'
 OWN = {
@@ -177,7 +177,7 @@ def _igpe(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 KILLED = """
 import sys
-from igpe.files import write
+from igpe.core.files import write
 content = '{\\n  "stored": "result",\\n "x": "%s"}'
 number = 0
 print("ready", flush=True)

@@ -14,10 +14,10 @@ import pytest
 import rikitake
 
 import igpe
-from igpe.estimates import Horizon
-from igpe.least_squares.active import on_bounds
-from igpe.least_squares.soft_links import SoftLinks
-from igpe.statistics.covariance import uncertainty
+from igpe.core.estimates import Horizon
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.statistics.covariance import uncertainty
 
 pytestmark = pytest.mark.paper
 ONCE = igpe.Restarts(count=0)

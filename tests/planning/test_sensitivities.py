@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.dynamic.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import read_systems
 from igpe.planning import told as told_module
 from igpe.planning.posing import pose, steepness

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.errors import DataError
+from igpe.core.errors import DataError
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.interpolation import Interpolation
 

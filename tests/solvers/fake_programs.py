@@ -19,11 +19,11 @@ import casadi
 import numpy as np
 import pyomo.environ as pyo
 
+from igpe.core.status import Status
 from igpe.solvers import process
 from igpe.solvers.base import Answer
 from igpe.solvers.program import AmplProgram
 from igpe.solvers.programs import Bonmin, Couenne, ScipProgram
-from igpe.status import Status
 
 POINT = (1.0, 2.0)
 HEAD = """#!{python} -IS

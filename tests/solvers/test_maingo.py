@@ -14,9 +14,9 @@ import pyomo.environ as pyo
 import pytest
 from test_solvers import camel, rosenbrock, small_residuals
 
+from igpe.core.status import Status
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
-from igpe.status import Status
 
 pytestmark = pytest.mark.skipif(not MAiNGO().available(), reason=MAiNGO().install)
 

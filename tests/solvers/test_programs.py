@@ -14,6 +14,7 @@ from fake_programs import FAKES, agrees, outcome, real_scip
 from test_solvers import camel
 
 import igpe
+from igpe.core.status import Status
 from igpe.solvers import closing
 from igpe.solvers.base import Answer, name_of
 from igpe.solvers.closing import Goal, divided, solve_closed
@@ -23,7 +24,6 @@ from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
 from igpe.solvers.programs import Couenne, ScipProgram
 from igpe.solvers.scip import Scip
-from igpe.status import Status
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts as programs")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
+from igpe.core.status import Status
 from igpe.solvers.compiled_ipopt import ASTRAY, KNOWN, Known
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
-from igpe.status import Status
 
 
 @pytest.mark.parametrize("program", ["", "pounce"])

@@ -12,14 +12,14 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from igpe.errors import ModelError
+from igpe.core.errors import ModelError
+from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
 from igpe.solvers.program import AmplProgram
 from igpe.solvers.programs import Couenne, ScipProgram
 from igpe.solvers.scip import Scip
-from igpe.status import Status
 
 EMBEDDED = Ipopt(program="")
 LOCAL: dict[str, Solver] = {

@@ -8,8 +8,8 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
+from igpe.core.errors import ModelError
 from igpe.equations.to_pyomo import OPERATIONS, to_pyomo
-from igpe.errors import ModelError
 
 WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
     "ASSIGN": lambda x, y: x,

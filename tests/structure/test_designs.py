@@ -10,10 +10,10 @@ from known_models import Known
 
 import igpe
 from igpe.equations.system import read_systems
-from igpe.rank_notes import rank_notes
-from igpe.series.local_algebra import local_echelon
-from igpe.statistics.covariance import uncertainty
+from igpe.estimation.rank_notes import rank_notes
+from igpe.numerics.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict
+from igpe.structure.series.local_algebra import local_echelon
 
 CASES = {case.name: case for case in DESIGNS}
 PRIME = 2147483647

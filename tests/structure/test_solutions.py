@@ -11,15 +11,15 @@ from known_models import KNOWN, PUBLISHED, PULSE, TIMES, Known
 
 import igpe
 from igpe.equations.system import read_systems
-from igpe.series import polynomials as poly
-from igpe.series.ideal import Ideal
-from igpe.series.polynomials import TooLong
-from igpe.series.relations import Relations, Unrolled
-from igpe.structure.expansion import expand
 from igpe.structure.findings import Verdict
-from igpe.structure.posed import pose
-from igpe.structure.sensitivity_rows import Start
-from igpe.structure.solutions import solutions
+from igpe.structure.identifiability.expansion import expand
+from igpe.structure.identifiability.posed import pose
+from igpe.structure.identifiability.sensitivity_rows import Start
+from igpe.structure.identifiability.solutions import solutions
+from igpe.structure.series import polynomials as poly
+from igpe.structure.series.ideal import Ideal
+from igpe.structure.series.polynomials import TooLong
+from igpe.structure.series.relations import Relations, Unrolled
 
 CASES = {case.name: case for case in (*KNOWN, *PUBLISHED)}
 PRIME = 2**31 - 1

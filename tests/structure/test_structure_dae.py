@@ -7,8 +7,8 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 
-from igpe.experiment import Experiment
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 from igpe.structure.findings import Form, Reach
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import predicted_slopes

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import igpe
-from igpe.structure.structure_map import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
+from igpe.results.structure_map import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

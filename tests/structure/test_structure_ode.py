@@ -8,9 +8,9 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 
-from igpe.experiment import Experiment, Unknown
-from igpe.loss import PiecewiseConstant
-from igpe.problem import Problem
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.loss import PiecewiseConstant
+from igpe.problem.problem import Problem
 from igpe.structure.findings import Form, Reach
 from igpe.structure.groups import Member
 from igpe.structure.structure import analyse

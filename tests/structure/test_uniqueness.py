@@ -9,7 +9,7 @@ from known_models import KNOWN, PULSE, Known
 
 import igpe
 from igpe.structure.findings import Verdict
-from igpe.structure.lattice import Lattice
+from igpe.structure.identifiability.lattice import Lattice
 from igpe.structure.monomials import NoQuotient, quotient
 
 CASES = {case.name: case for case in KNOWN}

@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 import pytest
 from deeds import alive, begun, items, make_at_last, make_but_not_first, pids, soon, work
 
-from igpe.errors import DataError, ProblemError, Unsupported
-from igpe.status import Status
+from igpe.core.errors import DataError, ProblemError, Unsupported
+from igpe.core.status import Status
 from igpe.tasks.run import AT_ONCE, Place, run
 from igpe.tasks.work import Item, Work
 

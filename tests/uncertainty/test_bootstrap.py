@@ -15,8 +15,8 @@ from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
-from igpe.errors import DataError, ProblemError, Unsupported
-from igpe.least_squares.gauss_newton import GaussNewton
+from igpe.core.errors import DataError, ProblemError, Unsupported
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.uncertainty.bootstrap import bootstrap, likelihood
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.drawing import Parametric, Residual

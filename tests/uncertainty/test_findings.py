@@ -9,7 +9,7 @@ from small_problems import TIMES, line
 from zoo import ZOO
 
 import igpe
-from igpe.errors import ProblemError
+from igpe.core.errors import ProblemError
 
 CASE = {c.name: c for c in ZOO}
 

@@ -9,7 +9,7 @@ from scipy import stats
 from small_problems import line
 
 import igpe
-from igpe.errors import DataError, ProblemError
+from igpe.core.errors import DataError, ProblemError
 from igpe.uncertainty.models import compare_models
 
 

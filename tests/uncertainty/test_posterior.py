@@ -10,8 +10,8 @@ from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
-from igpe.dynamic.single_shooting import SingleShooting
-from igpe.errors import ProblemError, SolverMissing, Unsupported
+from igpe.core.errors import ProblemError, SolverMissing, Unsupported
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.uncertainty.likelihood import likelihood
 from igpe.uncertainty.posterior import Posterior
 from igpe.uncertainty.sampling import sample

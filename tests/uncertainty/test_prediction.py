@@ -13,7 +13,7 @@ from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
-from igpe.errors import DataError, ProblemError, Unsupported
+from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.uncertainty.bootstrap import bootstrap
 from igpe.uncertainty.prediction import predict
 

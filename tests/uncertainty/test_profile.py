@@ -14,7 +14,7 @@ from scipy.optimize import brentq, least_squares, minimize_scalar
 from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 
 import igpe
-from igpe.errors import DataError, EstimationFailed, ProblemError, Unsupported
+from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.profile import profile
 from igpe.uncertainty.profiles import Profiles
 from igpe.uncertainty.walk import walk

@@ -10,9 +10,9 @@ from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
-from igpe.errors import ProblemError
+from igpe.core.errors import ProblemError
+from igpe.results.plots.statistics import plot_correlation, plot_ellipses, plot_residuals
 from igpe.uncertainty.region import region
-from igpe.uncertainty.result_pictures import plot_correlation, plot_ellipses, plot_residuals
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay, decay_data
 
-from igpe.dynamic.single_shooting import SingleShooting
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.uncertainty.likelihood import likelihood, quick
 from igpe.uncertainty.path import Line, Point, ShootingPath
 from igpe.uncertainty.walk import End, Steps, walk

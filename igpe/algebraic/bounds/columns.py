@@ -1,0 +1,180 @@
+"""Enclosures of the columns over cells, few numbers each, computed once.
+
+Residuals are many, but all columns at all theta lie near a space of few dimensions. With any
+matrix P
+
+    | d - Phi beta |  >=  | P (d - Phi beta) | / |P|
+
+so bounds are computed in the coordinates P, whose rows are an orthonormal basis of sampled columns
+and of d: nothing is lost but what the samples miss. The remainders of a cell's rows become one
+number, their Euclidean norm, because |u . e| <= |u| |e| for every u.
+
+A row whose enclosure is infinite on a cell is a row of which nothing is known there; one whose
+remainder would drown all others is treated so. Rows that are well known everywhere are reduced
+together; the others keep a coordinate each, which a cell may lack.
+"""
+
+import itertools
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.algebraic.bounds.axis import Span
+from igpe.algebraic.bounds.basis import basis
+from igpe.algebraic.bounds.separable import Separable
+from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT, Taylor
+from igpe.core.arrays import BoolArray, FloatArray
+
+MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
+CHUNK = 30_000  # numbers of one array that are enclosed at a time; in thousands of rows fewer,
+LONG, CHUNK_OF_LONG = 1000, 10_000  # as memory of large arrays comes from the system each time
+
+
+Key = tuple[int, ...]  # a column, then the numbers of the span on each axis it depends on
+
+
+class Cell(NamedTuple):
+    """One column on one cell.
+
+    parts   (n_parts, r) coordinates of c, g_1.., t_11, t_12..
+    error   bound on the Euclidean norm of all that the polynomial leaves out, rounding included
+    usable  (r,) coordinates of which something is known; the others are zero in `parts`
+    """
+
+    parts: FloatArray
+    error: float
+    usable: BoolArray
+
+
+class Cells(NamedTuple):
+    """One column on several cells.
+
+    parts   (n_cells, n_parts, r);  errors: (n_cells,)
+    usable  (r,) coordinates of which something is known on every cell
+    """
+
+    parts: FloatArray
+    errors: FloatArray
+    usable: BoolArray
+
+
+class Columns:
+    """The columns of a problem in few coordinates.
+
+    seed  of the samples whose span is taken
+    miss  share of a column's norm that may lie outside it: a bound is weaker by the square of that
+    """
+
+    def __init__(self, problem: Separable, seed: int, miss: float = 1e-7) -> None:
+        self.problem = problem
+        self.basis = basis(problem, seed, miss)
+        single = (self.basis != 0).sum(axis=1) == 1
+        self._alone = np.any(self.basis[single] != 0, axis=0)
+        self.target = self.basis @ problem.target
+        r, m = self.basis.shape
+        self._plain = bool(r == m and np.array_equal(self.basis, np.eye(m)))
+        excess = np.linalg.norm(self.basis @ self.basis.T - np.eye(r)) + m * r * UNIT
+        self.norm = float(np.sqrt(1 + excess)) * GROWTH
+        """Upper bound on |P|."""
+        self.doubt = m * r * UNIT * float(np.linalg.norm(problem.target)) * GROWTH
+        """Upper bound on the rounding error of `target`, as a norm."""
+        self._support = (self.basis != 0).astype(np.float32)
+        self._first = [problem.alike(k)[0] for k in range(1 + problem.n_linear)]
+        self._kept = 0
+        self._known: dict[Key, Cell] = {}
+        self._stacked: dict[tuple[Key, int], Cells] = {}
+
+    def cell(self, key: Key) -> Cell:
+        """The column on the cell; `prepare` computes many at once."""
+        if key not in self._known:
+            self.prepare([key])
+        return self._known[key]
+
+    def cells(self, key: Key, halvings: int) -> Cells:
+        """The column on a cell whose axes are halved so many times."""
+        if (key, halvings) not in self._stacked:
+            found = [self.cell(k) for k in subcells(key, halvings)]
+            usable = found[0].usable
+            for cell in found[1:]:
+                usable = usable & cell.usable
+            self._stacked[key, halvings] = Cells(
+                np.stack([c.parts for c in found]), np.array([c.error for c in found]), usable
+            )
+        return self._stacked[key, halvings]
+
+    def prepare(self, keys: Iterable[Key]) -> None:
+        """Enclose what is not known yet."""
+        if self._kept > MOST_KEPT:
+            self._known.clear()
+            self._stacked.clear()
+            self._kept = 0
+        groups: dict[tuple[int, bool], list[Key]] = {}
+        for key in dict.fromkeys((self._first[k], *cell) for k, *cell in keys):
+            if key not in self._known:
+                groups.setdefault((key[0], self._at_zero(key)), []).append(key)
+        for own in groups.values():
+            rows = self.basis.shape[1]
+            chunk = max((CHUNK if rows < LONG else CHUNK_OF_LONG) // rows, 1)
+            for begin in range(0, len(own), chunk):
+                self._enclose(own[begin : begin + chunk])
+
+    def _at_zero(self, key: Key) -> bool:
+        """Whether the cell begins at zero on an axis, so that no logarithm can be taken."""
+        own = (self.problem.axes[a] for a in self.problem.depends[key[0]])
+        return any(
+            index == 0 and axis.log_affine and axis.lower <= 0
+            for index, axis in zip(key[2::3], own, strict=True)
+        )
+
+    def _enclose(self, keys: list[Key]) -> None:
+        own = self.problem.depends[keys[0][0]]
+        numbers = np.array(keys)[:, 1:].reshape(len(keys), len(own), 3)
+        ends = [self.problem.axes[a].ends(*numbers[:, j].T) for j, a in enumerate(own)]
+        lower, upper = np.stack(ends, axis=-1) if ends else np.zeros((2, len(keys), 0))
+        alike = self.problem.alike(keys[0][0])
+        found = self.problem.enclosures(alike, lower, upper)
+        for k, f in zip(alike, found, strict=True):
+            for key, cell in zip(keys, self._cells(f), strict=True):
+                self._known[k, *key[1:]] = cell
+                self._kept += 2 * cell.parts.size  # they are stacked as well
+
+    def _cells(self, f: Taylor) -> list[Cell]:
+        good = np.isfinite(f.e) & ~(self._alone & _worthless(f))
+        parts = np.concatenate([f.c[None], f.g, f.t])
+        parts = np.where(good, parts, 0.0).transpose(1, 0, 2)
+        if self._plain:
+            reduced, usable = np.ascontiguousarray(parts), good
+        else:
+            usable = (~good).astype(np.float32) @ self._support.T == 0
+            reduced = parts @ self.basis.T * usable[:, None, :]
+        error = np.linalg.norm(np.where(good, f.e, 0.0), axis=1)
+        rounding = (64 + self.basis.size) * UNIT * np.linalg.norm(parts, axis=2).sum(axis=1)
+        error = (error + rounding) * self.norm * GROWTH
+        return [Cell(*item) for item in zip(reduced, error.tolist(), usable, strict=True)]
+
+
+def _worthless(f: Taylor) -> BoolArray:
+    """(n_boxes, n_residuals) rows that are better given up: they would drown all others.
+
+    Their remainder alone is larger than the whole column, as far as it is known at all.
+    """
+    size = f.size
+    length = np.sqrt(np.sum(np.where(f.e <= size, f.c, 0.0) ** 2, axis=1, keepdims=True))
+    return np.asarray((f.e > length) & (length > 0))
+
+
+def subcells(key: Key, halvings: int) -> list[Key]:
+    """The cells into which a cell falls when each of its axes is halved so many times."""
+    parts = [Span(*key[i : i + 3]).parts(halvings) for i in range(1, len(key), 3)]
+    return [(key[0], *itertools.chain.from_iterable(cell)) for cell in itertools.product(*parts)]
+
+
+@lru_cache
+def cell_places(n: int, halvings: int) -> FloatArray:
+    """(n_cells, 2, n) middles and half widths of the cells of a box [-1, 1]^n."""
+    count = 2**halvings
+    middles = (2 * np.arange(count) + 1) / count - 1
+    grid = np.array(list(itertools.product(middles, repeat=n))).reshape(count**n, n)
+    return np.stack([grid, np.full_like(grid, 1 / count)], axis=1)

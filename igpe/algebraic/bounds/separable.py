@@ -1,0 +1,247 @@
+"""Least squares whose residuals are linear in some of the parameters.
+
+min over theta, beta of | d - phi_0(theta) - sum_k beta_k phi_k(theta) |^2
+
+theta in a box, beta in a box, and for some pairs  low beta_k <= beta_l <= high beta_k,
+low <= theta_i - theta_j <= high
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.algebraic.bounds.axis import Axis
+from igpe.algebraic.bounds.taylor import functions
+from igpe.algebraic.bounds.taylor.tape import Leaf, Tape
+from igpe.algebraic.bounds.taylor.taylor import UNIT, Taylor, variable
+from igpe.core.arrays import FloatArray, IntArray
+
+
+class Pair(NamedTuple):
+    """low <= ratio or difference of two parameters <= high: of `second` to or from `first`."""
+
+    first: int
+    second: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """Residuals that n_out expressions make at the same places.
+
+    columns    SX (n_out, 1 + K): phi_0, phi_1, ..., before weighting
+    known      SX symbols of `columns`, with their numbers `places` (n_known, n_places)
+    nonlinear  SX symbols theta of `columns`
+    combine    (n, q) weights of q places in a row for each residual, or None: identity
+    target     (n_out, n) d;  weight: (n_out, n)
+    """
+
+    columns: Any
+    known: Any
+    nonlinear: Any
+    places: FloatArray
+    combine: FloatArray | None
+    target: FloatArray
+    weight: FloatArray
+
+    @cached_property
+    def depends(self) -> tuple[tuple[int, ...], ...]:
+        """For each column the indices of theta it depends on."""
+        found = []
+        for column in ca.horzsplit(self.columns):
+            pattern = ca.jacobian_sparsity(column, self.nonlinear)
+            found.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
+        return tuple(found)
+
+    def is_zero(self, k: int) -> bool:
+        """Whether column k is structurally zero."""
+        return bool(self.columns[:, k].is_zero())
+
+    def tape(self, ks: tuple[int, ...]) -> Tape:
+        """Columns `ks`, all outputs of the first, then of the second, ..: they share their parts.
+
+        raises UnknownOperation
+        """
+        if ks not in self._tapes:
+            wanted = ca.vertcat(*[self.columns[:, k] for k in ks])
+            self._tapes[ks] = Tape(wanted, self.known, self.nonlinear)
+        return self._tapes[ks]
+
+    @cached_property
+    def _tapes(self) -> dict[tuple[int, ...], Tape]:
+        return {}
+
+    def values(self, thetas: FloatArray) -> FloatArray:
+        """(n_thetas, n_out * n, 1 + K) weighted columns; thetas: (n_thetas, J)."""
+        n_out, n_columns = self.columns.shape
+        shape = (len(thetas), self.places.shape[1])
+        found = self.tape(tuple(range(n_columns))).values(self.places, thetas)
+        f = np.stack([np.broadcast_to(v, shape) for v in found])  # columns, of each its outputs
+        rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
+        return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
+
+    def thinned(self, kept: IntArray) -> "Block":
+        """Some of the n residuals of each expression."""
+        width = 1 if self.combine is None else self.combine.shape[1]
+        places = (kept[:, None] * width + np.arange(width)).ravel()
+        return replace(
+            self,
+            places=self.places[:, places],
+            combine=None if self.combine is None else self.combine[kept],
+            target=self.target[:, kept],
+            weight=self.weight[:, kept],
+        )
+
+    def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
+        """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
+        found, n = self.tape(ks)(self.places, leaves), self.columns.shape[0]
+        return [self._column(found[i * n : (i + 1) * n]) for i in range(len(ks))]
+
+    def _column(self, outputs: list[Taylor]) -> Taylor:
+        e = [f.e + (3 + self._width) * UNIT * (f.size + f.e) for f in outputs]
+        c = self._gathered([f.c for f in outputs], 0)
+        g = self._gathered([f.g for f in outputs], 1)
+        t = self._gathered([f.t for f in outputs], 1)
+        return Taylor(c, g, t, self._gathered(e, 0, sign=False))
+
+    def _gathered(self, parts: list[Any], leading: int, *, sign: bool = True) -> Any:
+        """(..., n_boxes, n_out * n) weighted rows of all outputs side by side."""
+        shapes = [p.shape[:-1] for p in parts if p is not None]
+        if not shapes:
+            return None
+        shape = np.broadcast_shapes(*shapes)
+        places = self.places.shape[1]
+        full = np.zeros((*shape, len(parts), places))
+        for i, part in enumerate(parts):
+            if part is not None:
+                full[..., i, :] = part
+        rows = self._weighted(full, sign=sign)
+        return rows.reshape(*shape, -1)
+
+    @cached_property
+    def _width(self) -> int:
+        return 0 if self.combine is None else self.combine.shape[1]
+
+    def _weighted(self, values: FloatArray, *, sign: bool = True) -> FloatArray:
+        """(..., n_out, n_places) -> (..., n_out, n)."""
+        weight = self.weight if sign else np.abs(self.weight)
+        if self.combine is None:
+            return values * weight
+        combine = self.combine if sign else np.abs(self.combine)
+        split = values.reshape(*values.shape[:-1], *combine.shape)
+        with np.errstate(invalid="ignore"):  # 0 * inf
+            return np.asarray(np.einsum("iq,...iq->...i", combine, split) * weight)
+
+
+@dataclass(frozen=True)
+class Separable:
+    """See the top of the file.
+
+    axes          bounds of theta
+    lower, upper  (K,) bounds of beta; may be infinite
+    ratios        of linear parameters;  differences: of nonlinear ones
+    """
+
+    blocks: tuple[Block, ...]
+    axes: tuple[Axis, ...]
+    lower: FloatArray
+    upper: FloatArray
+    ratios: tuple[Pair, ...] = ()
+    differences: tuple[Pair, ...] = ()
+
+    @cached_property
+    def target(self) -> FloatArray:
+        """(n_residuals,) weighted d."""
+        return np.concatenate([(b.weight * b.target).ravel() for b in self.blocks])
+
+    @cached_property
+    def depends(self) -> tuple[tuple[int, ...], ...]:
+        """For each column, phi_0 first, the indices of theta it depends on."""
+        columns = zip(*(b.depends for b in self.blocks), strict=True)
+        return tuple(tuple(sorted(set().union(*own))) for own in columns)
+
+    @property
+    def n_linear(self) -> int:
+        """K."""
+        return len(self.lower)
+
+    def thinned(self, most: int, rng: np.random.Generator) -> "tuple[Separable, IntArray]":
+        """About so many of the residuals, at random, and which; itself if it has no more."""
+        total = len(self.target)
+        if total <= most:
+            return self, np.arange(total)
+        blocks, rows, begin = [], [], 0
+        for block in self.blocks:
+            n_out, n = block.target.shape
+            kept = np.sort(rng.permutation(n)[: max(round(most * n / total), 1)])
+            blocks.append(block.thinned(kept))
+            rows.append((begin + np.arange(n_out)[:, None] * n + kept).ravel())
+            begin += block.target.size
+        return replace(self, blocks=tuple(blocks)), np.concatenate(rows)
+
+    def thetas(self, unit: FloatArray) -> FloatArray:
+        """(n, J) nonlinear parameters at coordinates between 0 and 1 of their axes."""
+        return np.array([[a.at(t) for a, t in zip(self.axes, ts, strict=True)] for ts in unit])
+
+    def values(self, thetas: FloatArray) -> FloatArray:
+        """(n_thetas, n_residuals, 1 + K) weighted columns, phi_0 first; thetas: (n_thetas, J)."""
+        return np.concatenate([b.values(thetas) for b in self.blocks], axis=1)
+
+    def alike(self, k: int) -> tuple[int, ...]:
+        """The columns that depend on the same parameters as column k."""
+        return tuple(i for i, own in enumerate(self.depends) if own == self.depends[k])
+
+    def enclosures(self, ks: tuple[int, ...], lower: FloatArray, upper: FloatArray) -> list[Taylor]:
+        """Weighted columns, alike ones, over boxes of the theta they depend on.
+
+        lower, upper  (n_boxes, J) in the order of `depends[ks[0]]`
+        returns       c, e (n_boxes, n_residuals), g and t with their leading axes, never None
+        """
+        own = self.depends[ks[0]]
+        leaves: list[Any] = [None] * len(self.axes)
+        logs = all(lower[:, j].min() > 0 for j, a in enumerate(own) if self.axes[a].log_affine)
+        for j, index in enumerate(own):
+            leaves[index] = _leaf(lower, upper, j, logs and self.axes[index].log_affine)
+        parts = [b.enclosures(ks, leaves) for b in self.blocks]
+        sizes = [b.target.size for b in self.blocks]
+        shape = (len(lower), len(own))
+        return [_joined([p[i] for p in parts], sizes, shape) for i in range(len(ks))]
+
+
+def _leaf(lower: FloatArray, upper: FloatArray, j: int, logarithmic: bool) -> Leaf:
+    """The j-th variable, affine in itself or in its logarithm."""
+    low, high, count = lower[:, j], upper[:, j], lower.shape[1]
+    if not logarithmic:
+        return Leaf(variable(low, high, j, count))
+    step = 4 * UNIT
+    log = variable(
+        np.log(low) - step * np.abs(np.log(low)),
+        np.log(high) + step * np.abs(np.log(high)),
+        j,
+        count,
+    )
+    return Leaf(functions.exp(log), log)
+
+
+def _joined(parts: list[Taylor], sizes: list[int], shape: tuple[int, int]) -> Taylor:
+    """The rows of all blocks side by side."""
+    boxes, n = shape
+    total = sum(sizes)
+    c, e = np.zeros((boxes, total)), np.zeros((boxes, total))
+    g = np.zeros((n, boxes, total))
+    t = np.zeros((n * (n + 1) // 2, boxes, total))
+    begin = 0
+    for part, size in zip(parts, sizes, strict=True):
+        rows = slice(begin, begin + size)
+        begin += size
+        c[:, rows], e[:, rows] = part.c, part.e
+        if part.g is not None:
+            g[..., rows] = part.g
+        if part.t is not None:
+            t[..., rows] = part.t
+    return Taylor(c, g, t, e)

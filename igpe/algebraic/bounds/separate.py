@@ -1,0 +1,264 @@
+"""From residuals as the model writes them to a separable problem, and back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from igpe.algebraic.bounds.alike import Group, Source, grouped
+from igpe.algebraic.bounds.axis import Axis
+from igpe.algebraic.bounds.separable import Block, Pair, Separable
+from igpe.algebraic.bounds.taylor.parameters import (
+    Exchange,
+    Vector,
+    exchanges,
+    product_bounds,
+    sum_bounds,
+)
+from igpe.algebraic.bounds.taylor.tape import Tape
+from igpe.algebraic.bounds.taylor.terms import Term, terms_of
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.box import Box
+from igpe.equations.linearity import linear_parameters
+
+DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
+
+
+@dataclass(frozen=True)
+class Separated:
+    """A separable problem and the way back.
+
+    linear, nonlinear  which of the new parameters are its beta and theta; there are as many new
+                       ones as old ones, and an exchange puts its new ones in the old ones' places
+    order              of the sources' residuals in the problem
+    """
+
+    problem: Separable
+    box: Box
+    linear: tuple[int, ...]
+    nonlinear: tuple[int, ...]
+    products: tuple[Exchange, ...]
+    sums: tuple[Exchange, ...]
+    order: IntArray
+
+    def residual(self, p: FloatArray) -> FloatArray:
+        """Residuals of the separable problem at old parameters; `order` sorts the sources' so."""
+        new = self._new(p)
+        (columns,) = self.problem.values(new[None, list(self.nonlinear)])
+        predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
+        return np.asarray(self.problem.target - predicted)
+
+    def theta(self, p: FloatArray) -> FloatArray:
+        """The nonlinear parameters (J,) at old ones."""
+        return self._new(p)[list(self.nonlinear)]
+
+    def _new(self, p: FloatArray) -> FloatArray:
+        new = p.copy()
+        for e in self.products:
+            new[list(e.old)] = [np.prod([p[i] ** a for i, a in vector]) for vector in e.vectors]
+        for e in self.sums:
+            new[list(e.old)] = [sum(a * p[i] for i, a in vector) for vector in e.vectors]
+        return new
+
+    def parameters(self, theta: FloatArray, beta: FloatArray) -> FloatArray:
+        """The old parameters, clipped into their box."""
+        new = np.empty(len(self.box))
+        new[list(self.linear)], new[list(self.nonlinear)] = beta, theta
+        p = new.copy()
+        for e in self.products:
+            p[list(e.old)] = e.old_values(new[list(e.old)], np.divide)
+        for e in self.sums:
+            p[list(e.old)] = e.old_values(new[list(e.old)], np.subtract)
+        middle = (self.box.lower + self.box.upper) / 2
+        return self.box.clip(np.where(np.isfinite(p), p, middle))
+
+
+def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> Separated:
+    """Find the linear parameters and new ones, and write the columns.
+
+    sources   residuals, all functions of the same parameters
+    exchange  whether to look for new parameters
+    raises    UnknownOperation if an operation has no enclosure
+    """
+    p = ca.SX.sym("p", len(box))
+    systems = [_System(group, p) for group in grouped(sources)]
+    products, sums = (_products(systems, box), _sums(systems)) if exchange else ([], [])
+    found = _separated(systems, p, box, products, sums)
+    slots = {i for e in products for i in e.old}
+    if slots <= set(found.linear):
+        return found
+    return _separated(systems, p, box, [], sums)
+
+
+class _System:
+    """Sources at the same places, as terms."""
+
+    def __init__(self, group: Group, p: Any) -> None:
+        self.sources, self.order = group
+        self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
+        whole = [s.predict(self.known, p) for s in self.sources]
+        Tape(ca.vertcat(*whole), self.known, p)  # operations that have no enclosure are refused
+        self.terms = [terms_of(w, self.known, p) for w in whole]
+        self.p = p
+
+    def rates(self, term: Term) -> dict[int, FloatArray]:
+        """(n_places,) numbers of the term's rates."""
+        names = list(term.rates)
+        if not names:
+            return {}
+        function = ca.Function("rates", [self.known], [ca.vertcat(*term.rates.values())])
+        return dict(zip(names, function(self.sources[0].known).full(), strict=True))
+
+
+def _factors(systems: Sequence[_System]) -> set[int]:
+    """Parameters that occur in a factor."""
+    p = systems[0].p
+    factors = ca.vertcat(*[t.factor for s in systems for own in s.terms for t in own])
+    return {i for i in range(p.numel()) if ca.depends_on(factors, p[i])}
+
+
+def _products(systems: Sequence[_System], box: Box) -> list[Exchange]:
+    terms = [t for s in systems for own in s.terms for t in own]
+    taken = _factors(systems) | {i for t in terms for i in t.rates}
+    allowed = {i for i in range(len(box)) if i not in taken and box.lower[i] >= 0}
+    return exchanges([tuple(t.powers.items()) for t in terms], allowed)
+
+
+def _sums(systems: Sequence[_System]) -> list[Exchange]:
+    terms = [(s, t) for s in systems for own in s.terms for t in own]
+    taken = _factors(systems) | {i for _, t in terms for i in t.powers}
+    vectors = [_multiples(s.rates(t)) for s, t in terms]
+    lost = {i for (_, t), v in zip(terms, vectors, strict=True) if v is None for i in t.rates}
+    allowed = {i for i in range(systems[0].p.numel()) if i not in taken | lost}
+    return exchanges([v for v in vectors if v], allowed)
+
+
+def _multiples(rates: dict[int, FloatArray]) -> Vector | None:
+    """The rates as plus or minus one times the first of them; None if they are not."""
+    found = []
+    for i, rate in rates.items():
+        first = next(iter(rates.values()))
+        if np.array_equal(rate, first):
+            found.append((i, 1.0))
+        elif np.array_equal(rate, -first):
+            found.append((i, -1.0))
+        else:
+            return None
+    return tuple(found)
+
+
+def _separated(
+    systems: Sequence[_System], p: Any, box: Box, products: list[Exchange], sums: list[Exchange]
+) -> Separated:
+    new = [[_exchanged(t, s, products, sums) for t in own] for s in systems for own in s.terms]
+    whole = ca.vertcat(*[sum((t.expression(p) for t in own), ca.SX(0)) for own in new])
+    linear = linear_parameters(whole, p).jointly
+    nonlinear = tuple(i for i in range(len(box)) if i not in linear)
+    lower, upper = _bounds(box, products, sums)
+    rows = iter(new)
+    blocks = tuple(_block(s, [next(rows) for _ in s.sources], linear, nonlinear) for s in systems)
+    axes = _axes(blocks, lower[list(nonlinear)], upper[list(nonlinear)])
+    pick = list(linear)
+    problem = Separable(
+        blocks, axes, lower[pick], upper[pick],
+        ratios=_pairs(products, box, linear), differences=_pairs(sums, box, nonlinear),
+    )  # fmt: skip
+    order = np.concatenate([s.order for s in systems])
+    return Separated(problem, box, tuple(linear), nonlinear, tuple(products), tuple(sums), order)
+
+
+def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
+    tapes = [b.tape(tuple(range(b.columns.shape[1]))) for b in blocks]
+    scales = {j for tape in tapes for j in tape.logarithmic()}
+    powers = {j for tape in tapes for j in tape.exponentiated()}
+    found = []
+    for j, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        logarithmic = j in scales and bool(low >= 0)
+        wide = logarithmic and bool(high > DECADE_AND_MORE * low > 0)
+        found.append(Axis(float(low), float(high), logarithmic, j in powers or wide))
+    return tuple(found)
+
+
+def _exchanged(term: Term, system: _System, products: list[Exchange], sums: list[Exchange]) -> Term:
+    """The term in new parameters."""
+    powers, rates = dict(term.powers), dict(term.rates)
+    for e in products:
+        vector = tuple((i, a) for i, a in term.powers.items() if i in e.old)
+        for i, _ in vector:
+            del powers[i]
+        if vector:
+            powers[e.slot(vector)] = 1.0
+    multiples = dict(_multiples(system.rates(term)) or ())
+    for e in sums:
+        vector = tuple((i, a) for i, a in multiples.items() if i in e.old)
+        if vector:
+            first = term.rates[vector[0][0]]
+            for i, _ in vector:
+                del rates[i]
+            rates[e.slot(vector)] = first * vector[0][1]
+    return Term(term.factor, powers, rates)
+
+
+def _block(
+    system: _System,
+    rows: Sequence[Sequence[Term]],
+    linear: tuple[int, ...],
+    nonlinear: tuple[int, ...],
+) -> Block:
+    p, theta = system.p, ca.SX.sym("theta", len(nonlinear))
+    columns = ca.vertcat(*[_columns(own, p, linear) for own in rows])
+    if nonlinear:
+        columns = ca.substitute(columns, ca.vertcat(*[p[i] for i in nonlinear]), theta)
+    first = system.sources[0]
+    return Block(
+        columns, system.known, theta, first.known, first.combine,
+        np.array([s.target for s in system.sources]),
+        np.array([s.weight for s in system.sources]),
+    )  # fmt: skip
+
+
+def _columns(terms: Sequence[Term], p: Any, linear: tuple[int, ...]) -> Any:
+    """SX row (1, 1 + K): what each linear parameter multiplies, first what none does."""
+    beta = ca.vertcat(*[p[i] for i in linear])
+    columns = [ca.SX(0)] * (1 + len(linear))
+    for t in terms:
+        own = [i for i in t.powers if i in linear]
+        if linear and ca.depends_on(ca.SX(t.factor), beta):  # hidden in a factor: by derivative
+            whole = t.expression(p)
+            slopes = ca.jacobian(whole, beta)
+            parts = [ca.substitute(whole, beta, ca.SX.zeros(len(linear))), *ca.horzsplit(slopes)]
+            columns = [c + part for c, part in zip(columns, parts, strict=True)]
+            continue
+        k = 1 + linear.index(own[0]) if own else 0
+        rest = {i: a for i, a in t.powers.items() if i not in linear}
+        columns[k] = columns[k] + Term(t.factor, rest, t.rates).expression(p)
+    return ca.horzcat(*columns)
+
+
+def _bounds(
+    box: Box, products: list[Exchange], sums: list[Exchange]
+) -> tuple[FloatArray, FloatArray]:
+    """Of the new parameters."""
+    lower, upper = box.lower.astype(float).copy(), box.upper.astype(float).copy()
+    old = {i: (float(box.lower[i]), float(box.upper[i])) for i in range(len(box))}
+    for found, bounds in ((products, product_bounds), (sums, sum_bounds)):
+        for e in found:
+            for i, vector in zip(e.old, e.vectors, strict=True):
+                lower[i], upper[i] = bounds(vector, old)
+    return lower, upper
+
+
+def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[Pair, ...]:
+    """Bounds on ratios or differences of new parameters, numbered as in `order`."""
+    return tuple(
+        Pair(
+            order.index(e.old[way[1]]), order.index(e.old[way[0]]),
+            float(box.lower[i]), float(box.upper[i]),
+        )
+        for e in found
+        for i, way in zip(e.old, e.back, strict=True)
+        if len(way) > 1
+        and e.old[way[0]] in order and e.old[way[1]] in order
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Unknowns with names and bounds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray
+
+SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
+
+
+@dataclass(frozen=True)
+class Box:
+    """The unknowns of a problem and where they may lie.
+
+    names         (n,)
+    lower, upper  (n,), in the units of the unknowns; may be infinite
+    logarithmic   those whose logarithms are sought and spread; their bounds are positive
+    """
+
+    names: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+    logarithmic: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all bounds are finite, as a global search needs them."""
+        return bool(np.isfinite(self.lower).all() and np.isfinite(self.upper).all())
+
+    def clip(self, values: FloatArray) -> FloatArray:
+        """The nearest point inside."""
+        return np.clip(values, self.lower, self.upper)
+
+    @property
+    def middle(self) -> FloatArray:
+        """(n,) amid the bounds; 1, or what is next to it, where they are not finite."""
+        with np.errstate(invalid="ignore"):  # -inf + inf
+            middle = (self.lower + self.upper) / 2
+        return np.where(np.isfinite(middle), middle, self.clip(np.ones(len(self))))
+
+    def select(self, names: Iterable[str]) -> "Box":
+        """The box of some of the unknowns, in the order asked for."""
+        chosen = tuple(names)
+        index = [self.names.index(n) for n in chosen]
+        logarithmic = self.logarithmic & frozenset(chosen)
+        return Box(chosen, self.lower[index], self.upper[index], logarithmic)
+
+    def without(self, names: Iterable[str]) -> "Box":
+        """The box of all unknowns but these."""
+        gone = set(names)
+        return self.select([n for n in self.names if n not in gone])
+
+    def vector(self, values: Mapping[str, float]) -> FloatArray:
+        """(n,) the values in the order of the names."""
+        return np.array([values[n] for n in self.names], dtype=float)
+
+    def mapping(self, values: FloatArray) -> dict[str, float]:
+        """The values by name."""
+        return {n: float(v) for n, v in zip(self.names, values, strict=True)}
+
+    @property
+    def in_logarithms(self) -> BoolArray:
+        """(n,) which unknowns are sought in logarithms."""
+        return np.array([n in self.logarithmic for n in self.names], dtype=bool)
+
+    def sobol(self, count: int, seed: int) -> FloatArray:
+        """(count, n) well-spread points, the same for the same seed.
+
+        Where no bound is negative, half of the points are spread evenly over orders of magnitude
+        (four of them where the lower bound is zero): rate constants live there. Those sought in
+        logarithms are so spread in all points. A dimension more says which half: every other point
+        lies in one half of some axis.
+        """
+        if len(self) == 0:
+            return np.zeros((count, 0))
+        from scipy.stats import qmc  # noqa: PLC0415 - slow to load, and often not needed
+
+        sampler = qmc.Sobol(len(self) + 1, rng=np.random.default_rng(seed))
+        which, *axes = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count].T
+        unit = np.column_stack(axes)
+        straight = self.lower + unit * (self.upper - self.lower)
+        positive = (self.lower >= 0) & (self.upper > 0)
+        floor = np.where(positive, np.where(self.lower > 0, self.lower, SMALLEST * self.upper), 1.0)
+        ratio = np.where(positive, self.upper / floor, 1.0)
+        logarithmic = np.where(positive, floor * ratio**unit, straight)
+        even = (which >= 0.5)[:, None] | self.in_logarithms  # noqa: PLR2004 - a half
+        return np.asarray(self.clip(np.where(even, logarithmic, straight)))

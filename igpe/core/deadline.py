@@ -1,0 +1,329 @@
+"""When a computation must end: at a time limit or at Ctrl-C, by one mechanism.
+
+A public function opens a session. Ctrl-C, and a clock when the time limit is reached, send SIGINT;
+the session's handler remembers that and raises KeyboardInterrupt in the main thread. Whoever holds
+something worth keeping catches it and returns that. From then on every further integration raises
+again (`require_going_on`), so that an outer search cannot go on by mistake. Compiled code that must
+not be left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What makes
+an answer of what there is runs in `finishing`, where a second Ctrl-C is remembered only.
+
+Other libraries may turn the exception into one of their own, or print it and go on. So while one of
+them is at work it is raised a little later, as soon as igpe's own code runs; and what they make of
+it is KeyboardInterrupt again in `interruptible`.
+
+In other threads than the main one there are no signals: there `require_going_on` alone ends a
+search.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from igpe.core.status import Status
+
+At = TypeVar("At")
+Found = TypeVar("Found")
+
+NOTHING_YET = "Interrupted before there was anything to return."
+PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
+# between what the first one left, and the answer that is made of it
+ENDING = 1.0  # s after a first Ctrl-C in which parts of the answer begin that it can do without
+OURS = str(Path(__file__).parent)
+ELSEWHERE, AGAIN = 0.5, 0.005  # s for which it is not raised in other libraries, and between looks
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A time of the wall clock, by `time.perf_counter`; infinite where there is none."""
+
+    until: float = float("inf")
+
+    @classmethod
+    def after(cls, seconds: float | None) -> "Deadline":
+        """So many seconds from now; None: never."""
+        return cls() if seconds is None else cls(time.perf_counter() + seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed."""
+        return self.until < float("inf") and time.perf_counter() >= self.until
+
+    def keeping(self, evaluate: Callable[[At], Found | None]) -> Callable[[At], Found | None]:
+        """What gives None once the time is over, but for a first call: the worth of the start."""
+        called = False
+
+        def within(at: At) -> Found | None:
+            nonlocal called
+            if called and self.over:
+                return None
+            called = True
+            return evaluate(at)
+
+        return within
+
+
+NEVER = Deadline()
+
+
+@dataclass
+class Session:
+    """One call of a public function, which Ctrl-C or its time limit may end.
+
+    deadline  of the whole call
+    outer     the session it is part of
+    pressed   when it was told to end, by `time.perf_counter`; None: not yet
+    by_clock  whether the time limit did, not Ctrl-C
+    quiet     how many `deferred` and `finishing` are open: KeyboardInterrupt is not raised in them
+    last      how many of these are `finishing`
+    due       whether KeyboardInterrupt is still to be raised, when igpe's own code runs
+    """
+
+    deadline: Deadline = NEVER
+    outer: "Session | None" = None
+    pressed: float | None = None
+    by_clock: bool = False
+    quiet: int = 0
+    last: int = 0
+    due: bool = False
+    closed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def over(self) -> bool:
+        """Whether the computation must end."""
+        return self.pressed is not None or self.deadline.over
+
+    @property
+    def ended_at(self) -> float:
+        """Return when the computation had to end, by `time.perf_counter`."""
+        return self.deadline.until if self.pressed is None else self.pressed
+
+    @property
+    def status(self) -> Status:
+        """What ended it."""
+        by_clock = self.by_clock or self.pressed is None
+        return Status.TIME_LIMIT if by_clock else Status.INTERRUPTED
+
+    def heed(self, _: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        now, before = time.perf_counter(), self.pressed
+        self._end(now)
+        late = before is not None and now - before > PATIENCE
+        self.due = not self.quiet and (self.due or late or before is None)
+        if self.closed or not (late or self.due):
+            return
+        if not late and now - (before or now) < ELSEWHERE and _is_elsewhere(frame):
+            later = threading.Timer(AGAIN, self._send)
+            later.daemon = True
+            later.start()
+            return
+        self.due = False
+        raise KeyboardInterrupt
+
+    def _end(self, now: float) -> None:
+        self.pressed = now if self.pressed is None else self.pressed
+        if self.outer is not None and not self.by_clock:
+            self.outer._end(now)
+
+    def ring(self) -> None:
+        """Send the main thread what Ctrl-C sends it; from the thread of the clock."""
+        with self._lock:
+            if self.closed or self.pressed is not None:
+                return
+            self.by_clock = True
+        self._send()
+
+    def _send(self) -> None:
+        with self._lock:
+            if self.closed:
+                return
+            if hasattr(signal, "pthread_kill"):  # wakes it in waits as well
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            else:
+                signal.raise_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """No further KeyboardInterrupt."""
+        with self._lock:
+            self.closed = True
+
+
+def _is_elsewhere(frame: FrameType | None) -> bool:
+    """Whether another library runs, called by igpe."""
+    if frame is None or frame.f_code.co_filename.startswith(OURS):
+        return False
+    inner: FrameType | None = frame
+    while inner is not None:
+        if inner.f_code.co_filename.startswith(OURS):
+            return True
+        inner = inner.f_back
+    return False
+
+
+_current: ContextVar[Session | None] = ContextVar("igpe_session", default=None)
+
+
+@contextmanager
+def session(time_limit: float | None = None) -> Iterator[Session]:
+    """The session of a public function; that of its caller where igpe itself calls it.
+
+    time_limit  s of the wall clock for all that is done inside; None: no limit
+    """
+    outer = _current.get()
+    if outer is not None and time_limit is None:
+        yield outer
+        return
+    own = Session(Deadline.after(at_most(time_limit)), outer)
+    if outer is not None:
+        own.quiet, own.last = outer.quiet, outer.last
+    token = _current.set(own)
+    try:
+        with _heeding(own):
+            yield own
+    except KeyboardInterrupt as error:
+        error.args = error.args or (NOTHING_YET,)
+        raise
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def _heeding(own: Session) -> Iterator[None]:
+    """SIGINT handled by the session, where it would raise KeyboardInterrupt anyway."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+    ours = before is signal.default_int_handler or isinstance(
+        getattr(before, "__self__", None), Session
+    )
+    if not ours:
+        yield
+        return
+    clock = None
+    signal.signal(signal.SIGINT, own.heed)
+    try:
+        if own.deadline.until < float("inf"):
+            clock = threading.Timer(own.deadline.until - time.perf_counter(), own.ring)
+            clock.daemon = True
+            clock.start()
+        yield
+    finally:
+        own.close()
+        if clock is not None:
+            clock.cancel()
+        signal.signal(signal.SIGINT, before)  # which handles a pending signal before
+
+
+def in_session() -> bool:
+    """Whether a session handles SIGINT in this thread."""
+    handler = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return _current.get() is not None and isinstance(handler, Session)
+
+
+def stopped() -> bool:
+    """Whether the current call must end."""
+    current = _current.get()
+    if current is None or not current.over or current.last:
+        return False
+    current.due = False  # the caller knows
+    return True
+
+
+def ended_by() -> Status:
+    """What ended the current call."""
+    current = _current.get()
+    return Status.INTERRUPTED if current is None else current.status
+
+
+def require_going_on() -> None:
+    """Raise KeyboardInterrupt if the current call must end."""
+    current = _current.get()
+    if current is not None and current.over and not current.quiet:
+        current.due = False
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """An exception that another library made of KeyboardInterrupt is that again."""
+    try:
+        yield
+    except Exception as error:
+        if stopped():
+            raise KeyboardInterrupt from error
+        raise
+
+
+def if_in_time(make: Callable[[], Found]) -> Found | None:
+    """Return what `make` gives; None if Ctrl-C or the time limit leaves no time for it.
+
+    For parts of an answer that it can do without. Ctrl-C ends them, also inside `finishing`; where
+    the call must end already they have until `ENDING` seconds after that.
+    """
+    outer = _current.get()
+    limit = Deadline(outer.ended_at + ENDING) if outer is not None and outer.over else NEVER
+    own = Session(limit, outer)
+    token = _current.set(own)
+    try:
+        with _heeding(own), interruptible():
+            require_going_on()
+            return make()
+    except KeyboardInterrupt:
+        return None
+    finally:
+        _current.reset(token)
+
+
+def waited() -> float:
+    """Seconds since the current call had to end; 0 if it does not."""
+    current = _current.get()
+    if current is None or not current.over:
+        return 0.0
+    return time.perf_counter() - current.ended_at
+
+
+def seconds_left() -> float:
+    """Until the time limit of the current call; infinite if it has none."""
+    current = _current.get()
+    if current is None:
+        return float("inf")
+    return max(current.deadline.until - time.perf_counter(), 0.0)
+
+
+def at_most(seconds: float | None) -> float | None:
+    """A time limit for a part of the current call; None: none."""
+    left = seconds_left()
+    if left == float("inf"):
+        return seconds
+    return left if seconds is None else min(seconds, left)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Ctrl-C inside makes `stopped` true and is raised at the end."""
+    with session() as current:
+        current.quiet += 1
+        try:
+            yield
+        finally:
+            current.quiet -= 1
+        require_going_on()
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Ctrl-C inside is remembered only: what is done inside makes an answer of what there is."""
+    with session() as current:
+        current.quiet += 1
+        current.last += 1
+        try:
+            yield
+        finally:
+            current.quiet -= 1
+            current.last -= 1

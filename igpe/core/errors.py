@@ -1,0 +1,51 @@
+"""What can go wrong, by who can mend it.
+
+IgpeError
+├── ModelError         the Pyomo model is not of the form igpe reads       -> mend the model
+├── DataError          the measurements do not fit the model               -> mend the data
+├── ProblemError       model, data and settings do not fit together        -> mend the call
+├── Unsupported        this method cannot do what the problem asks         -> choose another method
+├── SolverMissing      an outside program is not installed                 -> install it
+└── EstimationFailed   every attempt ended without usable parameters       -> read .status
+
+Inside the package failure is a value (`igpe.core.status.Status`); these are raised at the public door.
+Every message says what was found, what was wanted, and what to do.
+"""
+
+from igpe.core.status import Status
+
+
+class IgpeError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ModelError(IgpeError):
+    """The Pyomo model is not of the form igpe reads."""
+
+
+class DataError(IgpeError):
+    """The measurements do not fit the model."""
+
+
+class ProblemError(IgpeError):
+    """Model, experiments and parameters do not fit together."""
+
+
+class Unsupported(IgpeError):
+    """The chosen method cannot do what the problem asks for."""
+
+
+class SolverMissing(IgpeError):
+    """An outside program is not installed."""
+
+
+class EstimationFailed(IgpeError):
+    """Every attempt ended without usable parameters; `status` says how the last one ended."""
+
+    def __init__(self, message: str, status: Status) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type, tuple[str, Status]]:
+        """To come back from another process with its status."""
+        return type(self), (str(self), self.status)

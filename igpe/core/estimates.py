@@ -1,0 +1,110 @@
+"""What every estimation method returns."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.status import Status
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Parameters found, and how much they can be trusted.
+
+    parameters   name -> value, in the model's units
+    objective    what the method minimised (for dynamic methods the weighted sum of squares)
+    status       how the computation ended
+    method       what produced it, in words
+    lower_bound  proven bound on the objective; -inf if the method proves nothing
+    seconds      wall time
+    trail        the estimates this one came from, oldest first
+    notes        what the user should know of it, in sentences
+    iterations   steps taken; 0 where the method counts none
+    elsewhere    horizons of the further starts whose estimates were left for this one
+    reached      objectives at which several starts ended, infinite where nothing usable did; those
+                 of the first weights, where weights follow the model
+    """
+
+    parameters: Mapping[str, float]
+    objective: float
+    status: Status
+    method: str = ""
+    lower_bound: float = -np.inf
+    seconds: float = 0.0
+    trail: tuple["Estimate", ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+    iterations: int = 0
+    elsewhere: tuple["Horizon", ...] = field(default=(), repr=False)
+    reached: tuple[float, ...] = field(default=(), repr=False)
+
+    @property
+    def gap(self) -> float:
+        """Distance to the proven bound relative to the objective; 0 means globally optimal."""
+        return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def equivalent_iterations(self) -> float:
+        """Iterations of all starts' horizons, each counted as the share of time it integrates.
+
+        I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
+        """
+        return equivalent_iterations((*self.trail, *self.elsewhere))
+
+    @property
+    def equivalent_integrations(self) -> float:
+        """The same of all integrations: each iteration's, and those of steps not taken."""
+        horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
+        return sum(h.integrations * h.share for h in horizons)
+
+
+class Iterate(NamedTuple):
+    """Where multiple shooting stood after an iteration.
+
+    parameters  unknown -> value
+    objective   as the stage counts it, in standard deviations
+    gap         the largest between two intervals, relative to the size of its state
+    nodes       of each experiment (K + 1,) the times at which intervals begin and the last ends
+    starts      of each experiment (K, n_x) the states at which they begin
+    """
+
+    parameters: Mapping[str, float]
+    objective: float
+    gap: float
+    nodes: tuple[FloatArray, ...]
+    starts: tuple[FloatArray, ...]
+
+
+@dataclass(frozen=True)
+class Horizon(Estimate):
+    """An estimate from the measurements up to some time.
+
+    until         experiment -> last time that counts
+    share         integrated time / that of all measurements
+    lower, upper  unknown -> bounds it was sought in, as they were at the end
+    integrations  of the model and its sensitivities
+    relaxations   how often bounds were widened
+    iterates      where multiple shooting stood after each iteration, if it was asked to record
+    """
+
+    until: Mapping[str, float] = field(default_factory=dict)
+    share: float = 1.0
+    lower: Mapping[str, float] = field(default_factory=dict)
+    upper: Mapping[str, float] = field(default_factory=dict)
+    integrations: int = 0
+    relaxations: int = 0
+    iterates: tuple[Iterate, ...] = field(default=(), repr=False, compare=False)
+
+
+def equivalent_iterations(trail: Iterable[Estimate]) -> float:
+    """Those of one start's horizons, as in the paper's Table 3: `found.trail`."""
+    return sum(h.iterations * h.share for h in trail if isinstance(h, Horizon))
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """(objective - bound) / |objective|; 0 if they are equal."""
+    if objective == lower_bound:
+        return 0.0
+    return (objective - lower_bound) / max(abs(objective), 1e-12)

@@ -1,0 +1,115 @@
+"""Files: written whole or not at all, over nothing but igpe's own, and read up to a size."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+from igpe.core.errors import DataError
+
+MOST = 100 * 2**20  # bytes of a file that is read
+LOOKED_AT = 4096  # bytes at both ends, in which the mark of a file of igpe's stands
+MARK = re.compile(
+    rb'\A\{\s*("(?:command|stored|format)": "[^"]*")'
+    rb'|\A<!DOCTYPE html>.{0,300}(<meta name="generator" content="igpe">)'
+    rb"|\A\x89PNG.{0,300}(Software\0igpe)|\A<\?xml.*(<dc:title>igpe<)|\A%PDF.*(/Creator \(igpe\))"
+    rb"|\A(parameterId\t)[^\n]*\tstandardErrorOnScale",
+    re.DOTALL,
+)
+"""JSON of a command or a class, pages, pictures and tables of parameters that igpe wrote."""
+
+
+def write(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
+    """Write a whole file: first beside its place, then renamed, so that no half file is seen.
+
+    A file that is there is replaced if igpe wrote it and it is of the same kind.
+
+    force   replace any file
+    raises  DataError for a file that is not igpe's, and for a link that leads nowhere; OSError
+    """
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    place = Path(path)
+    if place.exists() and not place.is_file():  # a pipe, a terminal
+        place.write_bytes(data)
+        return
+    require_writable(place, force=force, kind=_mark(data))
+    if place.is_symlink():
+        place = place.resolve()
+    temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            shutil.copymode(place, temporary)
+        os.replace(temporary, place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def require_writable(path: Path, *, force: bool = False, kind: bytes | None = None) -> None:
+    """Raise DataError unless a file can be written here without the loss of another one.
+
+    kind  mark of what is going to be written; None if that is not known yet
+    """
+    if path.is_symlink() and not path.exists():
+        raise DataError(f"'{path}' is a link that leads nowhere; give another name.")
+    if force or not path.is_file():
+        return
+    with path.open("rb") as file:
+        start = file.read(LOOKED_AT)
+        file.seek(-min(LOOKED_AT, path.stat().st_size), os.SEEK_END)
+        there = _mark(start + file.read())
+    if not there or kind not in (None, there):
+        raise DataError(
+            f"'{path}' is there already, and igpe replaces only what it wrote itself, by the same "
+            "kind of file. Give another name, or remove the file first."
+        )
+
+
+def _mark(data: bytes) -> bytes:
+    """What kind of file of igpe's it is, by both its ends; empty if it is none."""
+    found = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
+    return b"" if found is None else next(mark for mark in found.groups() if mark)
+
+
+def read(path: str | Path, most: int = MOST) -> bytes:
+    """The content of a file. Raises DataError if it is larger than `most` bytes; OSError."""
+    with Path(path).open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise DataError(
+            f"'{path}' has more than {most / 2**20:.3g} MiB, which is the most that igpe reads of "
+            "such a file. Leave out what is not needed."
+        )
+    return content
+
+
+def read_json(source: str | Path | bytes) -> Any:
+    """What a file, or a text in bytes, holds as JSON.
+
+    raises ValueError if it is none, or nested too deeply; DataError, OSError as `read`
+    """
+    content = source if isinstance(source, bytes) else read(source)
+    try:
+        return json.loads(content)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("it is nested too deeply, or too large") from error
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is no link, the user's (or the system's), and nobody else writes in it."""
+    if not hasattr(os, "getuid"):  # Windows: a user's folders are the user's
+        return True
+    there = folder.lstat()
+    return (
+        stat.S_ISDIR(there.st_mode)
+        and there.st_uid in (os.getuid(), 0)
+        and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )

@@ -1,0 +1,183 @@
+"""Finite elements for Radau collocation: points, polynomials on an element, where to refine.
+
+On an element [a, b] a state is the polynomial through its values at a + (b - a) s for s = 0 and
+the Radau points s_1 < ... < s_n = 1; an algebraic variable has no value at s = 0.
+Biegler, "Nonlinear Programming" (2010), chapter 10.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.polynomial import legendre
+from scipy.special import roots_jacobi
+
+from igpe.core.arrays import FloatArray, IntArray
+
+Curve = Callable[[FloatArray], FloatArray]
+
+FEWEST = 10  # elements of an experiment, however few its measurements
+MOST = 400  # elements of an experiment, however steep its course ...
+MOST_GROWTH = 4  # ... unless this many times its first elements are more
+MOST_PIECES = 4  # of one element in one refinement
+ROUNDS = 3  # of subdivision of the first mesh
+ACCURACY_POWER = 2 / 3  # Radau ends are more exact than the course between: error(end) ~ error^1.5
+
+
+@dataclass(frozen=True)
+class Radau:
+    """Polynomials on the element [0, 1]. points: collocation points of each element."""
+
+    points: int = 3
+
+    @cached_property
+    def nodes(self) -> FloatArray:
+        """(points + 1,) the element's beginning and its collocation points."""
+        inner, _ = roots_jacobi(self.points - 1, 1, 0) if self.points > 1 else (np.zeros(0), 0)
+        return np.array([0.0, *(np.asarray(inner) + 1) / 2, 1.0])
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """(points + 1, points + 1): values at the nodes -> derivative at the nodes."""
+        n = self.points
+        unit = legendre.legvander(2 * self.nodes - 1, n)
+        derivative = legendre.legder(np.eye(n + 1), 1, 2, 0)
+        rows = legendre.legvander(2 * self.nodes - 1, n - 1) @ derivative
+        return np.asarray(np.linalg.solve(unit.T, rows.T).T)
+
+    def weights(self, places: FloatArray, *, from_start: bool = True) -> FloatArray:
+        """(n, points + 1): values at the nodes -> values at the places of [0, 1].
+
+        from_start  whether the value at the element's beginning takes part
+        """
+        nodes = self.nodes if from_start else self.nodes[1:]
+        degree = len(nodes) - 1
+        to_modes = np.linalg.inv(legendre.legvander(2 * nodes - 1, degree))
+        found = legendre.legvander(2 * places - 1, degree) @ to_modes
+        return found if from_start else np.column_stack([np.zeros(len(places)), found])
+
+    def last_mode(self, values: FloatArray) -> FloatArray:
+        """(n_elements,) how far the polynomials' Legendre coefficients still are from zero.
+
+        values  (n_elements, points + 1)
+        The last coefficient, times its ratio to the one before if they decay, stands for the
+        first that is missing.
+        """
+        to_modes = np.linalg.inv(legendre.legvander(2 * self.nodes - 1, self.points))
+        modes = abs(values @ to_modes.T)
+        before = np.maximum(modes[:, -2], np.finfo(float).tiny)
+        return np.asarray(modes[:, -1] * np.minimum(1.0, modes[:, -1] / before))
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The elements of one experiment. edges: (n_elements + 1,), increasing."""
+
+    edges: FloatArray
+    radau: Radau
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements."""
+        return len(self.edges) - 1
+
+    @cached_property
+    def times(self) -> FloatArray:
+        """(n_elements * points + 1,) all points, increasing; element ends are exactly `edges`."""
+        a, b = self.edges[:-1, None], self.edges[1:, None]
+        inside = a + (b - a) * self.radau.nodes[None, 1:]
+        inside[:, -1] = self.edges[1:]
+        return np.array([self.edges[0], *inside.ravel()])
+
+    @cached_property
+    def members(self) -> IntArray:
+        """(n_elements, points + 1) which of `times` belong to each element."""
+        n = self.radau.points
+        return np.asarray(np.arange(self.n_elements)[:, None] * n + np.arange(n + 1))
+
+    def evaluate(self, values: FloatArray, times: FloatArray, *, state: bool) -> FloatArray:
+        """(n,) the polynomials through `values` (one for each of `self.times`) at any times."""
+        found = np.searchsorted(self.edges, times, side="left") - 1
+        element = np.clip(found, 0, self.n_elements - 1)
+        left, right = self.edges[element], self.edges[element + 1]
+        weights = self.radau.weights((times - left) / (right - left), from_start=state)
+        return np.asarray((weights * values[self.members[element]]).sum(axis=1))
+
+    def slope(self, values: FloatArray) -> FloatArray:
+        """(n_times,) derivative; at an edge, that of the element before it."""
+        width = np.diff(self.edges)[:, None]
+        each = values[self.members] @ self.radau.slopes.T / width
+        return np.array([each[0, 0], *each[:, 1:].ravel()])
+
+    def split(self, pieces: IntArray) -> "Mesh":
+        """Each element in as many equal pieces as asked."""
+        parts = [
+            np.linspace(a, b, n + 1)[:-1]
+            for a, b, n in zip(self.edges[:-1], self.edges[1:], pieces, strict=True)
+        ]
+        return Mesh(np.concatenate([*parts, self.edges[-1:]]), self.radau)
+
+    def refined(self, courses: list[FloatArray], tolerance: float) -> "Mesh":
+        """Smaller elements where a state's polynomial is not resolved; all halved if all are.
+
+        courses    states' values at `times`
+        tolerance  relative accuracy asked at the ends of elements
+        """
+        pieces = self._wanted(courses, tolerance)
+        return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
+
+    def resolves(self, courses: list[FloatArray], tolerance: float) -> bool:
+        """Whether no element is too large for the states' polynomials; see `refined`."""
+        return bool((self._wanted(courses, tolerance) == 1).all())
+
+    def _wanted(self, courses: list[FloatArray], tolerance: float) -> IntArray:
+        """(n_elements,) pieces that each element should be cut into."""
+        error = np.zeros(self.n_elements)
+        for values in courses:
+            scale = np.ptp(values) or 1.0
+            error = np.maximum(error, self.radau.last_mode(values[self.members]) / scale)
+        return _pieces(error, tolerance, self.radau.points)
+
+
+def most_elements(n_first: int) -> int:
+    """How many elements a mesh may have that began with so many."""
+    return max(MOST, MOST_GROWTH * n_first)
+
+
+def first_mesh(stops: FloatArray, guesses: list[Curve], radau: Radau, tolerance: float) -> Mesh:
+    """Elements between all stops, small enough that polynomials follow the guessed courses.
+
+    stops    increasing times that must be edges: start, measurements, jumps of inputs
+    guesses  guessed courses of states, as far as there are any
+    """
+    span = stops[-1] - stops[0]
+    mesh = Mesh(stops, radau)
+    mesh = mesh.split(np.ceil(np.diff(stops) * FEWEST / span - 1e-9).astype(np.intp))
+    for _ in range(ROUNDS):
+        pieces = _pieces(_guess_error(mesh, guesses), tolerance, radau.points)
+        if (pieces == 1).all() or pieces.sum() > most_elements(len(stops)):
+            break
+        mesh = mesh.split(pieces)
+    return mesh
+
+
+def _pieces(error: FloatArray, tolerance: float, points: int) -> IntArray:
+    allowed = tolerance**ACCURACY_POWER
+    ratio = np.maximum(error / allowed, 1e-12)
+    pieces = np.ceil(ratio ** (1 / (points + 1)))
+    return np.asarray(np.clip(pieces, 1, MOST_PIECES), dtype=np.intp)
+
+
+def _guess_error(mesh: Mesh, guesses: list[Curve]) -> FloatArray:
+    """(n_elements,) distance of polynomial and guess between the collocation points."""
+    middle = (mesh.radau.nodes[:-1] + mesh.radau.nodes[1:]) / 2
+    error = np.zeros(mesh.n_elements)
+    width = np.diff(mesh.edges)[:, None]
+    places = mesh.edges[:-1, None] + width * middle
+    for guess in guesses:
+        values = guess(mesh.times)
+        exact = guess(places.ravel()).reshape(places.shape)
+        polynomial = values[mesh.members] @ mesh.radau.weights(middle).T
+        error = np.maximum(error, abs(polynomial - exact).max(axis=1) / (np.ptp(values) or 1.0))
+    return error

@@ -1,0 +1,182 @@
+"""C to loaded libraries: compiled once by the system's compiler, kept by the hash of what matters.
+
+Where there is no compiler, or it fails, the answer is a sentence.
+"""
+
+import atexit
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from igpe.core.files import is_own
+
+LOG = logging.getLogger(__name__)
+FLAGS = ("-O2", "-std=c11", "-fPIC", "-shared", "-fno-math-errno")
+WIDE = "avx2"  # vectors of four numbers; with C11 no sums are fused, so that bits are the same
+COMPILERS = ("cc", "gcc", "clang")
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"
+PATIENCE = 120.0  # s that a compiler may take
+UNUSED = 90 * 86_400.0  # s after which a library that nobody used is removed from the cache
+MOST_KEPT = 500  # libraries
+
+
+class Built(NamedTuple):
+    """A loaded library, or a sentence on why there is none."""
+
+    library: ctypes.CDLL | None
+    why: str = ""
+
+
+def compiler() -> tuple[str, ...]:
+    """The command that compiles C: $CC, or the first found of `COMPILERS`; () if there is none."""
+    try:
+        wished = shlex.split(os.environ.get("CC", ""))
+    except ValueError:  # an open quotation
+        wished = []
+    for words in (wished, *([name] for name in COMPILERS)):
+        found = shutil.which(words[0]) if words else None
+        if found:
+            return (found, *words[1:])
+    return ()
+
+
+def built(source: str, wanted: str = "") -> Built:
+    """The library of a C source, with the function `wanted`; compiled only if not in the cache."""
+    command = compiler()
+    if not command:
+        tried = ", ".join(COMPILERS)
+        return Built(None, f"No C compiler was found (looked for $CC, {tried}); install one.")
+    folder, key = _cache_folder(), _key(source, command)
+    for found in sorted(folder.glob(f"{key}-*{SUFFIX}")):
+        try:
+            return Built(_verified(found, wanted))
+        except OSError as error:  # what was interrupted or made elsewhere is made anew
+            LOG.info("compiling anew: %s", error)
+            found.unlink(missing_ok=True)
+    try:
+        return Built(_verified(_compile(source, command, folder / key), wanted))
+    except _Failed as failed:
+        why = str(failed)
+    except OSError as error:
+        why = f"The compiled equations could not be loaded: {error}."
+    LOG.info(why)
+    return Built(None, why)
+
+
+class _Failed(Exception):
+    """The compiler made nothing; the sentence on why."""
+
+
+def _key(source: str, command: tuple[str, ...]) -> str:
+    parts = (source, *command, *_flags(), platform.machine(), sys.platform)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _flags() -> tuple[str, ...]:
+    """What the compiler is told; part of the key, as machines that share a cache may differ."""
+    try:
+        known = Path("/proc/cpuinfo").read_text()
+    except OSError:  # not Linux
+        return FLAGS
+    wide = any(WIDE in line.split() for line in known.splitlines() if line.startswith("flags"))
+    return (*FLAGS, f"-m{WIDE}") if wide else FLAGS
+
+
+def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
+    """A library named after the target and its own hash. Raises _Failed.
+
+    Made beside its place and renamed, so that processes at the same time do not collide.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        text, library = Path(folder) / "equations.c", Path(folder) / ("equations" + SUFFIX)
+        text.write_text(source)
+        words = [*command, *_flags(), str(text), "-o", str(library), "-lm"]
+        LOG.debug("compiling: %s", shlex.join(words))
+        try:
+            ran = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _Failed(f"The C compiler {command[0]} failed: {error}.") from error
+        if ran.returncode or not library.is_file():
+            said = ran.stderr.decode(errors="replace").strip().splitlines()
+            why = said[0] if said else ran.returncode
+            raise _Failed(f"The C compiler {command[0]} failed: {why}.")
+        made = target.with_name(f"{target.name}-{_hash(library)}{SUFFIX}")
+        os.replace(library, made)
+    _prune(target.parent, keep=made)
+    return made
+
+
+def _hash(library: Path) -> str:
+    """SHA-256 of a file that is on the disk, not only on its way there."""
+    with library.open("r+b") as file:
+        os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verified(library: Path, wanted: str) -> ctypes.CDLL:
+    """The library if its content is what its name says: to load a damaged one ends Python.
+
+    raises OSError if it is damaged, cannot be loaded or has no function `wanted`
+    """
+    with library.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    if content != library.stem.partition("-")[2]:
+        raise OSError(f"{library} is damaged")
+    loaded = _loaded(library)
+    if wanted and not hasattr(loaded, wanted):
+        raise OSError(f"{library} has no function {wanted}")
+    with suppress(OSError):
+        os.utime(library)  # it was used
+    return loaded
+
+
+def _prune(folder: Path, keep: Path) -> None:
+    """Remove libraries that nobody used for long, and the oldest if they are many."""
+    used = []
+    for library in folder.glob(f"{'[0-9a-f]' * 64}*{SUFFIX}"):
+        with suppress(OSError):
+            used.append((library.stat().st_mtime, library))
+    used = sorted((pair for pair in used if pair[1] != keep), reverse=True)
+    oldest = time.time() - UNUSED
+    for k, (last, library) in enumerate(used, start=2):
+        if k > MOST_KEPT or last < oldest:
+            with suppress(OSError):
+                library.unlink()
+
+
+def _cache_folder() -> Path:
+    """The user's cache; a folder of this process alone where others write, or nobody can."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        wished = Path(home) if home else Path()  # a relative one must be ignored, says its standard
+        folder = (wished if wished.is_absolute() else Path.home() / ".cache") / "igpe"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder if is_own(folder) else _own_folder()
+    except (OSError, RuntimeError):
+        return _own_folder()
+
+
+@cache
+def _own_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="igpe-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def _loaded(path: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(path))

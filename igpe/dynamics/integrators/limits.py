@@ -1,0 +1,109 @@
+"""How far an integration may go before it counts as broken down, and the sentences that say so."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arguments import is_count
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.dynamics.integrators.allowance import allowed
+from igpe.equations.initial_value import InitialValueProblem
+
+LARGEST = 1e15
+"""Times its size that a state may be. Near 1 / machine epsilon: beyond it, adding to a state all
+that it normally is changes nothing. Growth from traces of 1e-12 must pass."""
+TOO_MANY = "A function of time rises and falls too often for these unknowns to be followed."
+NO_START = "The start values are not finite."
+MOST_STEPS = 2**31 - 1  # what LSODA can count
+
+
+def check(method: Any) -> None:
+    """Refuse an integrator's fields that mean nothing. Raises ProblemError."""
+    finite, steps = "a finite number above 0", f"a whole number from 1 to {MOST_STEPS}"
+    rules = {
+        "rtol": (finite, _is_real(method.rtol) and 0 < method.rtol < math.inf),
+        "atol": (finite, _is_real(method.atol) and 0 < method.atol < math.inf),
+        "max_steps": (steps, is_count(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
+        "largest": ("a number above 1", _is_real(method.largest) and method.largest > 1),
+    }
+    if hasattr(method, "seconds"):
+        fits = _is_real(method.seconds) and method.seconds > 0
+        rules["seconds"] = ("a number above 0", fits)
+    if hasattr(method, "slack"):
+        rules["slack"] = (finite, _is_real(method.slack) and 0 < method.slack < math.inf)
+    for name, (wanted, fits) in rules.items():
+        if not fits:
+            raise ProblemError(
+                f"{type(method).__name__} has {name} = {getattr(method, name)!r}; give {wanted}, "
+                f"or leave it out for {getattr(type(method), name)!r}."
+            )
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an integration may use.
+
+    max_steps  between two outputs
+    largest    times its size (`InitialValueProblem.largest`) that a state may be
+    seconds    wall time of one run
+    most       (n_x,) the same as `largest` in `InitialValueProblem.scale`
+    """
+
+    max_steps: int
+    largest: float
+    seconds: float
+    most: FloatArray
+
+    @classmethod
+    def of(cls, method: Any, ivp: InitialValueProblem) -> "Limits":
+        """The limits that an integrator's fields mean for a problem."""
+        with np.errstate(over="ignore"):
+            most = method.largest * (ivp.largest / ivp.scale)
+        seconds = getattr(method, "seconds", math.inf)
+        return cls(method.max_steps, method.largest, seconds, most)
+
+    def steps_sentence(self, time: str) -> str:
+        """That the steps were used up; `time` says when."""
+        steps = allowed()
+        if steps is not None:
+            return f"The {steps} steps that a trial may take were used up {time}."
+        return f"The step limit of {self.max_steps} was reached {time}."
+
+    def size_sentence(self, state: str, time: str) -> str:
+        """That a state grew beyond the limit."""
+        return f"State {state} exceeded {self.largest:g} times its size {time}."
+
+    def seconds_sentence(self, time: str) -> str:
+        """That the time was used up."""
+        return f"The time limit of {self.seconds:g} s was reached {time}."
+
+    def first_too_large(self, states: FloatArray) -> tuple[int, int] | None:
+        """Row and column of the first of `states` (n, n_x), in their sizes, beyond the limit."""
+        beyond = np.abs(states) > self.most
+        if not beyond.any():
+            return None
+        row = int(np.argmax(beyond.any(axis=1)))
+        return row, int(np.argmax(beyond[row]))
+
+
+def at(time: float) -> str:
+    """When, in a sentence."""
+    return f"at t = {time:.6g}"
+
+
+def between(begin: float, end: float) -> str:
+    """When, if only known so far."""
+    return f"between t = {begin:.6g} and t = {end:.6g}"
+
+
+def no_number(time: str) -> str:
+    """That the equations could not be evaluated."""
+    return f"The model's equations have no finite value {time}."

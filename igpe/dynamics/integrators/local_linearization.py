@@ -1,0 +1,225 @@
+"""Local Linearization on all intervals at once; its step is in `linearised.py`."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.status import Status
+from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions
+from igpe.dynamics.integrators.cut import Cut, Round, cut
+from igpe.dynamics.integrators.intervals import Intervals, Shots, interval_of
+from igpe.dynamics.integrators.limits import (
+    LARGEST,
+    NO_START,
+    TOO_MANY,
+    Limits,
+    at,
+    check,
+    no_number,
+)
+from igpe.dynamics.integrators.linearised import Linear, Linearised
+from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
+from igpe.equations.initial_value import InitialValueProblem
+
+LEAST = 1e-15  # of a piece: a shorter step is none
+
+
+@dataclass(frozen=True)
+class LocalLinearization:
+    """Steps with matrix exponentials, for equations without implicit algebraic variables.
+
+    Stable however stiff the equations are, and exact for linear ones; else much dearer than
+    `RungeKutta` for the same accuracy, above all of derivatives, which are of order 1 only. The
+    step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
+
+    rtol, atol, max_steps, largest  as in `RungeKutta`; tolerances as in the paper
+    longest  in the model's time: no step is longer
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-6
+    max_steps: int = 20_000
+    largest: float = LARGEST
+    longest: float = np.inf
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def prepare_intervals(
+        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
+    ) -> "LocalLinearizationIntervals | NoShots":
+        """Generate the Jacobians, cut the intervals where inputs jump."""
+        pieces = cut(ivp, nodes, times)
+        if ivp.y.numel():
+            return NoShots(ivp, pieces, implicit_sentence("LocalLinearization", ivp))
+        return LocalLinearizationIntervals(ivp, pieces, self)
+
+
+@dataclass(frozen=True)
+class LocalLinearizationIntervals(Intervals):
+    """See `igpe.dynamics.integrators.intervals.Intervals`."""
+
+    ivp: InitialValueProblem
+    cut: Cut
+    method: LocalLinearization
+
+    def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """See `Intervals`."""
+        check_shapes(self.ivp, self.cut, starts, q)
+        here = self.cut.at(q)
+        if here is None:
+            return NoShots(self.ivp, self.cut, TOO_MANY).run(starts, q, derivatives=derivatives)
+        directions = starts.shape[1] + len(q) if derivatives else 0
+        with np.errstate(all="ignore"):  # what is no number is found and told
+            walk = _Walk(self, np.array(starts, dtype=float), np.asarray(q, float), directions)
+            for round_ in here.rounds:
+                walk.advance(round_)
+            return self._shots(walk)
+
+    def _shots(self, walk: "_Walk") -> Shots:
+        broken = np.array([bool(r) for r in walk.why])
+        walk.y[broken], walk.by[broken] = np.nan, np.nan
+        h, h_by = self._told(walk)
+        rows = broken[interval_of(self.cut.nodes, self.cut.times)]
+        h[rows], h_by[rows] = np.nan, np.nan
+        n_s = walk.y.shape[1] if walk.by.shape[2] else 0
+        return Shots(
+            walk.y,
+            walk.by[:, :, :n_s],
+            walk.by[:, :, n_s:],
+            h,
+            h_by[:, :, :n_s],
+            h_by[:, :, n_s:],
+            tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in walk.why),
+            tuple(walk.why),
+        )
+
+    def _told(self, walk: "_Walk") -> tuple[FloatArray, FloatArray]:
+        """What is measured (n_times, n_h), and its derivatives (n_times, n_h, n_d), eq. 28."""
+        n_t, n_h, n_x = len(self.cut.times), self.ivp.measured.numel(), walk.y.shape[1]
+        if n_t == 0:
+            return np.zeros((0, n_h)), np.zeros((0, n_h, walk.by.shape[2]))
+        q = np.tile(walk.q[0], (n_t, 1))
+        given = (self.cut.times, walk.outputs, q, self.cut.row_inputs)
+        h, by_x, by_q = (np.asarray(v).T for v in self._measured(*(v.T for v in given)))
+        found = by_x.reshape(n_t, n_h, n_x) @ walk.outputs_by
+        if walk.by.shape[2]:
+            found[:, :, n_x:] += by_q.reshape(n_t, n_h, -1)
+        return h.copy(), found
+
+    @cached_property
+    def linearised(self) -> Linearised:
+        """The equations for all intervals at once."""
+        return Linearised(self.ivp, self.cut.intervals)
+
+    @cached_property
+    def _measured(self) -> ca.Function:
+        """(t, x, q, ab) -> h, h_x, h_q at all times, each row by row."""
+        told = model_functions(self.ivp)[0][3]
+        given = told.sx_in()
+        rows = [ca.vec(ca.densify(v)) for v in told(*given)]  # Jacobians come transposed
+        return ca.Function("measured", given, rows).map(len(self.cut.times))
+
+
+class _Walk:
+    """Where the K intervals are, and what they came by.
+
+    y (K, n_x), by (K, n_x, n_d)   outputs (n_times, n_x), outputs_by (n_times, n_x, n_d)
+    why (K,) reasons;  steps (K,) how many were tried
+    """
+
+    def __init__(
+        self, made: LocalLinearizationIntervals, starts: FloatArray, q: FloatArray, n_d: int
+    ) -> None:
+        (n_k, n_x), pieces = starts.shape, made.cut
+        self.made, self.method, self.y = made, made.method, starts
+        self.size = made.ivp.scale
+        self.by = np.tile(np.eye(n_x, n_d), (n_k, 1, 1))
+        self.q = np.tile(q, (n_k, 1))
+        self.why = ["" if np.isfinite(row).all() else NO_START for row in starts]
+        self.steps = np.zeros(n_k, dtype=np.intp)
+        self.limits = Limits.of(self.method, made.ivp)
+        owner = interval_of(pieces.nodes, pieces.times)
+        self.outputs, self.outputs_by = starts[owner], self.by[owner]  # the starts' are right
+
+    def advance(self, round_: Round) -> None:
+        """Integrate one piece of each of some intervals."""
+        n_k, n_u2 = len(self.y), round_.cut.inputs.shape[1]
+        t, end, ab = round_.cut.nodes[:-1].copy(), np.full(n_k, -np.inf), np.zeros((n_k, n_u2))
+        next_, last = np.zeros(n_k, dtype=np.intp), np.zeros(n_k, dtype=np.intp)
+        t[round_.which], end[round_.which] = round_.begin, round_.end
+        ab[round_.which] = round_.cut.inputs[round_.pieces]
+        next_[round_.which], last[round_.which] = round_.rows
+        here = self.made.linearised(t, self.y, self.q, ab)
+        h = self._first_step(here, end - t)
+        while (going := self._going(t, end)).any():
+            stop = self._stop(next_, last, end)
+            ends = t + 1.01 * h >= stop
+            step = np.where(going, np.where(ends, stop - t, h), 0.0)
+            after = np.where(going, np.where(ends, stop, t + h), t)
+            y, by = here.step(step, self.y, self.by)
+            there = self.made.linearised(after, y, self.q, ab)
+            error = self._in_tolerances(here.error(step, y - self.y, there.f), y)
+            good = going & (error <= 1)
+            h = self._next(step, error, np.where(ends & good, h, 0.0))
+            self._broken(
+                np.where(good, after, t), going, good, y, h < LEAST * (end - round_.cut.nodes[:-1])
+            )
+            self.y[good], self.by[good], t[good] = y[good], by[good], after[good]
+            here = Linear(*(_chosen(good, *pair) for pair in zip(there, here, strict=True)))
+            self._tell(next_, last, good & ends, stop)
+            self.steps += going
+
+    def _going(self, t: FloatArray, end: FloatArray) -> BoolArray:
+        return np.array([not r for r in self.why]) & (t < end)
+
+    def _first_step(self, here: Linear, span: FloatArray) -> FloatArray:
+        slope = self._in_tolerances(here.f * span[:, None], self.y)
+        share = np.where(slope > 1, slope, 1.0) ** (-1 / 3)
+        return np.minimum(np.abs(span) * share, self.method.longest)
+
+    def _in_tolerances(self, error: FloatArray, y: FloatArray) -> FloatArray:
+        """(K,) the largest of each, NaN if one is none."""
+        size = np.maximum(np.abs(self.y), np.abs(y))
+        ratio = np.abs(error) / (self.method.atol * self.size + self.method.rtol * size)
+        largest: FloatArray = np.max(ratio, axis=1)
+        return largest
+
+    def _next(self, step: FloatArray, error: FloatArray, held: FloatArray) -> FloatArray:
+        """(K,) the next step; not shorter than `held`, as a step cut by an output says little."""
+        known = np.where(np.isfinite(error), np.maximum(error, 1e-10), np.inf)
+        factor = np.clip(0.9 * known ** (-1 / 3), 0.2, 5.0)
+        return np.minimum(np.maximum(step * factor, held), self.method.longest)
+
+    def _stop(self, next_: IntArray, last: IntArray, end: FloatArray) -> FloatArray:
+        """(K,) the next output, or the end."""
+        times = np.append(self.made.cut.times, np.inf)
+        return np.where(next_ < last, np.minimum(times[next_], end), end)
+
+    def _tell(self, next_: IntArray, last: IntArray, at_stop: BoolArray, stop: FloatArray) -> None:
+        times = np.append(self.made.cut.times, np.inf)
+        while (due := np.flatnonzero(at_stop & (next_ < last) & (times[next_] <= stop))).size:
+            self.outputs[next_[due]], self.outputs_by[next_[due]] = self.y[due], self.by[due]
+            next_[due] += 1
+
+    def _broken(
+        self, t: FloatArray, going: BoolArray, good: BoolArray, y: FloatArray, short: BoolArray
+    ) -> None:
+        large = good & (np.abs(y) > self.limits.most * self.size).any(axis=1)
+        many = going & (self.steps >= self.method.max_steps)
+        for k in np.flatnonzero(going & (large | many | (short & ~good))):
+            when, found = at(float(t[k])), self.limits.first_too_large(y[k : k + 1] / self.size)
+            if large[k] and found:
+                self.why[k] = self.limits.size_sentence(self.made.ivp.states[found[1]], when)
+            elif many[k]:
+                self.why[k] = self.limits.steps_sentence(when)
+            else:
+                self.why[k] = no_number(when)
+
+
+def _chosen(good: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:
+    shaped = good.reshape(-1, *[1] * (new.ndim - 1))
+    return np.where(shaped, new, old)

@@ -1,0 +1,188 @@
+"""An initial value problem made ready: its augmented system, its times, its pieces.
+
+What integrators that advance piece after piece have in common: the loop, and the way from what they
+integrated to what they tell.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.status import Status
+from igpe.dynamics.integrators.augmented import Augmented, augmented
+from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.integrators.consistent import Consistent
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, at
+from igpe.dynamics.integrators.pieces import Piece, pieces_of
+from igpe.equations.in_place import InPlace
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.time.timed import Stops
+
+
+class Came(NamedTuple):
+    """The outputs of a piece that were reached.
+
+    x, z  (n, n_x), (n, n_z), one row for each;  why: a sentence if these are not all
+    """
+
+    x: FloatArray
+    z: FloatArray
+    why: str
+
+
+class Advance(Protocol):
+    """Integrates one piece from x, z; p are the augmented system's numbers on it."""
+
+    def __call__(self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray) -> Came: ...
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem with its equations generated, and the times (n_times,) it is to report."""
+
+    ivp: InitialValueProblem
+    system: Augmented
+    consistent: Consistent
+    times: FloatArray
+    pieces: tuple[Piece, ...]
+    stops: Stops
+
+    def until(self, last: float) -> "Prepared":
+        """The same equations for the times up to `last`."""
+        times = self.times[self.times <= last]
+        if len(times) == 0:
+            raise ValueError(f"No time is reported up to {last:g}; the first is {self.times[0]:g}.")
+        return replace(self, times=times, pieces=pieces_of(self.ivp, times, self.stops.known))
+
+    def at(self, q: FloatArray) -> "Prepared | None":
+        """The same with the pieces that the unknowns q make; None if these are too many."""
+        if not self.stops.moving:
+            return self
+        stops = self.stops.at(q)
+        if stops is None:
+            return None
+        return replace(self, pieces=pieces_of(self.ivp, self.times, stops))
+
+    def run(self, q: FloatArray, advance: Advance) -> Trajectory:
+        """Integrate piece after piece, as far as they go."""
+        numbers = self._numbers(q)
+        if (here := self.at(q)) is None:
+            return _Course(self, numbers).told(TOO_MANY)
+        return here._along(numbers, advance)
+
+    def _along(self, numbers: FloatArray, advance: Advance) -> Trajectory:
+        x, z = self._start(numbers), self.consistent.guess
+        course = _Course(self, numbers)
+        if not np.isfinite(x).all():
+            return course.told(NO_START)
+        for piece in self.pieces:
+            p = self._on(piece, numbers)
+            start = self.consistent(x, z, p)
+            if start is None:
+                return course.told(f"No consistent algebraic variables {at(piece.begin)}.")
+            if piece is self.pieces[0]:
+                course.start(x, start)
+            if len(piece.outputs) == 0:  # nothing but the start is asked for
+                break
+            p[len(numbers) + len(piece.inputs) : -2] = self.consistent.rows(x, start, p)
+            came = advance(piece, x, start, p)
+            course.add(piece, came)
+            if came.why:
+                return course.told(came.why)
+            x, z = came.x[-1], came.z[-1]
+        return course.told("")
+
+    @property
+    def n_states(self) -> int:
+        """How many differential variables there are without sensitivities."""
+        return self.system.layout.states
+
+    def _start(self, numbers: FloatArray) -> FloatArray:
+        """(n_x,) the differential variables at the start."""
+        n_q, x = len(numbers) // 2, np.empty(self.system.x.numel())
+        self._started.read(0, numbers[:n_q])
+        self._started.read(1, numbers[n_q:])
+        self._started.write(0, x)
+        self._started.evaluate()
+        return x
+
+    def _numbers(self, q: FloatArray) -> FloatArray:
+        """(2 n_q,) q and the scale of its sensitivities."""
+        if q.shape != (len(self.ivp.unknowns),):
+            raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
+        return np.concatenate([q, np.maximum(np.abs(q), self.ivp.unknown_scale)])
+
+    def _on(self, piece: Piece, numbers: FloatArray) -> FloatArray:
+        """The augmented system's p on a piece, its equations not divided by anything."""
+        divisor = np.ones(self.system.layout.implicit)
+        return np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
+
+    @cached_property
+    def _started(self) -> InPlace:
+        return InPlace(self.system.start)
+
+    @cached_property
+    def _told(self) -> InPlace:
+        """All rows at once."""
+        return InPlace(self.system.told.map(len(self.times)))
+
+    @cached_property
+    def _inputs(self) -> FloatArray:
+        """(n_times, 2 n_u): coefficients of the inputs at each time."""
+        found = np.tile(self.pieces[0].inputs, (len(self.times), 1))
+        for piece in self.pieces:
+            found[piece.rows] = piece.inputs
+        return found
+
+
+class _Course:
+    """What was reached so far."""
+
+    def __init__(self, prepared: Prepared, numbers: FloatArray) -> None:
+        self.prepared, self.numbers = prepared, numbers
+        n, system = len(prepared.times), prepared.system
+        self.x = np.full((n, system.x.numel()), np.nan)
+        self.z = np.full((n, system.z.numel()), np.nan)
+        self.done = 0  # rows that are reached; they are filled in their order
+
+    def start(self, x: FloatArray, z: FloatArray) -> None:
+        """The start, if it is among the times."""
+        if self.prepared.times[0] <= self.prepared.ivp.t0:
+            self.x[0], self.z[0], self.done = x, z, 1
+
+    def add(self, piece: Piece, came: Came) -> None:
+        """What came of a piece."""
+        rows = piece.rows[: len(came.x)]
+        self.x[rows], self.z[rows] = came.x[: len(rows)], came.z[: len(rows)]
+        self.done += len(rows)
+
+    def told(self, why: str) -> Trajectory:
+        """All that was reached, in the model's units."""
+        ours, done = self.prepared, self.done
+        n, layout = len(ours.times), ours.system.layout
+        rows = np.empty((n, layout.width))
+        known = np.empty((n, len(self.numbers) + ours._inputs.shape[1]))
+        known[:, : len(self.numbers)], known[:, len(self.numbers) :] = self.numbers, ours._inputs
+        for i, given in enumerate((ours.times, self.x, self.z, known)):
+            ours._told.read(i, given)
+        ours._told.write(0, rows)
+        ours._told.evaluate()
+        rows[done:] = np.nan  # also what depends on no state
+        reached = float(ours.times[done - 1]) if done else ours.ivp.t0
+        status = Status.INTEGRATION_BROKE if why else Status.CONVERGED
+        return layout.trajectory(ours.times, rows, status, reached, why)
+
+
+def prepared(
+    ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
+) -> Prepared:
+    """Generate the augmented system and cut the horizon into pieces."""
+    grid = np.array(times, dtype=float)
+    system = augmented(ivp, sensitivities=sensitivities)
+    stops = ivp.stops(float(grid[-1]))
+    pieces = pieces_of(ivp, grid, stops.known)
+    return Prepared(ivp, system, Consistent(system, ivp), grid, pieces, stops)

@@ -1,0 +1,80 @@
+"""The likelihood of measurements with normal errors."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.shooting.residuals import deviations, simulate
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.equations.system import read_systems_at
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+
+
+def negative_log_likelihood(
+    problem: Problem,
+    parameters: Mapping[str, float],
+    *,
+    priors: bool = False,
+    integrator: Integrator = Automatic(),
+) -> float:
+    """-log of the probability density of all measurements, their errors being normal.
+
+        sum  log(2 pi s^2) / 2 + ((h - y) / s)^2 / 2
+
+    with all constants, so that it compares with other programs'; s are the standard deviations that
+    were given, estimated (`Estimated`) or follow the model (`Proportional`), in the model's units.
+
+    problem     with standard deviations
+    parameters  unknown -> value, for every free unknown of the problem
+    priors      whether the densities of the problem's priors are multiplied in
+    integrator  of the model
+    returns     infinity where the model cannot predict some measurement, or s is not positive
+    raises      ProblemError if an unknown has no value or standard deviations are unknown,
+                EstimationFailed if the integration breaks down
+    """
+    if not (problem.sigma_known or problem.sigma_estimated):
+        raise ProblemError(
+            "The likelihood needs standard deviations, which are unknown here; give them: "
+            "Experiment(sigma=...), as numbers or as igpe.Estimated(name)."
+        )
+    require_start(parameters, problem.box, "negative_log_likelihood")
+    grids = tuple(e.times for e in problem.experiments)
+    values = {n: float(parameters[n]) for n in problem.box.names}
+    held, free, systems = read_systems_at(problem, values)
+    runs = simulate(held, systems, integrator, free, grids)
+    total = 0.0
+    for experiment, (_, run) in zip(problem.experiments, runs, strict=True):
+        if not run.status.usable:
+            raise EstimationFailed(
+                f"Experiment {experiment.name} could be integrated only to time {run.reached:g}. "
+                f"{run.reason}",
+                run.status,
+            )
+        total += _of_run(experiment, run)
+    return total + (_of_priors(problem, {**problem.fixed, **values}) if priors else 0.0)
+
+
+def _of_run(experiment: Experiment, run: Trajectory) -> float:
+    m = experiment.measurements
+    predicted = run.measured[m.row, m.column]
+    sigma = experiment.sigma_at(predicted)
+    which = deviations(experiment, m)
+    if which is not None:
+        sigma = np.where(which >= 0, run.measured[m.row, which], sigma)
+    return _normal(predicted - m.value, sigma)
+
+
+def _of_priors(problem: Problem, values: Mapping[str, float]) -> float:
+    told = [(values[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
+    return _normal(*np.array(told, dtype=float).reshape(-1, 2).T)
+
+
+def _normal(error: FloatArray, sigma: FloatArray) -> float:
+    if not ((sigma > 0).all() and np.isfinite(error).all()):
+        return np.inf
+    return float(np.sum(np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2) / 2)

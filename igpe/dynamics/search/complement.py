@@ -1,0 +1,126 @@
+"""Step 4: what algebra could not reach is estimated on the dynamics, with the rest held."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.deadline import Deadline, finishing
+from igpe.core.digest import digest
+from igpe.core.errors import EstimationFailed
+from igpe.core.estimate_form import estimate_of, estimate_row
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.multistart import MultiStart
+from igpe.dynamics.search.searches import UNANSWERED, unanswered
+from igpe.dynamics.shooting.base import Estimator, is_plain
+from igpe.dynamics.shooting.residuals import FINISH, Residuals
+from igpe.equations.fingerprint import fingerprint
+from igpe.equations.system import read_systems
+from igpe.problem.problem import Problem
+from igpe.tasks.run import Place, run
+from igpe.tasks.work import Function, Item, Work
+
+ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
+FEW = 4  # starts where every one is a collocation problem of its own
+
+
+class Asked(NamedTuple):
+    """What a task needs to know."""
+
+    problem: Problem
+    search: Estimator
+
+
+def complements(
+    asked: Asked, ladder: Sequence[Mapping[str, float]], place: Place
+) -> list[Estimate | None]:
+    """`complement` of every candidate of step 3, in their order, wherever that is done.
+
+    One whose search gave no answer has its other unknowns amid their bounds, and says why; one that
+    Ctrl-C came before is None.
+    raises EstimationFailed if none gave an answer; KeyboardInterrupt if it came before all; what
+           `igpe.tasks.run` raises
+    """
+    series = (
+        ""
+        if place.store is None
+        else digest("complement", fingerprint(asked.problem), asked.search)
+    )
+    items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
+    known: dict[str, Estimate] = {}
+    try:
+        for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
+            if one.status is None:
+                known[one.key] = estimate_of(one.row)
+            else:
+                rest = asked.problem.fixing(items[one.key]).box
+                known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
+            if known[one.key].status is Status.INTERRUPTED:
+                break
+    except KeyboardInterrupt:
+        if not known:
+            raise
+    if all(e.status in UNANSWERED for e in known.values()):
+        first = next(iter(known.values()))
+        raise EstimationFailed(
+            f"None of the {len(known)} candidates could be completed on the dynamics. "
+            f"{first.status.value} {' '.join(first.notes)}",
+            first.status,
+        )
+    return [known.get(key) for key in items]
+
+
+def _prepared(asked: Asked) -> Function:
+    return lambda found: estimate_row(complement(asked.problem, found, asked.search))
+
+
+def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:
+    """All free unknowns: those `found`, and the others from many starts with these held.
+
+    A problem with constraints is searched by collocation, which keeps them, from few starts. Where
+    the search proves something, its bound holds with what was `found` held.
+    """
+    rest = problem.fixing(found)
+    if len(rest.box) == 0:
+        return Estimate(dict(found), float("nan"), Status.NOTHING_TO_DO, "all found in step 3")
+    if not is_plain(problem) and isinstance(search, MultiStart):
+        search = MultiStart(Collocation(), trials=FEW, starts=FEW, seed=search.seed)
+    answer = search.estimate(rest, {})
+    return Estimate(
+        {**found, **answer.parameters},
+        answer.objective,
+        answer.status,
+        answer.method,
+        answer.lower_bound,
+        seconds=answer.seconds,
+        trail=answer.trail,
+        notes=answer.notes,
+    )
+
+
+def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
+    """All free unknowns without a search: the best of few trials, within a second.
+
+    For a call that was interrupted before step 4 had anything.
+    raises KeyboardInterrupt if the model cannot be integrated at any of them
+    """
+    rest = problem.fixing(found)
+    if len(rest.box) == 0:
+        return Estimate(dict(found), np.nan, Status.INTERRUPTED, "all found in step 3")
+    if not is_plain(rest) or not rest.box.bounded:
+        raise KeyboardInterrupt
+    patience = Deadline.after(ROUGHLY)
+    with finishing(), allowance(FINISH):
+        integrator = Sundials(seconds=ROUGHLY)
+        residuals = Residuals(rest, read_systems(rest), integrator)
+        for x in rest.box.sobol(TRIALS, 0):
+            residuals(x)
+            if patience.over:
+                break
+    fit = residuals.best_fit()
+    parameters = {**found, **rest.box.mapping(fit.x)}
+    return Estimate(parameters, fit.cost, Status.INTERRUPTED, "trials, without a search")

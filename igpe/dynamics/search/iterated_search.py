@@ -1,0 +1,274 @@
+"""Iterated local search: good optima with some of their unknowns redrawn are the next starts.
+
+A random start hardly ever lies in the basin of a model with tens of unknowns, but an optimum that
+is wrong in a few of them is one redraw away (Lourenco, Martin & Stuetzle, in: Handbook of
+Metaheuristics (2003)). That asks for hundreds of searches. They are rough, in integration and in
+where they end, and only the best go on exactly.
+
+Trials are not ranked: what costs least without a search is a constant or a straight line through
+the measurements, and leads nowhere else.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from igpe.core.arguments import is_count, require
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.deadline import Deadline, finishing, interruptible
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.integrators.whole_horizon import WholeHorizon
+from igpe.dynamics.search.multistart import distinct
+from igpe.dynamics.shooting.base import Profile, require_bounds
+from igpe.dynamics.shooting.residuals import FINISH
+from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.optima import Landscape, is_same_objective, is_same_optimum
+from igpe.problem.problem import Problem
+
+ROUGH, RATHER = 1e-4, 1e-7  # rtol of the hunt, and of the way to what is integrated exactly
+MOST_STEPS = 2000  # of an integration; more is not worth waiting for
+FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5 s for each whose
+# equations are its own; Bruno's six take three times as long then, as nothing is stiff
+FEW_STEPS = 500  # between two outputs, of other methods
+ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
+ENDING = 0.5  # s after which an interrupted search tries no further point
+LONGER = 4  # times as long may those search that are among the best
+HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
+
+
+@dataclass(frozen=True)
+class IteratedSearch:
+    """Rough searches from random starts, then from their redrawn best, and exact ones at the end.
+
+    local       makes the exact ones; by CVODES, as near a stiff optimum `Automatic` may leave a run
+                that used up its steps to LSODA, which takes minutes with many sensitivities
+    starts      random starts, of a seeded Sobol sequence
+    agreeing    so many random starts that end at the best optimum end the hunt
+    patience    so many redrawn starts without a better optimum do
+    most        redrawn starts
+    pool        so many of the best optima are redrawn
+    finalists   exact searches
+    iterations  of a rough search, four times as many for one of the best
+    seed        the same seed gives the same result
+    """
+
+    local: SingleShooting = SingleShooting(Sundials())
+    starts: int = 100
+    agreeing: int = 5
+    patience: int = 100
+    most: int = 400
+    pool: int = 8
+    finalists: int = 3
+    iterations: int = 60
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        some = ("starts", "agreeing", "pool", "finalists", "iterations")
+        for field in (*some, "patience", "most", "seed"):
+            value, least = getattr(self, field), int(field in some)
+            ok = is_count(value) and value >= least
+            require(ok, "IteratedSearch", field, value, f"a whole number, {least} or more")
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """The best optimum found; `start` is one more of the starts (may be empty).
+
+        Ctrl-C ends with the best point so far, status INTERRUPTED.
+        The trail holds the finalists' other distinct optima, best first; `reached` where the rough
+        searches ended, and then the finalists.
+        profiles  are not used
+        raises    ProblemError if an unknown has no finite bounds to search in, or a start that is
+                  not empty leaves one out or is no finite number; Unsupported as `SingleShooting`
+        """
+        require_bounds(problem, "A search from random starts")
+        if start:
+            require_start(start, problem.box, "IteratedSearch")
+        return settled(problem, start, self._estimate, self.local.estimate, self.local.integrator)
+
+    def _estimate(self, problem: Problem, start: Mapping[str, float]) -> Estimate:
+        began = time.perf_counter()
+        exact = self.local.prepare(problem)
+        if len(problem.box) == 0:
+            return exact.estimate({})
+        given = [problem.box.vector(start)] if start else []
+        hunt = _Hunt(self, self._prepared(problem, ROUGH))
+        finals: list[Estimate] = []
+        try:
+            with interruptible():
+                hunt.run(given)
+                self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
+            whole = not any(e.status is Status.INTERRUPTED for e in finals)
+        except KeyboardInterrupt:
+            whole = False
+            if not any(e.status.usable for e in finals):
+                finals = [self._cut_short(hunt, exact)]
+        found = _concluded(problem, hunt, finals, whole=whole)
+        return replace(found, seconds=time.perf_counter() - began)
+
+    def _prepared(self, problem: Problem, rtol: float) -> PreparedShooting:
+        """Single shooting as exact as that."""
+        integrator: Integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS)
+        if len(problem.experiments) <= FEW:
+            intervals = AutomaticIntervals(rtol, rtol / 100, max_steps=MOST_STEPS)
+            integrator = WholeHorizon(intervals, self.local.integrator)
+        search = GaussNewton(ENOUGH, max_iterations=self.iterations)
+        return SingleShooting(integrator, search).prepare(problem)
+
+    def _finish(
+        self,
+        hunt: "_Hunt",
+        rather: PreparedShooting,
+        exact: PreparedShooting,
+        finals: list[Estimate],
+    ) -> None:
+        """Exact searches from the best into `finals`, until enough of them can be integrated."""
+        box = exact.problem.box
+        for end in hunt.pool:
+            fit = _continued(rather, end._replace(at=None, status=Status.ITERATION_LIMIT), LONGER)
+            x = end.x if fit.at is None else fit.x
+            finals.append(exact.estimate(box.mapping(x)))
+            if sum(e.status.usable for e in finals) >= self.finalists:
+                return
+
+    def _cut_short(self, hunt: "_Hunt", exact: PreparedShooting) -> Estimate:
+        """The best end of a rough search that can be integrated exactly, as it is.
+
+        raises KeyboardInterrupt if there is none
+        """
+        here = hunt.rough.residuals.best.x
+        points = [*(end.x for end in hunt.pool), *([] if here is None else [here])]
+        patience = Deadline.after(ENDING)
+        exact.residuals.best.clear()
+        with finishing(), allowance(FINISH):
+            for x in points:
+                exact.residuals(x)
+                if patience.over:
+                    break
+        fit = exact.residuals.best_fit()
+        parameters = exact.problem.box.mapping(fit.x)
+        return Estimate(parameters, fit.cost, fit.status, "an interrupted search")
+
+
+class _Hunt:
+    """The rough searches of one problem.
+
+    pool  the best distinct ends, best first;  reached: costs of all that ended
+    """
+
+    def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
+        self.method, self.rough = method, rough
+        self.pool: list[Fit] = []
+        self.landscape = Landscape(rough.residuals, rough.problem.box)
+        self.reached: list[float] = []
+
+    def run(self, given: Sequence[FloatArray]) -> None:
+        """From random starts and those given, and from redrawn ones."""
+        method, box = self.method, self.rough.problem.box
+        for x in (*given, *box.sobol(method.starts, method.seed)):
+            self._search(x)
+        if not self.pool or self._agreeing() >= method.agreeing:
+            return
+        others = box.sobol(method.most, method.seed + 1) if method.most else ()
+        random, idle = np.random.default_rng(method.seed), 0
+        for other in others:
+            best = self.pool[0].cost
+            parent = self.pool[random.integers(len(self.pool))]
+            self._search(_redrawn(parent.x, other, random, box))
+            idle = 0 if _below(self.pool[0].cost, best) else idle + 1
+            if idle >= method.patience:
+                return
+
+    def _agreeing(self) -> int:
+        """How many searches ended at the best optimum."""
+        best = self.pool[0].cost
+        return sum(not _below(best, cost) for cost in self.reached)
+
+    def _search(self, start: FloatArray) -> None:
+        fit = self.rough.fit(self.rough.problem.box.mapping(start))
+        if fit.at is not None and (len(self.pool) < self.method.pool or self._better(fit)):
+            fit = _continued(self.rough, fit, LONGER - 1)
+        self.reached.append(fit.cost)
+        if fit.at is not None:
+            self._add(fit)
+
+    def _better(self, fit: Fit) -> bool:
+        return _below(fit.cost, self.pool[-1].cost)
+
+    def _add(self, end: Fit) -> None:
+        """Keep it, if it is among the best and none of them is the same."""
+        same = next((k for k, one in enumerate(self.pool) if self._is_same(one, end)), None)
+        if same is None:
+            self.pool.append(end)
+        elif end.cost < self.pool[same].cost:
+            self.pool[same] = end
+        self.pool = sorted(self.pool, key=lambda one: one.cost)[: self.method.pool]
+
+    def _is_same(self, one: Fit, other: Fit) -> bool:
+        better, worse = sorted((one, other), key=lambda end: end.cost)
+        same_height = is_same_objective(one.cost, other.cost)
+        return same_height and is_same_optimum(self.landscape, better, worse)
+
+
+def _below(one: float, other: float) -> bool:
+    """Whether a rough objective is better than another, and not the same."""
+    return one < other and not is_same_objective(one, other)
+
+
+def _redrawn(
+    parent: FloatArray, other: FloatArray, random: np.random.Generator, box: Box
+) -> FloatArray:
+    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
+    count = round(len(box) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
+    child = parent.copy()
+    drawn = random.choice(len(box), max(count, 1), replace=False)
+    child[drawn] = other[drawn]
+    return child
+
+
+def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
+    """The search taken up again so many times, as long as it has not come to its end."""
+    box = prepared.problem.box
+    for _ in range(times):
+        if fit.status is not Status.ITERATION_LIMIT:
+            break
+        more = prepared.fit(box.mapping(fit.x))
+        if more.at is None or not more.cost < fit.cost:
+            break
+        fit = more
+    return fit
+
+
+def _concluded(
+    problem: Problem, hunt: _Hunt, finals: Sequence[Estimate], *, whole: bool
+) -> Estimate:
+    """The best of the finalists."""
+    count, optima = len(hunt.reached), distinct(finals, problem.box)
+    if not optima:
+        if finals:
+            return finals[0]
+        middle = problem.box.mapping(problem.box.sobol(1, hunt.method.seed)[0])
+        method = f"none of {count} starts could be simulated"
+        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+    best = optima[0]
+    status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
+    return replace(
+        best,
+        status=status if whole else Status.INTERRUPTED,
+        method=f"best of {count} rough searches, {best.method}",
+        trail=tuple(optima[1:]),
+        reached=(*hunt.reached, *(e.objective for e in finals if e.status.usable)),
+    )

@@ -1,0 +1,235 @@
+"""Many starts, one answer: the search for a global optimum where nothing is proved.
+
+Starts are spread by a seeded Sobol sequence; each is judged by one integration, and the best go
+through the local search, in order, until enough of them agree.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arguments import is_count, require
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.estimates import Estimate, Horizon
+from igpe.core.status import Status
+from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.search.searches import UNANSWERED, Asked, Run, missing, prepared, searched
+from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds
+from igpe.dynamics.shooting.residuals import Best
+from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.numerics.optima import has_same_values, is_same_objective
+from igpe.problem.problem import Problem
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
+
+STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
+FURTHER = 10  # times as many may an integration of a search from the best trials
+
+
+@dataclass(frozen=True)
+class MultiStart:
+    """A local method from several starts.
+
+    local    with single shooting all trials are simulated first and the best are searched from;
+             any other method searches from the first `starts` trials
+    trials   points of the box, by a seeded Sobol sequence
+    starts   how many searches
+    seed     of the sequence; the same seed gives the same result
+    """
+
+    local: Estimator = SingleShooting()
+    trials: int = 64
+    starts: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field, least in (("trials", 1), ("starts", 1), ("seed", 0)):
+            value = getattr(self, field)
+            ok = is_count(value) and value >= least
+            require(ok, "MultiStart", field, value, f"a whole number, {least} or more")
+
+    def estimate(
+        self,
+        problem: Problem,
+        start: Mapping[str, float],
+        profiles: Sequence[Profile] = (),
+        *,
+        executor: Workers = None,
+        store: str | Path | None = None,
+        timeout: float | None = None,
+    ) -> Estimate:
+        """The best local optimum over all starts; `start` is one more of them (may be empty).
+
+        executor, store, timeout   where searches are made and kept, as for `igpe.campaign`
+
+        Ctrl-C ends with the best of the searches that are finished, status INTERRUPTED.
+        The trail of the estimate holds the best one's horizons, if it has any, and after them the
+        other distinct optima, best first.
+        raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
+               empty leaves one out or is no finite number; what `igpe.campaign` raises
+        """
+        place = Place(executor, store, timeout)
+        require_bounds(problem, "A search from many starts")
+        if start:
+            require_start(start, problem.box, "MultiStart")
+        return settled(
+            problem,
+            start,
+            lambda p, s: self._estimate(p, s, profiles, place),
+            lambda p, s: self.local.estimate(p, s, profiles),
+        )
+
+    def _estimate(
+        self,
+        problem: Problem,
+        start: Mapping[str, float],
+        profiles: Sequence[Profile],
+        place: Place,
+    ) -> Estimate:
+        began = time.perf_counter()
+        given = [problem.box.vector(start)] if start else []
+        asked = Asked(problem, {"local": self.local}, profiles, whole=True)
+        if not isinstance(self.local, SingleShooting):
+            points = list(problem.box.sobol(self.starts, self.seed))
+            runs = searched(asked, np.array([*given, *points]), place)
+            return self._concluded(problem, runs, began)
+        shooting = self.local.prepare(problem)
+        best, tried = shooting.residuals.best, Best()
+        try:
+            points, steps = self._best_trials(shooting)
+            tried = replace(best)  # searches begin with a best of their own
+            local = _Within(self.local, steps)
+            asked = asked._replace(methods={"local": local})
+            here = prepared(asked, {"local": _PreparedWithin(shooting, steps).estimate})
+            runs = searched(asked, np.array([*given, *points]), place, here=here)
+            return self._concluded(problem, runs, began)
+        except KeyboardInterrupt:
+            if tried.x is not None and tried.at is not None:
+                best.look_at(tried.x, tried.at)
+            fit = shooting.residuals.best_fit()
+            said = "best of the trials; no search was finished"
+            return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
+
+    def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:
+        """The best of the searches."""
+        found, whole = _until_interrupted(runs)
+        optima = distinct(found, problem.box)
+        reached = tuple(e.objective if e.status.usable else np.inf for e in found)
+        seconds = time.perf_counter() - began
+        if not optima:
+            return replace(self._nothing(problem, found), seconds=seconds, reached=reached)
+        best, others = optima[0], optima[1:]
+        status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
+        status = status if whole else Status.INTERRUPTED
+        horizons = (h for h in best.trail if isinstance(h, Horizon))
+        method = f"best of {len(found)} starts, {best.method}"
+        left = (h for e in found if e is not best for h in (*e.trail, *e.elsewhere))
+        return replace(
+            best,
+            status=status,
+            method=method,
+            seconds=seconds,
+            notes=(*best.notes, *missing(found)),
+            trail=(*horizons, *others),
+            elsewhere=(*best.elsewhere, *(h for h in left if isinstance(h, Horizon))),
+            reached=reached,
+        )
+
+    def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
+        """Trials that are searched from, best first, and what an integration then may take.
+
+        Those that take many steps are tried again only if too few do with less.
+        """
+        shooting.residuals.best.clear()
+        trials = shooting.problem.box.sobol(self.trials, self.seed)
+        able: dict[int, float] = {}
+        for steps in STEPS:
+            with allowance(steps):
+                for k in set(range(len(trials))) - set(able):
+                    at = shooting.residuals(trials[k])
+                    if at is not None:
+                        able[k] = at.cost
+            if len(able) >= min(self.starts, self.trials):
+                break
+        best = sorted(able, key=lambda k: (able[k], k))[: self.starts]
+        return [trials[k] for k in best], None if steps is None else FURTHER * steps
+
+    def _nothing(self, problem: Problem, found: Sequence[Estimate]) -> Estimate:
+        """Where no search has usable parameters: why the first one has none."""
+        answered = [e for e in found if e.status not in UNANSWERED]
+        if answered:
+            return replace(answered[0], notes=(*answered[0].notes, *missing(found)))
+        middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
+        if found:
+            return replace(found[0], parameters=middle)
+        method = f"none of {self.trials} trials could be simulated"
+        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Single shooting whose integrations have an allowance of steps, wherever it is done."""
+
+    method: SingleShooting
+    steps: int | None
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamics.shooting.base.Estimator`."""
+        with allowance(self.steps):
+            return self.method.estimate(problem, start, profiles)
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "_PreparedWithin":
+        """See `igpe.dynamics.shooting.base.Preparable`."""
+        return _PreparedWithin(self.method.prepare(problem, profiles), self.steps)
+
+
+class _PreparedWithin(NamedTuple):
+    """The same, compiled for one problem."""
+
+    shooting: PreparedShooting
+    steps: int | None
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """See `igpe.dynamics.shooting.base.Prepared`."""
+        with allowance(self.steps):
+            return self.shooting.estimate(start)
+
+
+def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
+    """What has been found when all are there, or at Ctrl-C, by number; whether all are.
+
+    raises KeyboardInterrupt if nothing usable is
+    """
+    found: list[Run] = []
+    whole = True
+    try:
+        for one in runs:
+            found.append(one)
+    except KeyboardInterrupt:
+        if not any(one.estimate.status.usable for one in found):
+            raise
+        whole = False
+    return [one.estimate for one in sorted(found, key=lambda one: one.number)], whole
+
+
+def distinct(found: Sequence[Estimate], box: Box) -> list[Estimate]:
+    """Usable estimates that differ in their objectives or their values, best first."""
+    kept: list[Estimate] = []
+    for one in sorted((e for e in found if e.status.usable), key=lambda e: e.objective):
+        if not any(_is_same(one, other, box) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _is_same(one: Estimate, other: Estimate, box: Box) -> bool:
+    a, b = (box.vector(e.parameters) for e in (one, other))
+    return is_same_objective(one.objective, other.objective) and has_same_values(a, b, box)

@@ -1,0 +1,200 @@
+"""Other sets of values that explain the data as well as the estimate does.
+
+Exchangeable unknowns have several optima of one height: the two rate constants of a one-compartment
+model with absorption, or the rates of a chain of which the last member alone is measured. They are
+sought from where symmetry puts them, and by chance:
+
+- two unknowns of an optimum change places, or one changes its sign; they are held while the others
+  are fitted again, and then all are fitted;
+- from the best of points that are spread over the bounds.
+
+What is found is exchanged again, so that three unknowns that may change places give six optima.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.system import System
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.optima import (
+    SAME,
+    Landscape,
+    differences,
+    is_same_objective,
+    is_same_optimum,
+    profiled,
+    spread,
+)
+from igpe.problem.problem import Problem
+
+TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
+EXCHANGES = 12  # of one optimum, the best of all after the others were fitted again
+HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
+QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
+CLOSE = GaussNewton(tolerance=1e-9, max_iterations=60)
+HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
+MOST = 60  # optima
+NEW, KNOWN = -1, -2
+QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
+ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
+
+
+class Sought(NamedTuple):
+    """What is known before.
+
+    best    (n,) the estimate
+    starts  further points (n,) to search from, such as optima that other searches met
+    rise    of the objective above the best one that is within the statistical threshold
+    seed    of the points that are spread over the bounds
+    """
+
+    best: FloatArray
+    starts: Sequence[FloatArray]
+    rise: float
+    seed: int
+
+
+def other_optima(
+    problem: Problem, systems: tuple[System, ...], sought: Sought
+) -> tuple[list[FloatArray], bool]:
+    """Distinct optima within the threshold, without the estimate's own, best first.
+
+    returns  (n,) values of each, and whether the search was not interrupted (Ctrl-C)
+    """
+    residuals = Residuals(problem, systems, QUICKLY)
+    hunt = _Hunt(Landscape(residuals, problem.box, rounding(problem)), sought)
+    complete = True
+    try:
+        hunt.run()
+    except KeyboardInterrupt:
+        complete = False
+    return [fit.x for fit in sorted(hunt.others, key=lambda fit: fit.cost)], complete
+
+
+def rounding(problem: Problem) -> float:
+    """Differences of the objective below this mean nothing."""
+    data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
+    return ROUNDING * sum(float(v @ v) for v in data)
+
+
+class _Hunt:
+    """The search.
+
+    found     optima within the threshold, the one next to the estimate first
+    improved  whether that one is better than the estimate
+    """
+
+    def __init__(self, landscape: Landscape, sought: Sought) -> None:
+        self.landscape, self.sought = landscape, sought
+        self.found: list[Fit] = []
+        self.improved = False
+        self.level = np.inf
+
+    @property
+    def others(self) -> list[Fit]:
+        """Those that are not the estimate."""
+        return self.found if self.improved else self.found[1:]
+
+    def run(self) -> None:
+        """Search from all starts, then from the exchanges of every optimum."""
+        here, own = self.landscape.residual(self.sought.best), self._fitted(self.sought.best, CLOSE)
+        if here is None or own.at is None:
+            return
+        same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
+        self.improved = own.cost < here.cost and not same
+        self.found = [own]
+        self._lower_level(own)
+        for start in (*self.sought.starts, *self._scattered()):
+            self._search(start)
+        for k in range(MOST):
+            if k >= len(self.found):
+                return
+            for start in self._exchanged(self.found[k].x):
+                self._search(start)
+
+    def _search(self, start: FloatArray) -> None:
+        fit = self._fitted(start, QUICK)
+        if fit.cost > HOPELESS * abs(self.level) + self.level or self._known(fit) == KNOWN:
+            return
+        fit = self._fitted(fit.x, CLOSE)
+        known = self._known(fit)
+        if fit.cost > self.level or known == KNOWN:
+            return
+        if known == NEW:
+            self.found.append(fit)
+        else:  # what was known was no optimum: a saddle, or the end of a search too soon
+            self.found[known] = fit
+            self.improved = self.improved or known == 0
+        self._lower_level(fit)
+
+    def _fitted(self, start: FloatArray, search: GaussNewton) -> Fit:
+        return search.fit(self.landscape.residual, start, self.landscape.box)
+
+    def _lower_level(self, fit: Fit) -> None:
+        """The level of a better optimum; those above it are no longer within the threshold."""
+        self.level = min(self.level, fit.cost + self.sought.rise + self.landscape.rounding)
+        self.found = [*self.found[:1], *(one for one in self.found[1:] if one.cost <= self.level)]
+
+    def _known(self, fit: Fit) -> int:
+        """KNOWN, or the place of what it is a better end of, or NEW."""
+        if fit.at is None:
+            return KNOWN
+        for k, one in enumerate(self.found):
+            better, worse = sorted((one, fit), key=lambda f: f.cost)
+            if is_same_optimum(self.landscape, better, worse):
+                level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
+                return KNOWN if level or better is one else k
+        return NEW
+
+    def _scattered(self) -> list[FloatArray]:
+        box = self.landscape.box
+        if not box.bounded:
+            return []
+        points = box.sobol(TRIALS, self.sought.seed)
+        return _best(self.landscape, points, STARTS)
+
+    def _exchanged(self, x: FloatArray) -> list[FloatArray]:
+        """Points with unknowns exchanged and the others fitted again, the best first."""
+        fits = [
+            profiled(self.landscape, there, held, search=HELD)
+            for there, held in _exchanges(x, self.landscape.box)
+        ]
+        usable = sorted((f for f in fits if f.at is not None), key=lambda f: f.cost)
+        return [fit.x for fit in usable[:EXCHANGES]]
+
+
+def _best(landscape: Landscape, points: Iterable[FloatArray], count: int) -> list[FloatArray]:
+    """The best of the points, none near a better one."""
+    judged = [(landscape.residual(p), k, p) for k, p in enumerate(points)]
+    able = sorted((at.cost, k) for at, k, _ in judged if at is not None and np.isfinite(at.cost))
+    ordered = [judged[k][2] for _, k in able]
+    return [ordered[i] for i in spread(ordered, count)]
+
+
+def _exchanges(x: FloatArray, box: Box) -> Iterator[tuple[FloatArray, list[int]]]:
+    """Points inside the bounds with two unknowns exchanged, or with one or two of other sign."""
+    for i, j in combinations(range(len(x)), 2):
+        there = x.copy()
+        there[[i, j]] = x[[j, i]]
+        if _is_new(there, x, box, [i, j]):
+            yield there, [i, j]
+    signs = [[i] for i in range(len(x))] + [list(c) for c in combinations(range(len(x)), 2)]
+    for held in signs:
+        there = x.copy()
+        there[held] = -x[held]
+        if _is_new(there, x, box, held):
+            yield there, held
+
+
+def _is_new(there: FloatArray, x: FloatArray, box: Box, held: Sequence[int]) -> bool:
+    inside = (there >= box.lower) & (there <= box.upper)
+    apart = differences(there, x, box) > SAME
+    return bool(inside.all() and apart[list(held)].all())

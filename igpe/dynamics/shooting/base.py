@@ -1,0 +1,158 @@
+"""What the estimators of steps 4 and 5 share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from pyomo.core.expr.visitor import identify_variables
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError, Unsupported
+from igpe.core.estimates import Estimate
+from igpe.problem.loss import LeastSquares
+from igpe.problem.problem import Problem
+
+Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]
+"""A guess of trajectories in one experiment: (name, times) -> values, or None if it has none."""
+
+
+class Estimator(Protocol):
+    """Estimates the free unknowns of a problem on the dynamics."""
+
+    def estimate(
+        self,
+        problem: Problem,
+        start: Mapping[str, float],
+        profiles: Sequence[Profile] = (),
+    ) -> Estimate:
+        """Search from `start` (every free unknown -> value).
+
+        profiles  one per experiment or none: trajectories to begin with, for methods that use them
+        returns   an Estimate of the free unknowns; failure is its status
+        raises    Unsupported if the method cannot do what the problem asks
+        """
+        ...
+
+
+class Prepared(Protocol):
+    """A method translated and compiled for one problem."""
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """The search from `start`."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A method that translates and compiles once, to search from many starts."""
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> Prepared:
+        """Make ready; raises Unsupported as `estimate` does."""
+        ...
+
+
+def from_many_starts(
+    method: Estimator, problem: Problem, profiles: Sequence[Profile] = ()
+) -> Callable[[Mapping[str, float]], Estimate]:
+    """The method as a function of the start, prepared once if it can be."""
+    if isinstance(method, Preparable) and not problem.sigma_follows_model:
+        return method.prepare(problem, profiles).estimate
+    return lambda start: method.estimate(problem, start, profiles)
+
+
+def constraints(problem: Problem) -> list[str]:
+    """Names of the model's constraints beyond equations over time and start conditions."""
+    return sorted({n for s in problem.starts for n in s.others} | problem.inequalities)
+
+
+def constrained_unknowns(problem: Problem) -> set[str]:
+    """Unknowns that occur in the constraints of `constraints`."""
+    found: set[str] = set()
+    for experiment, instance, starts in zip(
+        problem.experiments, problem.instances, problem.starts, strict=True
+    ):
+        over_time = [c for series in instance.inequalities.values() for c in series.values()]
+        for constraint in (*starts.others.values(), *over_time):
+            names = {v.name for v in identify_variables(constraint.expr)}
+            inside = names & set(problem.parameters)
+            found |= {problem.unknown_of(n, experiment) for n in inside}
+    return found
+
+
+def is_plain(problem: Problem) -> bool:
+    """Whether the problem is least squares without constraints, as shooting needs it."""
+    return (
+        not problem.time_varying
+        and isinstance(problem.loss, LeastSquares)
+        and not constraints(problem)
+    )
+
+
+def require_plain(
+    problem: Problem, method: str, *, constraints_too: bool, varying_too: bool = True
+) -> None:
+    """Refuse what a least-squares method on constant unknowns cannot do.
+
+    constraints_too  whether boundary conditions and path constraints are refused as well
+    varying_too      whether unknowns that vary with time are
+    raises           Unsupported, naming the method, the feature and the way out
+    """
+    if varying_too and problem.time_varying:
+        raise Unsupported(
+            f"{method} estimates constant unknowns only; {sorted(problem.time_varying)} vary with "
+            "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
+        )
+    if not isinstance(problem.loss, LeastSquares):
+        raise Unsupported(
+            f"{method} minimises least squares only; the problem asks for "
+            f"{type(problem.loss).__name__}. Leave out loss=, or use igpe.MultipleShooting."
+        )
+    if constraints_too and constraints(problem):
+        raise Unsupported(
+            f"{method} cannot keep the constraints {constraints(problem)}; use "
+            "igpe.MultipleShooting or igpe.Collocation, or deactivate them in the model."
+        )
+
+
+def require_numbers(problem: Problem, method: str) -> None:
+    """Refuse standard deviations that follow the model where they must be numbers.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.sigma_follows_model:
+        raise Unsupported(
+            f"{method} is made ready for standard deviations that are numbers, but here they "
+            "follow the model (igpe.Proportional); use the method's estimate(problem, start), or "
+            "hold them: problem.weighted(sigma)."
+        )
+
+
+def require_known_sigma(problem: Problem, method: str) -> None:
+    """Refuse standard deviations that are estimated where sums of squares are minimised.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.sigma_estimated:
+        raise Unsupported(
+            f"{method} minimises a sum of squares, but here standard deviations are estimated "
+            "(igpe.Estimated). Use igpe.MultiStart or igpe.IteratedSearch, which maximise the "
+            "likelihood, or give standard deviations as numbers."
+        )
+
+
+def require_bounds(problem: Problem, method: str) -> None:
+    """Refuse unknowns without finite bounds.
+
+    raises  ProblemError, naming the method, the unknowns and the way out
+    """
+    box = problem.box
+    loose = [
+        n
+        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
+        if not np.isfinite([low, high]).all()
+    ]
+    if loose:
+        raise ProblemError(
+            f"{method} needs finite bounds; {loose} have none. Give them: "
+            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
+        )

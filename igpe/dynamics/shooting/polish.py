@@ -1,0 +1,145 @@
+"""The last digits: from the optimum of the discretised equations to that of the exact ones.
+
+Collocation ends where its mesh no longer moves the optimum by its tolerance; a few Gauss-Newton
+steps on an accurate integration end at the optimum itself, and their last linearisation is what the
+statistics need. Where integration and collocation disagree, shooting goes on from there, and a note
+says so.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.base import is_plain
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.system import read_systems
+from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
+from igpe.numerics.least_squares.base import Fit, Linearised
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.problem.problem import Problem
+
+SEARCH = GaussNewton(radius=0.1, max_iterations=50)
+AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
+ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
+FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
+NOT_FOLLOWED = "Trust neither without a look at the plot."
+SHOT = "The estimate was finished by single shooting, which ends at {:.6g}."
+SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
+
+
+class Polished(NamedTuple):
+    """The estimate, residuals and derivative there (None if it cannot be integrated), and notes."""
+
+    estimate: Estimate
+    at: Linearised | None
+    notes: tuple[str, ...] = ()
+
+
+def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
+    """The optimum of the integrated model next to the corrected one.
+
+    residuals  accurately integrated
+
+    Where the two disagree the integrated model is right, if shooting can follow it.
+    """
+    box = problem.box
+    x = box.vector(rough.parameters)
+    at = residuals(x)
+    if at is None:
+        return Polished(rough, None, ("The model could not be integrated at the estimate.",))
+    fit = Fit(x, at, rough.status, 0)
+    if is_plain(problem) and len(box) > 0:
+        fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
+    is_judged = np.isfinite(rough.objective)
+    if is_judged and not (
+        _agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)
+    ):
+        return _differing(problem, residuals, rough, at, fit)
+    if fit.at is None or fit.cost > (1 + ROUNDING) * at.cost:
+        return Polished(rough, at)
+    passed = passed_bounds(problem, residuals, fit.x)
+    if passed:
+        note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
+        return Polished(rough, at, (note,))
+    status = rough.status
+    if status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
+        status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
+    found = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost, status=status)
+    return Polished(found, fit.at)
+
+
+def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
+    """The estimate with values beside bounds on them, where an accurate integration fits as well.
+
+    An interior-point method ends beside a bound; what integration refutes is left as it is.
+    """
+    x, box = problem.box.vector(found.parameters), problem.box
+    is_judged = is_plain(problem) and found.status.usable and np.isfinite(found.objective)
+    if not is_judged or not beside_bounds(x, box).any():
+        return found
+    residuals = Residuals(problem, read_systems(problem), Sundials())
+    at = residuals(x)
+    if at is None or not _agree(problem, found.objective, at.cost):
+        return found
+    fit = refitted_on_bounds(residuals, Fit(x, at, found.status, 0), box, SEARCH)
+    if (fit.x == x).all() or passed_bounds(problem, residuals, fit.x):
+        return found
+    return replace(found, parameters=box.mapping(fit.x), objective=fit.cost)
+
+
+def _differing(
+    problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
+) -> Polished:
+    """The end of the shooting that went on from where collocation is refuted by integration."""
+    told = _difference(rough.objective, at.cost)
+    if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
+        return Polished(rough, at, (f"{told} {NOT_FOLLOWED}",))
+    end = replace(
+        rough,
+        parameters=problem.box.mapping(fit.x),
+        objective=fit.cost,
+        status=fit.status,
+        method=f"single shooting after {rough.method}",
+    )
+    return Polished(end, fit.at, (f"{told} {SHOT.format(fit.cost)}",))
+
+
+def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
+    return abs(collocated - integrated) <= AGREE * max(collocated, integrated) + _floor(problem)
+
+
+def _as_good(problem: Problem, fit: Fit, collocated: float) -> bool:
+    """Whether integration keeps what collocation promised, if at a slightly other place."""
+    return fit.cost <= (1 + AGREE) * collocated + _floor(problem)
+
+
+def _floor(problem: Problem) -> float:
+    data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
+    return FLOOR * sum(float(v @ v) for v in data)
+
+
+def _difference(collocated: float, integrated: float) -> str:
+    return (
+        f"Collocation finds a sum of squares of {collocated:.6g} at the estimate, an accurate "
+        f"integration {integrated:.6g}: the mesh is too coarse, or the model unstable."
+    )
+
+
+def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
+    """States that leave the bounds of their Vars at a measured time."""
+    passed = []
+    for run, instance in zip(residuals.runs, problem.instances, strict=True):
+        states = run.simulation.run(x[run.index]).states
+        for i, (name, series) in enumerate(instance.states.items()):
+            lower, upper = series[instance.first].bounds
+            slack = SLACK * float(np.max(np.abs(states[:, i])))
+            low = lower is not None and states[:, i].min() < lower - slack
+            high = upper is not None and states[:, i].max() > upper + slack
+            if low or high:
+                passed.append(name)
+    return list(dict.fromkeys(passed))

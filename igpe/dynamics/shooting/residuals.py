@@ -1,0 +1,283 @@
+"""The residuals of a problem by integration, with exact sensitivities.
+
+r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
+those of `igpe.dynamics.shooting.unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
+standard deviations are estimated `igpe.dynamics.shooting.likelihood_residuals` takes their place.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.deadline import finishing, require_going_on
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
+from igpe.dynamics.shooting.likelihood_residuals import likelihood_residuals
+from igpe.dynamics.shooting.unmeasured import unmeasured
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.system import System
+from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
+from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.problem import Problem
+
+FINISH = 2_000  # steps that an integration may take while the user waits for the answer
+NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
+
+
+class Broken(NamedTuple):
+    """The last integration that broke down: of which experiment, how and why."""
+
+    experiment: str
+    status: Status
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """What the user reads."""
+        return f"The last integration of experiment {self.experiment} broke down: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One experiment made ready: `index` (n_q,) places its unknowns among the problem's.
+
+    measurements  at the simulation's times and no others
+    deviation     (m,) which of the told quantities is each one's standard deviation, -1 where that
+                  is a number; None if all are
+    """
+
+    name: str
+    measurements: Measurements
+    ivp: InitialValueProblem
+    integrator: Integrator
+    simulation: Simulation
+    index: IntArray
+    deviation: IntArray | None = None
+
+    def until(self, last: float) -> "Run | None":
+        """The same with the measurements up to a time; None if there are none."""
+        m = self.measurements
+        early = m.times[m.row] <= last
+        if not early.any():
+            return None
+        if early.all():
+            return self
+        fewer = replace(
+            m,
+            times=m.times[m.times <= last],
+            row=m.row[early],
+            column=m.column[early],
+            value=m.value[early],
+            sigma=m.sigma[early],
+        )
+        deviation = None if self.deviation is None else self.deviation[early]
+        simulation = self.simulation.until(last)
+        return replace(self, measurements=fewer, simulation=simulation, deviation=deviation)
+
+    @cached_property
+    def _cells(self) -> IntArray:
+        """(m,) where each measurement stands in the flattened (n_times, n_told) table."""
+        m = self.measurements
+        return np.asarray(m.row * self.ivp.measured.numel() + m.column)
+
+    @cached_property
+    def _weight(self) -> FloatArray:
+        return np.asarray(1 / self.measurements.sigma)
+
+    def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
+        """(m,) residuals and (m, size) derivative, from the run's trajectory."""
+        m, n = self.measurements, len(self.index)
+        residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
+        by_unknown = self._by_unknown(trajectory, m.column)
+        found = Linearised(residual, by_unknown * self._weight[:, None])
+        if self.deviation is not None:
+            spread = trajectory.measured[m.row, self.deviation]
+            slope = self._by_unknown(trajectory, self.deviation)
+            found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
+        if n == size:  # the problem's order is the run's
+            return found
+        jacobian = np.zeros((len(found.residual), size))
+        jacobian[:, self.index] = found.jacobian
+        return found._replace(jacobian=jacobian)
+
+    def _by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
+        """(m, n_q) derivative of one told quantity at each measurement's time."""
+        row = self.measurements.row
+        by_unknown = trajectory.measured_by_unknown[row, column]
+        lost = np.isnan(by_unknown)
+        if not lost.any():
+            return by_unknown
+        # sqrt(k B) at B = 0 gives 0 / 0, but nothing moves where no state does
+        resting = lost & (trajectory.by_unknown[row] == 0).all(axis=1)
+        return np.where(resting, 0.0, by_unknown)
+
+
+@dataclass
+class Best:
+    """The best point at which residuals were computed since it was last cleared.
+
+    Those with more residuals, of later horizons, count before those with fewer.
+
+    x   (n,) the point;  at: residuals and derivative there; None if there is none
+    """
+
+    x: FloatArray | None = None
+    at: Linearised | None = None
+
+    def look_at(self, x: FloatArray, at: Linearised) -> None:
+        """Keep the point if it is the best."""
+        size = len(at.residual)
+        before = -1 if self.at is None else len(self.at.residual)
+        if size > before or (self.at is not None and size == before and at.cost < self.at.cost):
+            self.x, self.at = x.copy(), at
+
+    def clear(self) -> None:
+        """Forget the point."""
+        self.x = self.at = None
+
+
+class Residuals:
+    """A problem's residuals as a function of its free unknowns (in the order of `problem.box`).
+
+    broken  the last integration that broke down; None if none did since it was last set so
+    best    what an interrupted search falls back to; shared with those of earlier horizons
+    """
+
+    def __init__(
+        self, problem: Problem, systems: tuple[System, ...], integrator: Integrator
+    ) -> None:
+        self.names = problem.box.names
+        self.experiments = tuple(e.name for e in problem.experiments)
+        self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
+        self._unmeasured = unmeasured(problem)
+        self.broken: Broken | None = None
+        self.best = Best()
+
+    def __len__(self) -> int:
+        """How many residuals there are."""
+        return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.size
+
+    def until(self, ends: Sequence[float]) -> "Residuals":
+        """Those of the measurements up to a time in each experiment, and the unmeasured ones."""
+        fewer = copy(self)
+        runs = (run.until(end) for run, end in zip(self.runs, ends, strict=True))
+        fewer.runs = tuple(run for run in runs if run is not None)
+        return fewer
+
+    def __call__(self, x: FloatArray) -> Linearised | None:
+        """Residuals and derivative at x (n,), or None if an integration broke down.
+
+        None as well where one of their numbers is none, or has no square. `broken` tells why.
+        raises KeyboardInterrupt once the call must end (`igpe.core.deadline`)
+        """
+        require_going_on()
+        pieces = []
+        for run in self.runs:
+            trajectory = run.simulation.run(x[run.index])
+            if not trajectory.status.usable:
+                self.broken = Broken(run.name, trajectory.status, trajectory.reason)
+                return None
+            piece = run.linearised(trajectory, len(x))
+            if not have_squares(*piece):
+                self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
+                return None
+            pieces.append(piece)
+        if self._unmeasured.size:
+            pieces.append(self._unmeasured(x))
+        whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        self.best.look_at(x, whole)
+        return whole
+
+    def best_fit(self) -> Fit:
+        """Where an interrupted search ends; raises KeyboardInterrupt if nothing was computed.
+
+        Without residuals where only an earlier horizon can be integrated in short time.
+        """
+        x, at = self.best.x, self.best.at
+        if x is None or at is None:
+            raise KeyboardInterrupt
+        if len(at.residual) < len(self):  # of an earlier horizon
+            with finishing(), allowance(FINISH):
+                at = self(x)
+        return Fit(x, at, Status.INTERRUPTED, 0)
+
+    def ended(self, fit: Fit) -> Fit:
+        """The fit, with the status of the integration that kept it from beginning."""
+        return fit._replace(status=self.broken.status) if fit.at is None and self.broken else fit
+
+    def reasons(self, fit: Fit) -> list[str]:
+        """Why a search ended, if it is for an integration that broke down."""
+        broke = fit.status in {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
+        return [self.broken.sentence] if broke and self.broken else []
+
+
+def untouched(residuals: Residuals, method: str) -> Estimate:
+    """The estimate of a problem that leaves nothing to estimate."""
+    residuals.broken = None
+    at = residuals(np.zeros(0))
+    if at is None and residuals.broken is not None:
+        broken = residuals.broken
+        return Estimate({}, np.inf, broken.status, method, notes=(broken.sentence,))
+    return Estimate({}, np.inf if at is None else at.cost, Status.NOTHING_TO_DO, method)
+
+
+def _stacked(pieces: Sequence[Linearised]) -> Linearised:
+    return Linearised(
+        np.concatenate([p.residual for p in pieces]),
+        np.vstack([p.jacobian for p in pieces]),
+        sum(p.offset for p in pieces),
+    )
+
+
+def simulate(
+    problem: Problem,
+    systems: tuple[System, ...],
+    integrator: Integrator,
+    values: Mapping[str, float],
+    times: tuple[FloatArray, ...],
+) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
+    """Integrate every experiment at given unknowns, reporting at its own `times`."""
+    found = []
+    whole = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
+    for experiment, system, grid in zip(problem.experiments, systems, times, strict=True):
+        ivp = initial_value_problem(whole, experiment, system, until=float(grid[-1]))
+        simulation = integrator.prepare(ivp, grid, sensitivities=False)
+        found.append((ivp, simulation.run(np.zeros(0))))
+    return tuple(found)
+
+
+def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> Run:
+    experiment = problem.experiments[k]
+    ivp = initial_value_problem(problem, experiment, system)
+    names, measurements = problem.box.names, measured_only(experiment.measurements)
+    return Run(
+        name=experiment.name,
+        measurements=measurements,
+        ivp=ivp,
+        integrator=integrator,
+        simulation=integrator.prepare(ivp, measurements.times, sensitivities=True),
+        index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
+        deviation=deviations(experiment, measurements),
+    )
+
+
+def deviations(experiment: Experiment, m: Measurements) -> IntArray | None:
+    """(m,) which of the told quantities is each standard deviation, -1 where it is a number."""
+    if not experiment.estimated_sigma:
+        return None
+    own = [experiment.estimated_sigma.get(n) for n in m.names]
+    where = [-1 if n is None else experiment.told.index(n) for n in own]
+    return np.array(where, dtype=np.intp)[m.column]
+
+
+def measured_only(m: Measurements) -> Measurements:
+    """Without the times at which nothing was measured: they ask for no integration."""
+    used, row = np.unique(m.row, return_inverse=True)
+    return replace(m, times=m.times[used], row=row)

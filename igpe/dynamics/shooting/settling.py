@@ -1,0 +1,200 @@
+"""A search repeated until standard deviations that follow the model stand still.
+
+    fit with standard deviations held, take them anew at what was fitted, fit again, ...
+
+is generalised least squares (Carroll & Ruppert, Transformation and Weighting in Regression (1988),
+chapter 2). The first are those of smoothed measurements, so that the scatter of a measurement does
+not decide how much it counts. Whatever search is repeated, it ends where
+
+    sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0.
+
+The weights count as constants in derivatives and covariance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import session, stopped
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.model_weights import Weights, first_weighted
+from igpe.equations.system import System, read_systems
+from igpe.problem.problem import Problem
+
+STILL = 1e-6  # relative change of every standard deviation that is none
+FAR = 0.5  # relative change after which the whole search is worth repeating
+MOST = 30  # fits
+SHARES = (0.1, 2.0)  # of a change that was told: the shortest and longest step
+TINY = np.finfo(float).tiny
+
+LOST = "The model could not be integrated at the estimate: standard deviations "
+STOPPED = "The fit was interrupted: standard deviations "
+PROVEN = (
+    "What the first fit proved is about its own standard deviations, those of smoothed "
+    "measurements."
+)
+
+Found = TypeVar("Found")
+Search = Callable[[Problem, Mapping[str, float]], Estimate]
+
+
+class Settled(NamedTuple, Generic[Found]):
+    """The last fit, the problem with the standard deviations it was made with, and all before.
+
+    still    whether the standard deviations stand still;  stopped: whether it was interrupted
+    """
+
+    problem: Problem
+    fits: tuple[Found, ...]
+    notes: tuple[str, ...] = ()
+    still: bool = True
+    stopped: bool = False
+
+
+def settled(
+    problem: Problem,
+    start: Mapping[str, float],
+    search: Search,
+    again: Search,
+    integrator: Integrator = Automatic(),
+) -> Estimate:
+    """What a search finds from `start`, its standard deviations being those of the model it found.
+
+    search      of a problem with standard deviations that are numbers, from a start
+    again       from what was found, once standard deviations have changed little
+    integrator  with which predictions are computed
+
+    A problem whose standard deviations are numbers is searched once, and nothing is changed.
+    """
+    with session():
+        return _settled(problem, start, search, again, integrator)
+
+
+def _settled(
+    problem: Problem,
+    start: Mapping[str, float],
+    search: Search,
+    again: Search,
+    integrator: Integrator,
+) -> Estimate:
+    if not problem.sigma_follows_model:
+        return search(problem, start)
+
+    def fit(weighted: Problem, before: Estimate | None, moved: float) -> Estimate:
+        if before is None:
+            return search(weighted, start)
+        following = search if moved > FAR else again
+        return following(weighted, before.parameters)
+
+    systems = read_systems(problem)
+    found = settle(
+        first_weighted(problem), problem, systems, fit, lambda e: e, integrator=integrator
+    )
+    return _concluded(found)
+
+
+def settle(
+    weighted: Problem,
+    problem: Problem,
+    systems: tuple[System, ...],
+    fit: Callable[[Problem, Found | None, float], Found],
+    estimate: Callable[[Found], Estimate],
+    *,
+    integrator: Integrator = Automatic(),
+) -> Settled[Found]:
+    """Fit until the standard deviations stand still.
+
+    weighted  the problem with the first ones
+    fit       (problem with standard deviations held, the fit before, their largest relative change
+              since then) -> fit
+    estimate  fit -> the estimate at which they are taken anew
+    """
+    fits = [fit(weighted, None, np.inf)]
+    if not problem.sigma_follows_model:
+        return Settled(weighted, tuple(fits))
+    try:
+        weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
+        while True:
+            now = estimate(fits[-1])
+            if now.status is Status.INTERRUPTED or stopped():
+                raise KeyboardInterrupt
+            told = weights.at(now.parameters) if now.status.usable else None
+            if told is None:
+                lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
+                return Settled(weighted, tuple(fits), lost)
+            moved = relaxed.change(weighted, told)
+            if moved <= STILL:
+                return Settled(weighted, tuple(fits), weights.limits(now.parameters))
+            if len(fits) == MOST:
+                return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
+            following = relaxed.step()
+            fits.append(fit(following, fits[-1], moved))
+            weighted = following
+    except KeyboardInterrupt:
+        return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),), stopped=True)
+
+
+class _Relaxed:
+    """Steps to where standard deviations stand still, in logarithms, longer or shorter than told.
+
+    As long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings
+    is damped.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.share = problem, 1.0
+        self.move: FloatArray | None = None
+
+    def change(self, weighted: Problem, told: Sequence[FloatArray]) -> float:
+        """The largest relative change that was told."""
+        self.now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
+        before, self.move = self.move, np.log(np.concatenate(told)) - self.now
+        if before is not None:
+            turn = self.move - before
+            promised = -self.share * float(before @ turn) / max(float(turn @ turn), TINY)
+            self.share = float(np.clip(promised, *SHARES))
+        return float(np.max(np.abs(self.move), initial=0.0))
+
+    def step(self) -> Problem:
+        """The problem with the next standard deviations."""
+        sigma = np.exp(self.now + self.share * np.asarray(self.move))
+        ends = np.cumsum([len(e.measurements.value) for e in self.problem.experiments])
+        return self.problem.weighted(np.split(sigma, ends[:-1]))
+
+
+def _concluded(found: Settled[Estimate]) -> Estimate:
+    """The last fit, as what the first search made of it."""
+    first, last, count = found.fits[0], found.fits[-1], len(found.fits)
+    several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED
+    status = Status.BEST_OF_SEVERAL if several else last.status
+    proven = [PROVEN] if np.isfinite(first.lower_bound) and count > 1 else []
+    status = status if found.still else Status.ITERATION_LIMIT
+    return replace(
+        last,
+        status=Status.INTERRUPTED if found.stopped else status,
+        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
+        seconds=sum(e.seconds for e in found.fits),
+        trail=first.trail,
+        notes=(*last.notes, *proven, *found.notes),
+        iterations=sum(e.iterations for e in found.fits),
+        elsewhere=first.elsewhere,
+        reached=first.reached,
+    )
+
+
+def _whose(count: int) -> str:
+    whose = "smoothed measurements" if count == 1 else "the fit before"
+    return f"are not those of the model's predictions at the estimate but of {whose}."
+
+
+def _restless(moved: float) -> str:
+    return (
+        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the model "
+        "hardly explains the measurements, or a larger floor is needed."
+    )

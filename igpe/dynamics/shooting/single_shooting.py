@@ -1,0 +1,130 @@
+"""Single shooting: integrate, compare, Gauss-Newton."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import interruptible
+from igpe.core.estimates import Estimate
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
+from igpe.dynamics.shooting.base import Profile, require_numbers, require_plain
+from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
+from igpe.dynamics.shooting.residuals import Residuals, untouched
+from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.equations.system import read_systems
+from igpe.numerics.least_squares.base import Fit, Search
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.line_search import LineSearch
+from igpe.problem.problem import Problem
+
+ONCE = Restarts(count=0)
+
+
+@dataclass(frozen=True)
+class SingleShooting:
+    """Least squares on the integrated model, from one start.
+
+    Good when the start is near; a bad start may break the integration (a status, not an exception).
+
+    integrator  of the model with its sensitivities
+    search      for the least squares
+    restarts    further starts where a fit is bad; none by default, nor where standard deviations
+                are estimated. There the likelihood is maximised: the objective of an estimate is
+                sum (r / s)^2 + 2 log s
+    """
+
+    integrator: Integrator = Automatic()
+    search: Search = GaussNewton()
+    restarts: Restarts = ONCE
+
+    @classmethod
+    def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
+        """The single shooting that Michalik et al. (2009), ISS, compare with.
+
+        A failed integration ends the run.
+        """
+        return cls(integrator, LineSearch(absolute=1e-6))
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are not used."""
+        once = replace(self, restarts=ONCE)
+        return settled(
+            problem,
+            start,
+            lambda p, s: self.prepare(p).estimate(s),
+            lambda p, s: once.prepare(p).estimate(s),
+            self.integrator,
+        )
+
+    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
+        """Translate and compile once, to estimate from many starts; `profiles` are not used.
+
+        raises Unsupported for robust losses and constraints
+        """
+        require_plain(problem, "SingleShooting", constraints_too=True, varying_too=False)
+        require_numbers(problem, "SingleShooting.prepare")
+        residuals = Residuals(problem, read_systems(problem), self.integrator)
+        search, restarts = self.search, self.restarts
+        if problem.sigma_estimated:
+            search = replace(search, curvature=True) if isinstance(search, GaussNewton) else search
+            restarts = ONCE  # a likelihood does not tell whether a fit is bad
+        return PreparedShooting(problem, residuals, search, restarts)
+
+
+@dataclass(frozen=True)
+class PreparedShooting:
+    """A problem compiled for single shooting."""
+
+    problem: Problem
+    residuals: Residuals
+    search: Search
+    restarts: Restarts = ONCE
+
+    def fit(self, start: Mapping[str, float]) -> Fit:
+        """The search from `start`, with residuals and derivative where it ended."""
+        return self._fit(self.problem.box.vector(start))
+
+    def estimate(self, start: Mapping[str, float]) -> Estimate:
+        """The search from `start`, as an Estimate of the free unknowns."""
+        began = time.perf_counter()
+        box = self.problem.box
+        if len(box) == 0:
+            return untouched(self.residuals, "single shooting")
+        require_start(start, box, "SingleShooting")
+        gate = self._gate()
+        attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
+        found = concluded(attempts, box, "single shooting")
+        told = tuple(remarks(attempts[0].fit, box, gate))
+        return replace(
+            found,
+            objective=found.objective * spread_of(self.problem) ** 2,
+            notes=(*found.notes, *told),
+            seconds=time.perf_counter() - began,
+        )
+
+    def _gate(self) -> float:
+        """Cost that the measurement errors explain; infinite if they are not known."""
+        known = self.problem.sigma_known
+        return self.restarts.explained(len(self.residuals)) if known else np.inf
+
+    def _fit(self, start: FloatArray) -> Fit:
+        return self.search.fit(self.residuals, start, self.problem.box)
+
+    def _attempt(self, start: FloatArray) -> Attempt:
+        self.residuals.broken = None
+        self.residuals.best.clear()
+        try:
+            with interruptible():
+                fit = self._fit(start)
+        except KeyboardInterrupt:
+            fit = self.residuals.best_fit()
+        fit = self.residuals.ended(in_deviations(fit, spread_of(self.problem)))
+        return Attempt(fit, notes=tuple(self.residuals.reasons(fit)), limited=limited(fit))

@@ -1,0 +1,124 @@
+"""Simulating a problem at given parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.guess import fine_grid
+from igpe.dynamics.shooting.residuals import simulate as integrate
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.system import read_systems_at
+from igpe.problem.problem import Problem
+
+MOST_STATES = 4  # that a sentence lists
+
+
+def simulate(
+    problem: Problem,
+    parameters: Mapping[str, float],
+    times: npt.ArrayLike | None = None,
+    *,
+    integrator: Integrator = Sundials(),
+) -> pd.DataFrame:
+    """Integrate every experiment at the given values of the unknowns.
+
+    problem     whose experiments are integrated
+    parameters  unknown -> value, for every free unknown of the problem
+    times       where to report; by default 200 times and those measured
+    integrator  with its tolerances
+    returns     columns experiment, time, the states, and what is measured beside them
+    raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
+                finite, the times are no finite numbers, or one lies before the start,
+                EstimationFailed if the integration breaks down, saying when
+    """
+    _check_names(problem, parameters)
+    values = {n: _value(n, parameters[n]) for n in problem.box.names}
+    given = None if times is None else _times(times)
+    grids = tuple(
+        fine_grid(problem, k) if given is None else given for k in range(len(problem.experiments))
+    )
+    for e, grid in zip(problem.experiments, grids, strict=True):
+        if grid[0] < e.start_time:
+            raise ProblemError(
+                f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
+            )
+    held, free, systems = read_systems_at(problem, values)
+    runs = integrate(held, systems, integrator, free, grids)
+    tables = []
+    for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
+        if not run.status.usable:
+            raise EstimationFailed(
+                f"Experiment {e.name} could be integrated only to time {run.reached:g} of "
+                f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
+                run.status,
+            )
+        columns = {"experiment": e.name, "time": run.times}
+        columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
+        columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:
+    """Which slope has no finite value beyond the time that was reached, if that is seen."""
+    rows = np.flatnonzero((run.times <= run.reached) & np.isfinite(run.states).all(axis=1))
+    if not len(rows):
+        return ""
+    q = np.array([values[n] for n in ivp.unknowns], dtype=float)
+    here = rows[-1]
+    found = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
+    if found is None:
+        return ""
+    name, time, states = found
+    negative = {n: v for n, v in states.items() if v < 0} or states
+    where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
+    return (
+        f" Straight on from there the states reach {where} by time {time:g}, where the slope of "
+        f"'{name}' has no finite value: a root, a logarithm and a broken power of a negative "
+        "number have none."
+    )
+
+
+def _check_names(problem: Problem, parameters: Mapping[str, float]) -> None:
+    strangers = [n for n in parameters if n not in problem.unknowns.names]
+    if strangers:
+        raise ProblemError(
+            f"Values are given for {strangers}, which are no unknowns; the unknowns are "
+            f"{list(problem.unknowns.names)}."
+        )
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
+
+
+def _value(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ProblemError(f"The value of '{name}' is {value!r}; give a finite number.")
+    return number
+
+
+def _times(times: npt.ArrayLike) -> FloatArray:
+    """Distinct increasing times. Raises ProblemError if there are none, or not all are finite."""
+    try:
+        found = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        found = np.array([np.nan])
+    if found.size == 0 or not np.isfinite(found).all():
+        raise ProblemError(
+            f"The times are {times!r}; give one or more finite numbers, or leave them out for "
+            "times spread over each experiment."
+        )
+    return found

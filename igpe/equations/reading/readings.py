@@ -1,0 +1,248 @@
+"""Reading a model's equations: at several times, and with a symbol for the time.
+
+Explicit dependence on time hides in the numbers of a Pyomo constraint. Where its members at several
+times are not built alike, or its rule asks for the time, the rule is asked again with an `Instant`
+and its answer is what is read. Nothing is decided by comparing values at some point.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pyomo.environ as pyo
+from pyomo.common.errors import PyomoException
+from pyomo.core.expr.numvalue import is_potentially_variable
+from pyomo.core.expr.relational_expr import EqualityExpression
+
+from igpe.core.errors import ModelError
+from igpe.equations.reading.alike import Roles, alike
+from igpe.equations.reading.instant import Instant, Pretended
+from igpe.equations.reading.pieces import Joined, explored, mentions, places
+from igpe.equations.reading.rules import REFUSALS, reason, said
+from igpe.equations.symbols import Role, Symbols, require_at
+from igpe.equations.translate import Translator
+from igpe.problem.along_time import along_time
+from igpe.problem.model import Instance, Series
+
+PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
+
+
+class Reading(NamedTuple):
+    """What the model says: name -> expression.
+
+    jumps  name and condition at whose change it jumps
+    """
+
+    equations: dict[str, Any]
+    measured: dict[str, Any]
+    jumps: list[tuple[str, Any]]
+
+
+def read_equations(
+    instance: Instance, symbols: Symbols, measured: Sequence[str], times: Sequence[float]
+) -> Reading:
+    """The equations (as expressions that must be zero) and measured quantities.
+
+    times   generic times of the instance at which they are read and compared
+    raises  ModelError if they depend on the time in a way that no symbol for the time explains
+    """
+    reader = _Reader(instance, symbols, times)
+    series = {n: _over_time(instance, n, times) for n in measured}
+    return Reading(
+        {n: reader.read(n, c) for n, c in instance.equations.items()},
+        {n: reader.read(n, c) for n, c in series.items()},
+        reader.jumps,
+    )
+
+
+class _Reader:
+    """Reads components over time; knows which named expressions depend on the time."""
+
+    def __init__(self, instance: Instance, symbols: Symbols, times: Sequence[float]) -> None:
+        self.times, self.first = times, instance.first
+        self.last = float(instance.time.last())
+        self.time = instance.time
+        self.roles: list[dict[int, Role]] = [dict(symbols.roles(instance, t)) for t in times]
+        self.symbols = symbols.by_identity(instance, times[0])
+        self.translate = Translator(self.symbols, symbols.t)  # making one takes Pyomo long
+        self.explicit: set[int] = set()
+        self.jumps: list[tuple[str, Any]] = []
+        for place, (name, series) in enumerate(instance.expressions.items()):
+            self._remember(name, series, place)
+
+    def read(self, name: str, series: Series) -> Any:
+        """What a component over time says at any time."""
+        for time in self.times:
+            require_at(series, time)
+        if self._depends_on_time(name, series):
+            return self._with_time(name, series)
+        self.translate.jumps.clear()
+        sides = [self.translate(side) for side in _sides(series[self.times[0]])]
+        self._keep_jumps(name)
+        return sides[0] - sides[1] if len(sides) > 1 else sides[0]
+
+    def _remember(self, name: str, series: Series, place: int) -> None:
+        """Expressions may hide the time from the equations that use them."""
+        if any(time not in series for time in self.times):
+            return
+        # One that cannot be read is looked into wherever it is used.
+        with suppress(ModelError, *REFUSALS):
+            if self._depends_on_time(name, series):
+                self.symbols[id(series[self.times[0]])] = self._with_time(name, series)
+                self.explicit.add(id(series[self.times[0]]))
+                for time, roles in zip(self.times, self.roles, strict=True):
+                    roles[id(series[time])] = Role("e", place)
+
+    def _keep_jumps(self, name: str) -> None:
+        self.jumps += [(name, condition) for condition in self.translate.jumps]
+        self.translate.jumps.clear()
+
+    def _depends_on_time(self, name: str, series: Series) -> bool:
+        """Whether the members differ in structure, or the rule asks for the time."""
+        place = id(series[self.times[0]])
+        if place in self.symbols:
+            return place in self.explicit
+        first, *others = (_sides(series[time]) for time in self.times)
+        pairs = zip(others, self.roles[1:], strict=True)
+        if not all(_alike(first, other, self.roles[0], roles) for other, roles in pairs):
+            return True
+        if self.explicit and any(mentions(side, self.explicit) for side in first):
+            return True
+        instant = Instant(self.times[0])
+        try:
+            answer = said(series[self.times[0]], self.times[0], instant)
+        except REFUSALS as error:
+            self._refuse_if_computed(name, series, error)
+            return False
+        inside = {n for n in instant.seen if n > self.first}
+        return bool(inside) or mentions(answer, set())
+
+    def _refuse_if_computed(self, name: str, series: Series, error: Exception) -> None:
+        """Refuse a rule that computes with the time outside Pyomo if it ever says another thing."""
+        data, roles = series[self.times[0]], self.roles[0]
+        if not isinstance(error, TypeError | PyomoException):
+            return
+        for k in range(1, PRETENDED + 1):
+            now = self.first + (self.last - self.first) * k / (PRETENDED + 1)
+            with suppress(*REFUSALS):
+                answer = said(data, self.times[0], Pretended(now, self.times[0]))
+                if not _alike(_standard(data, answer), _sides(data), roles, roles):
+                    raise _unexplained(name, reason(error))
+
+    def _with_time(self, name: str, series: Series) -> Any:
+        """What the rule says with a symbol for the time."""
+        if id(series[self.times[0]]) in self.explicit:
+            return self.symbols[id(series[self.times[0]])]
+        for side in _sides(series[self.times[0]]):
+            self.translate(side)  # what cannot be translated at all is refused for that
+        try:
+            cuts, answers = explored(
+                lambda now: self._ask(series, 0, now), self.first, self.times[0]
+            )
+            self._require_rule(name, series)
+            self._require_same(name, series, cuts, answers)
+            self.translate.jumps.clear()
+            joined = Joined(self.translate, self.roles[0])
+            sides = [joined(cuts, row) for row in zip(*self._complete(cuts, answers), strict=True)]
+        except REFUSALS as error:
+            raise _unexplained(name, reason(error)) from error
+        self._keep_jumps(name)
+        return sides[0] - sides[1] if len(sides) > 1 else sides[0]
+
+    def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:
+        data, instant = series[self.times[k]], Instant(self.times[k], now)
+        return _written(data, said(data, self.times[k], instant)), instant.seen
+
+    def _require_rule(self, name: str, series: Series) -> None:
+        """The members must say what the rule says: they may have been changed since."""
+        for time, roles in zip(self.times, self.roles, strict=True):
+            data = series[time]
+            if not _alike(_standard(data, said(data, time, time)), _sides(data), roles, roles):
+                raise _unexplained(name, "it was changed after its rule was carried out")
+
+    def _require_same(
+        self, name: str, series: Series, cuts: Sequence[float], answers: Sequence[Any]
+    ) -> None:
+        """The rule must say the same of all times but for the symbol."""
+        for k in range(1, len(self.times)):
+            for now, answer in zip(places(cuts, self.first, self.times[k]), answers, strict=True):
+                other, _ = self._ask(series, k, now)
+                if not _alike(answer, other, self.roles[0], self.roles[k]):
+                    raise _unexplained(name, self._numbers_over_time(series))
+
+    def _numbers_over_time(self, series: Series) -> str:
+        """Name what holds other numbers at other times: Params by a rule, Vars that are fixed."""
+        model, time = series[self.times[0]].model(), self.time
+        kinds = (pyo.Param, pyo.Var)
+        values = {n: s for kind in kinds for n, s in along_time(model, time, kind)[1].items()}
+        fixed = {n: [_number(s.get(t)) for t in self.times] for n, s in values.items()}
+        varying = sorted(repr(n) for n, numbers in fixed.items() if len(set(numbers)) > 1)
+        named = f", for example those of {', '.join(varying)}" if varying else ""
+        return f"it uses numbers that depend on the time{named}"
+
+    def _complete(self, cuts: Sequence[float], answers: Sequence[Any]) -> list[Any]:
+        """The answers; at the end of the horizon an equation may be skipped."""
+        found = list(answers)
+        for k in range(1, len(found)):
+            if found[k] is None and cuts[(k - 1) // 2] >= self.last:
+                found[k] = found[k - 1]
+        if any(answer is None for answer in found):
+            raise ValueError("it is skipped at some times; an equation must hold at all times")
+        return found
+
+
+def _over_time(instance: Instance, name: str, times: Sequence[float]) -> Series:
+    series = instance.over_time(name)
+    return dict.fromkeys(times, instance.scalars[name]) if series is None else series
+
+
+def _number(data: Any) -> float | None:
+    """The number that stands in an expression for a Param or for a Var that is fixed."""
+    if isinstance(data, int | float):
+        return float(data)
+    return data.value if data is not None and getattr(data, "fixed", True) else None
+
+
+def _sides(component: Any) -> tuple[Any, ...]:
+    """Both sides of a constraint; anything else is one."""
+    if not hasattr(component, "to_bounded_expression"):
+        return component.args if component.is_named_expression_type() else (component,)
+    _, body, upper = component.to_bounded_expression()
+    return body, upper
+
+
+def _standard(data: Any, answer: Any) -> tuple[Any, ...] | None:
+    """The sides of a rule's answer as Pyomo brings them into a member; None if it skips it."""
+    if answer is pyo.Constraint.Skip:
+        return None
+    if data.parent_component().ctype is not pyo.Constraint:
+        return (answer,)
+    constraint = pyo.Constraint(expr=answer)
+    constraint.construct()
+    return _sides(constraint)
+
+
+def _written(data: Any, answer: Any) -> tuple[Any, ...] | None:
+    """The sides of a rule's answer as the user wrote them, in the order of a member's."""
+    if not isinstance(answer, EqualityExpression):
+        return _standard(data, answer)
+    left, right = answer.args
+    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
+    return (right, left) if is_turned else (left, right)
+
+
+def _alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
+    """Whether two tuples of sides say the same."""
+    if one is None or other is None or len(one) != len(other):
+        return one is other
+    pairs = zip(one, other, strict=True)
+    return all(alike(a, b, roles, roles_of_other) for a, b in pairs)
+
+
+def _unexplained(name: str, why: str) -> ModelError:
+    return ModelError(
+        f"'{name}' changes with time in a way igpe cannot follow: {why}. Write it with Pyomo's "
+        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)) in an Expression over time, or "
+        "make the changing quantity a mutable Param over time and give its values in "
+        "Experiment(inputs=...)."
+    )

@@ -1,0 +1,167 @@
+"""Step 5's answer among all optima that are known: the best one first, and those as good as it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import if_in_time, stopped
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.errors_at import errors_at
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.search.other_optima import Sought, other_optima, rounding
+from igpe.dynamics.shooting.base import is_plain
+from igpe.dynamics.shooting.polish import Polished, polish
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.tangent import tangent
+from igpe.estimation.settings import Settings
+from igpe.estimation.summary import Steps, Way
+from igpe.numerics.optima import has_same_values, is_same_objective
+from igpe.numerics.statistics.covariance import allowed_rise
+from igpe.problem.problem import Problem
+
+INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
+BETTER = "the search for other optima"
+BY_PROOF = "the proof of the optimum"
+
+
+def with_other_optima(steps: Steps, settings: Settings) -> Steps:
+    """The steps with all distinct optima within the statistical threshold.
+
+    An optimum that is better than the candidates of step 3 becomes the answer. Constraints are not
+    kept by this search: of problems with them the ends of the candidates are all that is known. At
+    Ctrl-C the steps are as they were, with a note.
+    """
+    found = if_in_time(lambda: _with_other_optima(steps, settings))
+    return _noted(steps) if found is None else found
+
+
+def _noted(steps: Steps) -> Steps:
+    return steps._replace(best=steps.best._replace(notes=(*steps.best.notes, INTERRUPTED)))
+
+
+def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
+    problem, best = steps.problem, steps.best
+    is_cut = best.estimate.status is Status.INTERRUPTED
+    if best.at is None or is_cut or not len(problem.box):
+        return steps
+    if not is_plain(problem):
+        return _among_candidates(steps, settings)
+    if steps.structure.is_linear and _agree(problem, steps.ways):
+        return steps
+    x = problem.box.vector(best.estimate.parameters)
+    rise = _rise(steps, settings)
+    sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
+    values, complete = other_optima(problem, steps.systems, sought)
+    exact = [best, *_refined(problem, steps, values, settings.integrator)]
+    return _ordered(steps, exact, rise, () if complete and not stopped() else (INTERRUPTED,))
+
+
+def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:
+    """The steps with the optimum next to `values`, if it is better than the estimate.
+
+    values  unknown -> value, as a proof met them
+    """
+    x = steps.problem.box.vector(values)
+    better = list(_refined(steps.problem, steps, [x], settings.integrator, BY_PROOF))
+    exact = [steps.best, *better, *steps.others]
+    return _ordered(steps, exact, _rise(steps, settings), (), BY_PROOF) if better else steps
+
+
+def _rise(steps: Steps, settings: Settings) -> float:
+    """How far the objective of another optimum may lie above the best; 0 where that is unknown."""
+    problem, best = steps.problem, steps.best
+    x = problem.box.vector(best.estimate.parameters)
+    active = tangent(problem, x).rows
+    errors = errors_at(problem, x, best.at, settings.confidence, active=active)
+    rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
+    return rise if np.isfinite(rise) else 0.0
+
+
+def _among_candidates(steps: Steps, settings: Settings) -> Steps:
+    """The steps with those ends of candidates that are other optima, compared by values."""
+    problem, best = steps.problem, steps.best
+    residuals = Residuals(problem, steps.systems, settings.integrator)
+    level = best.estimate.objective + _rise(steps, settings) + rounding(problem)
+    kept = [best]
+    for way in steps.ways:
+        end = way.corrected
+        is_good = end.status.usable and end.objective <= level
+        if is_good and not any(_is_same(problem, Polished(end, None), k) for k in kept):
+            kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
+    others = sorted(kept[1:], key=lambda one: one.estimate.objective)
+    return steps._replace(others=tuple(others))
+
+
+def _agree(problem: Problem, ways: Sequence[Way]) -> bool:
+    """Return True if all candidates ended at the same values."""
+    box = problem.box
+    best, *others = (box.vector(w.corrected.parameters) for w in ways if w.usable)
+    return all(has_same_values(best, other, box) for other in others)
+
+
+def _starts(problem: Problem, ways: Sequence[Way]) -> list[FloatArray]:
+    """Where the other candidates ended, and the other optima that step 4 met."""
+    return [problem.box.vector(values) for values in _met(ways)]
+
+
+def _met(ways: Sequence[Way]) -> Iterator[dict[str, float]]:
+    for way in ways:
+        for estimate in (way.corrected, *way.complete.trail):
+            if estimate.status.usable and np.isfinite(estimate.objective):
+                yield {**way.corrected.parameters, **estimate.parameters}
+
+
+def _refined(
+    problem: Problem,
+    steps: Steps,
+    values: Sequence[FloatArray],
+    integrator: Integrator,
+    origin: str = BETTER,
+) -> Iterator[Polished]:
+    """The optima by the integrator of the result; those it cannot confirm are left out.
+
+    Those that Ctrl-C leaves no time for as well.
+    """
+    residuals = Residuals(problem, steps.systems, integrator)
+    for x in values:
+        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
+        found = if_in_time(partial(polish, problem, residuals, rough))
+        if found is not None and found.at is not None and not found.notes:
+            yield found
+
+
+def _ordered(
+    steps: Steps,
+    exact: Sequence[Polished],
+    rise: float,
+    notes: tuple[str, ...],
+    origin: str = BETTER,
+) -> Steps:
+    problem, given = steps.problem, steps.best
+    none = rounding(problem)
+    least = min(exact, key=lambda one: one.estimate.objective)
+    same = is_same_objective(least.estimate.objective, given.estimate.objective, none)
+    best, ways = (given, steps.ways) if same else (least, _led(least, steps.ways, origin))
+    level = best.estimate.objective + rise + none
+    kept = [best]
+    for one in sorted(exact, key=lambda one: one.estimate.objective):
+        if one.estimate.objective <= level and not any(_is_same(problem, one, k) for k in kept):
+            kept.append(one)
+    best = best._replace(notes=(*best.notes, *notes))
+    return steps._replace(ways=ways, best=best, others=tuple(kept[1:]))
+
+
+def _led(best: Polished, ways: Sequence[Way], origin: str) -> list[Way]:
+    """The candidates, after one more that is better than they are."""
+    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=origin)
+    estimate = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
+    return [Way(algebraic, estimate, estimate), *ways]
+
+
+def _is_same(problem: Problem, one: Polished, other: Polished) -> bool:
+    a, b = (problem.box.vector(p.estimate.parameters) for p in (one, other))
+    return has_same_values(a, b, problem.box)

@@ -1,0 +1,216 @@
+"""One estimator from many starts: a campaign that may take days, on many machines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import require
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import session
+from igpe.core.errors import DataError, EstimationFailed, ProblemError
+from igpe.core.estimates import Estimate
+from igpe.core.markup import preformatted
+from igpe.core.progress import Progress
+from igpe.core.status import Status
+from igpe.dynamics.search.searches import Asked, Run, given_starts, is_estimator, searched
+from igpe.dynamics.shooting.base import Estimator
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.estimation.run_table import RunTable
+from igpe.numerics.optima import is_same_objective
+from igpe.problem.problem import Problem
+from igpe.results.plots.axes import axes_for
+from igpe.results.plots.waterfall import draw, series
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
+
+TELL = 100  # runs
+TRUE = 1e-2  # relative difference of an objective that is computed again
+ROUNDING = 1e-10  # of the objective at the first start: what integration errors make of none
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What one estimator found from many starts.
+
+    table     one row for each start that was done, by its number: status, arrived (at an optimum),
+              objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
+              all horizons (ISS), found_by (in words), note (why there is no answer), and the
+              unknowns
+    starts    the starts by number, one column for each unknown
+    complete  False if it was interrupted, or its executor ended
+    notes     sentences on what went wrong with the workers
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    starts: pd.DataFrame = field(repr=False)
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def objectives(self) -> FloatArray:
+        """(n,) of the runs that arrived at an optimum, ascending: the waterfall."""
+        found = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
+        return np.sort(found[np.isfinite(found)])
+
+    @property
+    def best(self) -> Estimate:
+        """The best optimum; if no run arrived at one, the best that was reached.
+
+        raises EstimationFailed if no run has usable parameters
+        """
+        usable = self.table[self.table["status"].map(lambda name: Status[name].usable)]
+        rows = usable[usable["arrived"]] if usable["arrived"].any() else usable
+        if not np.isfinite(rows["objective"]).any():
+            last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
+            raise EstimationFailed(
+                f"None of {len(self.table)} starts gave usable parameters; see .table for the "
+                f"status and note of each. The last: {Status[last].value}",
+                Status[last],
+            )
+        chosen: Any = rows["objective"].idxmin()
+        row = rows.loc[chosen]
+        status = Status[row["status"]]
+        return Estimate(
+            {n: float(row[n]) for n in self.starts.columns},
+            float(row["objective"]),
+            Status.BEST_OF_SEVERAL if status is Status.CONVERGED else status,
+            f"best of {len(self.table)} starts, {row['found_by']}",
+            seconds=float(row["seconds"]),
+            iterations=int(row["iterations"]),
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Status -> number of starts."""
+        return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
+
+    def plot(self, axes: Any = None) -> Any:
+        """A waterfall of the starts; axes are matplotlib's, None makes a figure. Returns them."""
+        ax = axes_for(1, axes)[0]
+        draw(ax, {"": series(self.table["objective"], self.table["arrived"])})
+        return ax
+
+    def __str__(self) -> str:
+        lines = [f"{count:>7}  {Status[name].value}" for name, count in self.counts.items()]
+        found = self.objectives
+        if len(found):
+            near = sum(is_same_objective(found[0], one) for one in found)
+            lines.append(f"best objective {found[0]:.8g}, from {near} of {len(self.table)} starts")
+        if not self.complete:
+            lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
+        return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
+
+@session()
+def campaign(
+    problem: Problem,
+    estimator: Estimator = SingleShooting(),
+    starts: int | Sequence[Mapping[str, float]] = 100,
+    *,
+    seed: int = 0,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Campaign:
+    """Estimate a problem from many starts, in parallel, so that nothing finished is ever lost.
+
+    problem    the same for all starts; it is translated and compiled once in each process
+    estimator  of all of them
+    starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
+               free unknown -> value
+    seed       of that sequence: with it the same starts give the same numbers, wherever, and in
+               whatever order, they are done
+    executor   where: None is here, one after the other; a number is so many processes of our own;
+               else any executor of concurrent.futures, or `dask_client.get_executor()`
+    store      SQLite file that keeps each finished start at once; those of the same problem and
+               estimator that are in it are not done again
+    timeout    s for each start; one that takes longer is ended, recorded as TIMED_OUT, and done
+               again only where more time is given. Each is then done in a process of its own
+    progress   is told a sentence now and then
+    returns    what was done until then if it is interrupted (Ctrl-C)
+    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
+               ready in any process, an executor that takes no work at all;  DataError for a store
+               that is none;  Unsupported by the estimator
+
+    A start whose process dies is tried three times more, and then recorded as WORKER_DIED; one that
+    ends with an unexpected error is recorded as RAISED, so is one for which a worker cannot build
+    the model while others can. With a store these are done again once igpe, the estimator or a
+    module of yours has changed. While a Dask cluster has no worker (30 s and longer), processes of
+    this machine do its work; `notes` say so.
+    """
+    wanted = "an estimator: igpe.SingleShooting()"
+    require(is_estimator(estimator), "campaign", "estimator", estimator, wanted)
+    given = given_starts(problem, starts, seed, "campaign")
+    notes: list[str] = []
+
+    def report(sentence: str) -> None:
+        notes.append(sentence)
+        if progress is not None:
+            progress(sentence)
+
+    place = Place(executor, store, timeout, report=report)
+    table = RunTable(problem.box.names)
+    done = 0
+
+    def told(run: Run) -> Run:
+        nonlocal done
+        done += 1
+        if progress is not None and (done % TELL == 0 or done == len(given)):
+            progress(f"Campaign: {done} of {len(given)} starts")
+        return run
+
+    asked = Asked(problem, {type(estimator).__name__: estimator})
+    try:
+        complete = table.gather(map(told, searched(asked, given, place)))
+    except ProblemError as error:  # the executor ended: what was finished is kept
+        if done == 0:
+            raise
+        complete = False
+        report(str(error))
+    frame = table.frame().drop(columns="method").set_index("start").sort_index()
+    starts_frame = pd.DataFrame(given, columns=list(problem.box.names))
+    found = Campaign(frame, starts_frame, complete, tuple(notes))
+    if store is not None:
+        _require_true(found, problem, estimator, store)
+    return found
+
+
+def _require_true(
+    found: Campaign, problem: Problem, estimator: Estimator, store: str | Path
+) -> None:
+    """Compute the best again: what a file says of it may not be so.
+
+    The sum of squares is that of an integration; where a method has another one (on the mesh of its
+    collocation), that of the method from there.
+
+    raises DataError if neither is as good as the file says
+    """
+    try:
+        best = found.best
+    except EstimationFailed:
+        return
+    residuals = SingleShooting().prepare(problem).residuals
+    first = residuals(found.starts.iloc[0].to_numpy(dtype=float))
+    at = residuals(problem.box.vector(best.parameters))
+    rounding = 0.0 if first is None else ROUNDING * abs(first.cost)
+
+    def is_true(objective: float) -> bool:
+        return objective <= best.objective + TRUE * abs(objective) + rounding
+
+    if at is not None and is_true(at.cost):
+        return
+    again = estimator.estimate(problem, best.parameters).objective
+    if not is_true(again):
+        raise DataError(
+            f"The store '{store}' says that a start reached the objective {best.objective:.6g}, "
+            f"but from its parameters {again:.6g} is reached. The file was changed, or the problem "
+            "reads something that was. Remove the file to do all starts again."
+        )

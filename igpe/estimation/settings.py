@@ -1,0 +1,106 @@
+"""How the five steps are carried out. Every part is a method that can be exchanged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from igpe.algebraic.step import Routes
+from igpe.algebraic.weights import StateErrors, Weights
+from igpe.core.arguments import is_count, is_finite, require
+from igpe.core.errors import SolverMissing
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.multistart import MultiStart
+from igpe.smoothing.base import Smoother
+from igpe.smoothing.bootstrap import Bootstrap
+from igpe.smoothing.gcv_spline import GcvSpline
+from igpe.smoothing.interpolation import Interpolation
+
+
+@dataclass(frozen=True)
+class ProveComplement:
+    """That step 4 is proven for its best candidate, by `igpe.certify`: what step 3 found is held.
+
+    unknowns    step 4 must find at most so many for a proof to be tried
+    gap         of the bound to the sum of squares, relative
+    time_limit  seconds; what is proved until then is told
+    """
+
+    unknowns: int = 3
+    gap: float = 1e-3
+    time_limit: float = 10.0
+
+    def __post_init__(self) -> None:
+        given = (
+            ("unknowns", is_count(self.unknowns) and self.unknowns > 0, "a whole number above 0"),
+            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
+            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
+        )
+        for name, ok, wanted in given:
+            require(ok, "ProveComplement", name, getattr(self, name), wanted)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The methods of the five steps.
+
+    ladder       step 1: the first smoother is the paper's, the others give further candidates
+    weights      step 3: how its residuals count
+    routes       step 3: how algebraic problems are solved
+    complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
+    proof        step 4: whether its answer is proven; None: no
+    correction   step 5: simultaneous correction
+    integrator   with which the final fit is simulated
+    confidence   of the intervals
+    """
+
+    ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
+    weights: Weights = StateErrors()
+    routes: Routes = Routes()
+    complement: MultiStart | Collocation = MultiStart()
+    proof: ProveComplement | None = None
+    correction: Collocation = Collocation()
+    integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
+    confidence: float = 0.95
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice."""
+        return self.complement.seed
+
+    def seeded(self, seed: int) -> "Settings":
+        """The same settings with another seed."""
+        return replace(
+            self,
+            ladder=tuple(
+                replace(s, seed=seed) if isinstance(s, Bootstrap) else s for s in self.ladder
+            ),
+            complement=replace(self.complement, seed=seed),
+            routes=self.routes.seeded(seed),
+        )
+
+    def require_solvers(self) -> None:
+        """Refuse outside solvers that were chosen but are not installed.
+
+        Those of the default settings are only asked where igpe's own methods do not suffice.
+        raises SolverMissing with the sentence that installs it
+        """
+        usual = set(map(repr, _solvers(Settings())))
+        for solver in _solvers(self):
+            if repr(solver) not in usual and not solver.available():
+                raise SolverMissing(
+                    f"The settings choose {solver!r}, which is not installed. {solver.install}"
+                )
+
+
+def _solvers(part: Any) -> Iterator[Any]:
+    """All solvers among the parts of a method."""
+    if hasattr(part, "available") and hasattr(part, "install"):
+        yield part
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from _solvers(getattr(part, field.name))
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _solvers(one)

@@ -1,0 +1,345 @@
+"""From the corrected candidates to the result: statistics, tables and sentences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pprint import pformat
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from igpe.algebraic.curves import Curves
+from igpe.algebraic.step import Algebraic
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.deadline import if_in_time
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.errors_at import errors_at
+from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.shooting.base import constraints, is_plain
+from igpe.dynamics.shooting.guess import fine_grid
+from igpe.dynamics.shooting.polish import Polished
+from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.tangent import Tangent, tangent
+from igpe.equations.system import System
+from igpe.estimation.notes import passed, several, uneven
+from igpe.estimation.rank_notes import rank_notes
+from igpe.estimation.settings import Settings
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.optima import is_same_objective
+from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
+from igpe.problem.problem import Problem
+from igpe.results.certificate import Certificate
+from igpe.results.result import Candidate, Optimum, Parameter, Result
+from igpe.structure.findings import Reach
+from igpe.structure.report import sentence
+from igpe.structure.structure import Structure
+from igpe.uncertainty.findings import with_findings
+
+NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
+SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
+PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
+
+
+class Way(NamedTuple):
+    """One way through steps 3 to 5: what each of them found."""
+
+    algebraic: Algebraic
+    complete: Estimate
+    corrected: Estimate
+
+    @property
+    def usable(self) -> bool:
+        """Whether step 5 gave parameters."""
+        return self.corrected.status.usable
+
+
+class Steps(NamedTuple):
+    """Everything the five steps found.
+
+    problem  with unreachable unknowns held
+    ladder   step 1;  systems, structure: step 2
+    first    the paper's way of posing step 3, the one that is solved with a proof
+    ways     steps 3 to 5, best first
+    best     the best way's estimate, polished, with residuals and derivative
+    seconds  wall time of each step
+    others   further optima within the statistical threshold
+    """
+
+    problem: Problem
+    ladder: Sequence[Curves]
+    systems: tuple[System, ...]
+    structure: Structure
+    first: Algebraic
+    ways: Sequence[Way]
+    best: Polished
+    seconds: dict[str, float]
+    others: tuple[Polished, ...] = ()
+
+
+def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) -> Result:
+    """The result of the best way, with the others as candidates.
+
+    proved  sentences on what was proved of step 4
+    """
+    problem, best = steps.problem, steps.ways[0]
+    values = best.corrected.parameters
+    x, at = problem.box.vector(values), steps.best.at
+    free = tangent(problem, x)
+    errors = errors_at(problem, x, at, settings.confidence, active=free.rows)
+    points, curves = _tables(steps, values, settings)
+    origins = _origins(steps)
+    parameters = _parameters(problem, x, errors, origins)
+    others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
+    candidates = tuple(_candidate(way) for way in steps.ways)
+    late = best.corrected.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
+    rank = [] if at is None or late else if_in_time(lambda: _rank(steps, x, at, errors, free))
+    rank = [NOT_COMPARED] if rank is None else rank
+    result = Result(
+        estimates=(*parameters, *_held(problem, steps.structure)),
+        objective=best.corrected.objective if at is None else at.cost,
+        status=best.corrected.status,
+        covariance=errors.covariance,
+        measurements=problem.size,
+        degrees=errors.degrees,
+        variance=errors.variance,
+        probability=_probability(problem, at, errors),
+        confidence=settings.confidence,
+        certificates=_certificates(problem, steps.first),
+        candidates=candidates,
+        structure=str(steps.structure),
+        maps=steps.structure.maps,
+        points=points,
+        curves=curves,
+        seconds=steps.seconds,
+        versions=dict(_versions()),
+        seed=settings.seed,
+        settings=pformat(settings, width=80),
+        notes=(*several(parameters, others), *rank, *_notes(steps, free.known)),
+        other_optima=others,
+    )
+    result = with_findings(result, problem, at, free.rows)
+    return replace(result, notes=(*result.notes, *proved))
+
+
+def _rank(
+    steps: Steps, x: FloatArray, at: Linearised, errors: Uncertainty, free: Tangent
+) -> list[str]:
+    problem, whole = steps.problem, errors
+    if errors.held.any():
+        whole = errors_at(problem, x, at, active=free.rows, held=np.zeros(len(x), dtype=bool))
+    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+    sets = [] if steps.structure.is_linear else [x, *others]
+    return rank_notes(problem, steps.systems, at.jacobian, errors, whole, sets=sets)
+
+
+def _optimum(
+    problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
+) -> Optimum:
+    x = problem.box.vector(one.estimate.parameters)
+    found_by = SEARCHED if is_plain(problem) else CANDIDATE
+    errors = errors_at(problem, x, one.at, confidence, active=tangent(problem, x).rows)
+    return Optimum(
+        tuple(_parameters(problem, x, errors, dict.fromkeys(origins, found_by))),
+        one.estimate.objective,
+    )
+
+
+def _parameters(
+    problem: Problem, x: FloatArray, errors: Uncertainty, origin: Mapping[str, str]
+) -> list[Parameter]:
+    box = problem.box
+    return [
+        Parameter(
+            name=name,
+            value=float(x[i]),
+            standard_error=float(errors.standard_error[i]),
+            lower=float(errors.lower[i]),
+            upper=float(errors.upper[i]),
+            unit=problem.unit(name),
+            bounds=_bounds(box.select([name])),
+            found_by=origin[name],
+            remark=_remark(problem, errors, x, i),
+        )
+        for i, name in enumerate(box.names)
+    ]
+
+
+def _origins(steps: Steps) -> dict[str, str]:
+    """Unknown -> how its value was first found on the best way."""
+    found: dict[str, str] = {}
+    best = steps.ways[0].algebraic
+    for _, answer in best.answers:
+        for name in answer.estimate.parameters:
+            found[name] = f"step 3, {answer.estimate.method}"
+    smoothed = set(best.parameters) - set(found)
+    first = found | dict.fromkeys(smoothed, "step 1, smoothing")
+    return dict.fromkeys(steps.problem.box.names, "step 4, dynamics") | first
+
+
+def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
+    if errors.undetermined[i]:
+        return "not determined by the data"
+    box = problem.box
+    if not errors.held[i] or not np.isfinite(errors.lower[i]):
+        return ""
+    return (
+        "on its lower bound" if x[i] - box.lower[i] < box.upper[i] - x[i] else "on its upper bound"
+    )
+
+
+def _held(problem: Problem, structure: Structure) -> list[Parameter]:
+    """Unknowns at the value they were held at, by the user or because nothing depends on them."""
+    box = problem.unknowns
+    lost = structure.names(Reach.UNREACHABLE)
+    return [
+        Parameter(
+            name=name,
+            value=value,
+            standard_error=np.inf,
+            lower=-np.inf,
+            upper=np.inf,
+            unit=problem.unit(name),
+            bounds=_bounds(box.select([name])),
+            found_by="held",
+            remark="nothing measured depends on it" if name in lost else "given",
+        )
+        for name, value in problem.fixed.items()
+    ]
+
+
+def _probability(problem: Problem, at: Linearised | None, errors: Uncertainty) -> float:
+    if at is None or not problem.sigma_known:
+        return float("nan")
+    return chi_squared_probability(at.cost, errors.degrees)
+
+
+def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]:
+    names = [e.name for e in problem.experiments]
+    return tuple(
+        Certificate(
+            unknowns=group.parameters,
+            bounds=tuple(map(_bounds, [problem.box.select([n]) for n in group.parameters])),
+            undetermined=answer.undetermined,
+            origin=first.origin,
+            slopes=tuple(dict.fromkeys(m.state for m in group.members)),
+            experiments=tuple(dict.fromkeys(names[m.experiment] for m in group.members)),
+            method=answer.estimate.method,
+            objective=answer.estimate.objective,
+            lower_bound=answer.estimate.lower_bound,
+            status=answer.estimate.status,
+        )
+        for group, answer in first.answers
+    )
+
+
+def _bounds(one: Box) -> tuple[float, float]:
+    """Of a box with one unknown."""
+    return float(one.lower[0]), float(one.upper[0])
+
+
+def _candidate(way: Way) -> Candidate:
+    return Candidate(
+        origin=way.algebraic.origin,
+        incremental=dict(way.complete.parameters),
+        corrected=dict(way.corrected.parameters),
+        objective=way.corrected.objective,
+        status=way.corrected.status,
+    )
+
+
+def _tables(
+    steps: Steps, values: Mapping[str, float], settings: Settings
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    grids = tuple(fine_grid(steps.problem, k) for k in range(len(steps.systems)))
+    runs = simulate(steps.problem, steps.systems, settings.integrator, values, grids)
+    trajectories = [run for _, run in runs]
+    points = [_points(steps.problem, k, run) for k, run in enumerate(trajectories)]
+    curves = [_curves(steps, k, run) for k, run in enumerate(trajectories)]
+    return pd.concat(points, ignore_index=True), pd.concat(curves, ignore_index=True)
+
+
+def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
+    experiment = problem.experiments[k]
+    m = experiment.measurements
+    times = m.times[m.row]
+    fitted = run.measured[np.searchsorted(run.times, times), m.column]
+    names = np.array(m.names)[m.column]
+    table = pd.DataFrame({
+        "experiment": experiment.name,
+        "name": names,
+        "time": times,
+        "measured": m.value,
+        "fitted": fitted,
+        "residual": m.value - fitted,
+        "sigma": m.sigma if experiment.sigma_known else np.nan,
+        "unit": [problem.unit(n) for n in names],
+    })
+    return table.iloc[np.lexsort((times, m.column))].reset_index(drop=True)
+
+
+def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
+    experiment = steps.problem.experiments[k]
+    smooth = steps.ladder[0].of[k]
+    pieces = [
+        pd.DataFrame({
+            "experiment": experiment.name,
+            "name": name,
+            "time": run.times,
+            "fitted": run.measured[:, i],
+            "smoothed": smooth[name].value(run.times),
+            "smoothed_error": smooth[name].value_error(run.times),
+        })
+        for i, name in enumerate(experiment.measured)
+    ]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
+    """What was held, what the last step says, and what smoothing says if candidates disagree."""
+    held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
+    costs = [way.corrected.objective for way in steps.ways]
+    smoothing = (
+        ()
+        if all(is_same_objective(cost, costs[0]) for cost in costs)
+        else steps.ladder[0].notes(steps.problem)
+    )
+    kept = [name for name in constraints(steps.problem) if name not in known]
+    ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
+    return (
+        *(f"{name} {sentence(steps.structure[name])}" for name in held),
+        *steps.structure.warnings,
+        *_inner_notes(steps),
+        *uneven(steps.problem),
+        *ignored,
+        *passed(steps.first.passed),
+        *smoothing,
+    )
+
+
+def _inner_notes(steps: Steps) -> tuple[str, ...]:
+    """What the estimators of steps 4 and 5 say of the best candidate, each sentence once.
+
+    Those of step 4 are about its own values, which step 5 may have changed.
+    """
+    way = steps.ways[0]
+    last = dict.fromkeys((*steps.best.notes, *way.corrected.notes))
+    before = [note for note in way.complete.notes if note not in last]
+    return (*last, *(f"Step 4: {note}" for note in dict.fromkeys(before)))
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            # `version` would parse the whole of a long text for this line.
+            lines = (distribution(name).read_text("METADATA") or "").splitlines()
+            line = next((one for one in lines if one.startswith("Version: ")), None)
+            found[name] = version(name) if line is None else line.removeprefix("Version: ")
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,178 @@
+"""What the user's tables hold: times, experiments, measured columns, their units and errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.errors import DataError
+from igpe.formats.draft.columns import Choice, choose
+from igpe.formats.draft.headers import Column, is_run, is_time, named_column, split_header
+from igpe.problem.tables import numbers, read_table, time_column
+
+
+class Run(NamedTuple):
+    """One experiment: its name, its file, and its table in the names of the model."""
+
+    name: str
+    file: Path
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said of the tables.
+
+    time, experiment  headers of these columns; "" to find them
+    named             header -> name in the model
+    species           of the reactions; empty: every column becomes a quantity of its own
+    """
+
+    time: str = ""
+    experiment: str = ""
+    named: Mapping[str, str] = field(default_factory=dict)
+    species: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What was found in the tables.
+
+    runs        one for each experiment
+    time        the column of times
+    experiment  header of the column that names the experiments; "" if each file is one
+    choice      which of the other columns are what
+    """
+
+    runs: tuple[Run, ...]
+    time: Column
+    experiment: str
+    choice: Choice
+
+    @property
+    def measured(self) -> tuple[Column, ...]:
+        """The columns that the model is to explain."""
+        return self.choice.measured
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The tables' files, each once."""
+        return tuple(dict.fromkeys(run.file for run in self.runs))
+
+    @property
+    def replicated(self) -> bool:
+        """Whether several rows of an experiment have the same time."""
+        return any(bool(run.table["time"].duplicated().any()) for run in self.runs)
+
+    @property
+    def size(self) -> int:
+        """Number of measurements."""
+        names = [c.name for c in self.measured]
+        return sum(int(r.table.reindex(columns=names).notna().to_numpy().sum()) for r in self.runs)
+
+
+def read_sheet(files: Sequence[Path], asked: Asked) -> Sheet:
+    """Read the tables and find out which column is what.
+
+    raises DataError if there is no time, no order in it, or nothing that could be measured
+    """
+    tables = [read_table(file) for file in files]
+    headers = list(dict.fromkeys(str(c) for t in tables for c in t.columns))
+    for option, header in (("--time", asked.time), ("--experiment", asked.experiment)):
+        if header:
+            named_column(header, headers, option)
+    for header in asked.named:
+        named_column(header, headers, "--column")
+    runs = asked.experiment or _runs_column(headers, tables, asked)
+    time = asked.time or _time_column([h for h in headers if h != runs], tables, asked)
+    whole = pd.concat(tables, ignore_index=True)
+    groups = _groups(tables, runs)
+    rest = [h for h in headers if h not in (time, runs)]
+    choice = choose(whole[rest], asked.named, asked.species, groups)
+    names = {time: "time", **{c.header: c.name for c in choice.measured}}
+    found = [
+        Run(name, file, _checked(name, file, rows, names))
+        for file, table in zip(files, tables, strict=True)
+        for name, rows in _parts(file, table, runs, files)
+    ]
+    return Sheet(tuple(found), Column(time, "time", split_header(time)[1]), runs, choice)
+
+
+def _runs_column(headers: Sequence[str], tables: Sequence[pd.DataFrame], asked: Asked) -> str:
+    """A column that names experiments, if it names any of them twice."""
+    for header in headers:
+        if is_run(header) and header not in asked.named:
+            entries = pd.concat([t[header] for t in tables if header in t.columns])
+            if bool(entries.duplicated().any()):
+                return header
+    return ""
+
+
+def _time_column(headers: Sequence[str], tables: Sequence[pd.DataFrame], asked: Asked) -> str:
+    """The one column that speaks of time, else the first one if its numbers increase."""
+    free = [h for h in headers if h not in asked.named]
+    speaking = [h for h in free if is_time(h)]
+    exact = [h for h in speaking if h == "time"] or speaking
+    if len(exact) == 1:
+        return exact[0]
+    if not exact and free and all(_increases(t, free[0]) for t in tables):
+        return free[0]
+    several = f"; {exact} all speak of time" if exact else ""
+    raise DataError(
+        f"Which column holds the times? The table has {list(headers)}{several}. Say it: "
+        f"--time '{(exact or free or ['t / h'])[0]}'."
+    )
+
+
+def _increases(table: pd.DataFrame, header: str) -> bool:
+    if header not in table.columns or table[header].dtype.kind not in "iuf":
+        return False
+    values = table[header].to_numpy(dtype=float)
+    return bool(np.isfinite(values).all() and (np.diff(values) > 0).all())
+
+
+def _groups(tables: Sequence[pd.DataFrame], runs: str) -> list[str]:
+    """For each row of all tables, which experiment it is of."""
+    return [
+        str(entry)
+        for number, table in enumerate(tables)
+        for entry in (table[runs] if runs in table.columns else [number] * len(table))
+    ]
+
+
+def _parts(
+    file: Path, table: pd.DataFrame, runs: str, files: Sequence[Path]
+) -> list[tuple[str, pd.DataFrame]]:
+    """The experiments of one file: name -> rows."""
+    if not runs:
+        return [(file.stem if len(files) > 1 else "", table)]
+    if len(files) > 1:
+        raise DataError(
+            f"There are {len(files)} tables with a column '{runs}' of experiments; give one table "
+            "that holds them all, or one table for each experiment without that column."
+        )
+    names = table[runs].astype(str)
+    return [(name, table[names == name]) for name in names.unique()]
+
+
+def _checked(name: str, file: Path, rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """The rows in the names of the model, their times in order."""
+    table = rows.rename(columns=names).reset_index(drop=True)
+    where = f"In '{file}'" + (f", experiment '{name}'" if name else "")
+    try:
+        time_column(table, replicates=True)
+        for column in set(names.values()) & set(table.columns):
+            numbers(table, column)
+    except DataError as error:
+        more = (
+            " If a column tells them apart, name it: --experiment 'COLUMN'."
+            if "not sorted" in str(error) and not name
+            else ""
+        )
+        raise DataError(f"{where}: {error}{more}") from None
+    if len(table["time"].unique()) < 2:  # noqa: PLR2004 - nothing changes in one moment
+        raise DataError(f"{where}: there is only one time; measurements at several are needed.")
+    return table.dropna(axis="columns", how="all")

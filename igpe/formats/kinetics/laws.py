@@ -1,0 +1,273 @@
+"""Rate laws: how fast a reaction goes, from concentrations."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from igpe.core.arguments import is_finite, require_mapping, shown
+from igpe.core.errors import ModelError
+from igpe.formats.kinetics.constants import Constant, check_constant, names_of, value
+from igpe.formats.kinetics.equation import Equation
+
+Concentrations = Mapping[str, Any]
+"""Species -> Pyomo expression of its concentration at one time."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+PER_TIME = (Fraction(0), -1)
+RATE = (Fraction(1), -1)
+CONCENTRATION = (Fraction(1), 0)
+
+Dimension = tuple[Fraction, int]
+"""Powers of concentration and of time."""
+
+
+class RateLaw(Protocol):
+    """How fast a reaction goes.
+
+    constants   all constants it holds, with their dimensions for `equation`
+    check       raises ModelError if the law does not suit the equation
+    rate        a Pyomo expression, concentration per time
+    """
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]: ...
+    def check(self, equation: Equation) -> None: ...
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any: ...
+
+
+@dataclass(frozen=True)
+class MassAction:
+    """forward * product of left concentrations - backward * product of right ones.
+
+    forward      constant of the reaction as written
+    backward     constant of the way back; or
+    equilibrium  forward/backward
+    orders       species on the left -> order, where it is not the coefficient
+    """
+
+    forward: Constant
+    backward: Constant | None = None
+    equilibrium: Constant | None = None
+    orders: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_constant("MassAction's forward constant", self.forward)
+        for role in ("backward", "equilibrium"):
+            if getattr(self, role) is not None:
+                check_constant(f"MassAction's {role} constant", getattr(self, role))
+        require_mapping("orders", self.orders, "orders={'A': 2}", ModelError)
+        if not is_finite(*self.orders.values()):
+            raise ModelError(f"The orders {dict(self.orders)} are no numbers; give {{'A': 2}}.")
+
+    def check(self, equation: Equation) -> None:
+        """Raise ModelError if one constant too few or too many is given, or an order of nothing."""
+        back = [c for c in (self.backward, self.equilibrium) if c is not None]
+        if len(back) != int(equation.reversible):
+            raise ModelError(
+                f"A {'reversible' if equation.reversible else 'one-way'} reaction by mass action "
+                f"has {len(back)} constants of the way back; give "
+                + (
+                    "one: backward=... or equilibrium=..."
+                    if equation.reversible
+                    else "none, or write it with <->."
+                )
+            )
+        strangers = [s for s in self.orders if s not in equation.left]
+        if strangers:
+            raise ModelError(
+                f"orders are given for {strangers}; the left side has {list(equation.left)}."
+            )
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """See `RateLaw`."""
+        forward = 1 - sum(map(_exact, self._orders(equation).values()), Fraction(0))
+        backward = 1 - sum(equation.right.values(), Fraction(0))
+        found: list[tuple[Constant, Dimension]] = [(self.forward, (forward, -1))]
+        if self.backward is not None:
+            found.append((self.backward, (backward, -1)))
+        if self.equilibrium is not None:
+            found.append((self.equilibrium, (forward - backward, 0)))
+        return found
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        """See `RateLaw`."""
+        forward = value(self.forward, m, t)
+        there = forward * _product(c, self._orders(equation))
+        if not equation.reversible:
+            return there
+        backward = (
+            value(self.backward, m, t)
+            if self.backward is not None
+            else forward / value(self.equilibrium, m, t)  # type: ignore[arg-type]
+        )
+        return there - backward * _product(c, equation.right)
+
+    def _orders(self, equation: Equation) -> dict[str, Fraction | float]:
+        return {**equation.left, **self.orders}
+
+
+@dataclass(frozen=True)
+class MichaelisMenten:
+    """vmax*S/(km*(1 + sum of I/Ki) + S).
+
+    vmax        largest rate
+    km          concentration of half the rate
+    substrate   S; may be left out where the left side is one species
+    inhibitors  species that compete with S -> their constant Ki
+    enzyme      species whose concentration multiplies the rate; vmax is then kcat
+    """
+
+    vmax: Constant
+    km: Constant
+    substrate: str | None = None
+    inhibitors: Mapping[str, Constant] = field(default_factory=dict)
+    enzyme: str | None = None
+
+    def __post_init__(self) -> None:
+        require_mapping("inhibitors", self.inhibitors, "inhibitors={'I': 'Ki'}", ModelError)
+        for constant in (self.vmax, self.km, *self.inhibitors.values()):
+            check_constant("A constant of MichaelisMenten", constant)
+
+    def check(self, equation: Equation) -> None:
+        """Raise ModelError unless the substrate is known."""
+        _one_way(equation, "MichaelisMenten")
+        _substrate(equation, self.substrate, "MichaelisMenten", "substrate")
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """See `RateLaw`."""
+        fastest = RATE if self.enzyme is None else PER_TIME
+        inhibition = [(k, CONCENTRATION) for k in self.inhibitors.values()]
+        return [(self.vmax, fastest), (self.km, CONCENTRATION), *inhibition]
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        """See `RateLaw`."""
+        s = c[_substrate(equation, self.substrate, "MichaelisMenten", "substrate")]
+        crowd = 1 + sum(c[i] / value(k, m, t) for i, k in self.inhibitors.items())
+        fastest = value(self.vmax, m, t) * (1 if self.enzyme is None else c[self.enzyme])
+        return fastest * s / (value(self.km, m, t) * crowd + s)
+
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """Species that act without reacting."""
+        return (*self.inhibitors, *([] if self.enzyme is None else [self.enzyme]))
+
+
+@dataclass(frozen=True)
+class Hill:
+    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
+
+    vmax       largest rate
+    half       concentration of half the rate
+    exponent   n
+    regulator  S; may be left out where the left side is one species
+    repressing whether S slows the reaction
+    """
+
+    vmax: Constant
+    half: Constant
+    exponent: Constant
+    regulator: str | None = None
+    repressing: bool = False
+
+    def __post_init__(self) -> None:
+        for constant in (self.vmax, self.half, self.exponent):
+            check_constant("A constant of Hill", constant)
+
+    def check(self, equation: Equation) -> None:
+        """Raise ModelError unless the regulator is known."""
+        _one_way(equation, "Hill")
+        _substrate(equation, self.regulator, "Hill", "regulator")
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """See `RateLaw`."""
+        return [(self.vmax, RATE), (self.half, CONCENTRATION), (self.exponent, (Fraction(0), 0))]
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        """See `RateLaw`."""
+        n = value(self.exponent, m, t)
+        level = c[_substrate(equation, self.regulator, "Hill", "regulator")] ** n
+        half = value(self.half, m, t) ** n
+        return value(self.vmax, m, t) * (half if self.repressing else level) / (half + level)
+
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """Species that act without reacting."""
+        return () if self.regulator is None else (self.regulator,)
+
+
+@dataclass(frozen=True)
+class OwnLaw:
+    """Any rate: a Pyomo expression of your own.
+
+    rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
+                `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
+    parameters  names of the parameters that it uses
+    modifiers   species that it uses and no reaction has
+    """
+
+    rule: Callable[[Any, float, Concentrations], Any]
+    parameters: tuple[str, ...] = ()
+    modifiers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not callable(self.rule):
+            raise ModelError(
+                f"OwnLaw's rule is {shown(self.rule)}; wanted a function: "
+                "OwnLaw(lambda m, t, c: m.k * c['A'] ** 0.5, parameters=('k',))."
+            )
+        if isinstance(self.parameters, str) or isinstance(self.modifiers, str):
+            raise ModelError("OwnLaw wants tuples of names: parameters=('k',), modifiers=('E',).")
+
+    def check(self, equation: Equation) -> None:
+        """Suits every equation."""
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """None whose dimension is known."""
+        return []
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        """See `RateLaw`."""
+        return self.rule(m, t, c)
+
+
+def parameters_of(law: RateLaw, equation: Equation) -> tuple[str, ...]:
+    """Names of the parameters in a rate law."""
+    if isinstance(law, OwnLaw):
+        return law.parameters
+    return names_of(c for c, _ in law.constants(equation))
+
+
+def _product(c: Concentrations, orders: Mapping[str, Fraction | float]) -> Any:
+    product: Any = 1
+    for species, order in orders.items():
+        if order:
+            product = product * (c[species] if order == 1 else c[species] ** _plain(order))
+    return product
+
+
+def _plain(order: Fraction | float) -> int | float:
+    return int(order) if order == int(order) else float(order)
+
+
+def _exact(order: Fraction | float) -> Fraction:
+    return order if isinstance(order, Fraction) else Fraction(str(order))
+
+
+def _one_way(equation: Equation, law: str) -> None:
+    if equation.reversible:
+        raise ModelError(
+            f"{law} goes one way only, but the reaction is written with <->; write two reactions "
+            "with ->, or give an OwnLaw."
+        )
+
+
+def _substrate(equation: Equation, given: str | None, law: str, field_name: str) -> str:
+    if given is not None:
+        return given
+    if len(equation.left) != 1:
+        raise ModelError(
+            f"{law} does not know its {field_name} among {list(equation.left)}; name it: "
+            f"{field_name}='S'."
+        )
+    return next(iter(equation.left))

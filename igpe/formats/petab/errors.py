@@ -1,0 +1,161 @@
+"""Standard errors of a PEtab problem's estimates, on the scales of its parameter table.
+
+They are those of the observed information, the second derivative of the negative log-likelihood
+(Efron & Hinkley, Biometrika 65 (1978)). Fisher's expected information leaves out what residuals add
+to it, and where standard deviations are estimated residuals are large: of Boehm's problem it makes
+one error 8 times what the profile says, the observed one 1.01 times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import is_finite, require
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.box import Box
+from igpe.core.errors import EstimationFailed
+from igpe.core.status import Status
+from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.formats.petab.objective import petab_model
+from igpe.formats.petab.tables import LOGARITHMS
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
+from igpe.problem.problem import Problem
+
+STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
+SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
+FLAT = 1e-5  # curvature along a direction, all parameters of one size, that is rounding
+
+
+def petab_errors(
+    problem: Problem,
+    found: Any,
+    *,
+    confidence: float = 0.95,
+    method: SingleShooting = SingleShooting(),
+) -> pd.DataFrame:
+    """Standard errors and intervals from the observed information at an optimum.
+
+    The information is that of the parameters on their scales, q = log10 p (or log p, or p), by
+    central differences of exact gradients. The delta rule gives sd(p) = p ln 10 sd(q); intervals
+    are q -+ 1.96 sd(q), taken back to p, and so neither symmetric nor ever below zero where the
+    scale is logarithmic.
+
+    problem     of `igpe.read_petab`;  found: an Estimate, or unknown -> value
+    confidence  of the intervals;  method: whose integrator is used
+    returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
+                the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
+                (of the parameter itself), remark. Errors are NaN on a bound, infinite where the
+                measurements do not determine the unknown, or not within its bounds
+    raises      ProblemError if the problem is none of `read_petab`, EstimationFailed if the model
+                cannot be integrated at the estimate and next to it
+    """
+    ok = is_finite(confidence) and 0 < confidence < 1
+    require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
+    scales = petab_model(problem).scales
+    values = getattr(found, "parameters", found)
+    require_start(values, problem.box, "petab_errors")
+    scale = _Scale(problem.box, [scales.get(n, "lin") for n in problem.box.names])
+    x = problem.box.vector(values)
+    prepared = method.prepare(problem)
+    held = on_bounds(x, prepared.residuals(x), problem.box)
+    information = _information(prepared, scale, x, np.flatnonzero(~held))
+    told = _uncertainty(information, scale.width, held, confidence)
+    rows = [_row(told, scale, x, i) for i in range(len(x))]
+    return pd.DataFrame(rows, index=pd.Index(problem.box.names, name="parameterId"))
+
+
+class _Scale:
+    """The parameters p and what they are on their scales, q.
+
+    base   (n,) natural logarithm of the scale's base; 0 if it is linear
+    width  (n,) of the bounds, on the scale
+    """
+
+    def __init__(self, box: Box, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.base = np.array([LOGARITHMS.get(n, 0.0) for n in names])
+        self._log = self.base > 0
+        self._unit = np.where(self._log, self.base, 1.0)
+        self.width = self.there(box.upper) - self.there(box.lower)
+
+    def there(self, p: FloatArray) -> FloatArray:
+        """(n,) q of p."""
+        return np.where(self._log, np.log(np.where(self._log, p, 1.0)) / self._unit, p)
+
+    def home(self, q: FloatArray) -> FloatArray:
+        """(n,) p of q; infinite where that is too large for a number."""
+        with np.errstate(over="ignore"):
+            return np.where(self._log, np.exp(np.where(self._log, self._unit * q, 0.0)), q)
+
+    def slope(self, p: FloatArray) -> FloatArray:
+        """(n,) dp / dq."""
+        return np.where(self._log, p * self._unit, 1.0)
+
+    def steps(self, p: FloatArray) -> FloatArray:
+        """(n,) of q, between which gradients are compared."""
+        width = np.where(np.isfinite(self.width), self.width, 1.0)
+        return STEP * np.where(self._log, 1 / self._unit, np.maximum(np.abs(p), SMALL * width))
+
+
+def _information(
+    prepared: PreparedShooting, scale: _Scale, x: FloatArray, free: IntArray
+) -> FloatArray:
+    """(n, n) second derivatives of the negative log-likelihood by q; 0 where held."""
+
+    def gradient(q: FloatArray) -> FloatArray:
+        p = scale.home(q)
+        at = prepared.residuals(p)
+        if at is None:
+            raise EstimationFailed(
+                "The model could not be integrated at the estimate or next to it, so nothing can "
+                "be said of errors; give the estimate of a fit that succeeded.",
+                Status.INTEGRATION_BROKE,
+            )
+        return (at.jacobian.T @ at.residual) * scale.slope(p)
+
+    q, steps, found = scale.there(x), scale.steps(x), np.zeros((len(x), len(x)))
+    for i in free:
+        move = np.zeros(len(x))
+        move[i] = steps[i]
+        found[i, free] = (gradient(q + move) - gradient(q - move))[free] / (2 * steps[i])
+    return (found + found.T) / 2
+
+
+def _uncertainty(
+    information: FloatArray, width: FloatArray, held: BoolArray, confidence: float
+) -> Uncertainty:
+    """Errors on the scales, around 0; infinite where bounds tell more than the measurements."""
+    own = np.diag(information)
+    out = held | (own * width**2 <= 1)  # alone it would be less sure than its bounds
+    size = np.sqrt(np.where(out, 1.0, own))
+    inside = np.where(out[:, None] | out, 0.0, information) / np.outer(size, size)
+    values, vectors = np.linalg.eigh(inside)
+    values = np.where(values > FLAT * values[-1], values, 0.0)
+    root = np.where(out, 0.0, np.sqrt(values)[:, None] * vectors.T * size)
+    nowhere = np.zeros(len(own))
+    told = uncertainty(
+        nowhere, np.zeros(len(root)), root, held=held, sigma_known=True, confidence=confidence
+    )
+    lost = told.undetermined | (~held & (told.standard_error > width))
+    error = np.where(lost, np.inf, told.standard_error)
+    upper = np.where(lost, np.inf, told.upper)
+    return replace(told, standard_error=error, lower=-upper, upper=upper, undetermined=lost)
+
+
+def _row(told: Uncertainty, scale: _Scale, x: FloatArray, i: int) -> dict[str, Any]:
+    q, error = scale.there(x), float(told.standard_error[i])
+    remark = "on a bound" if told.held[i] else "not determined" if told.undetermined[i] else ""
+    return {
+        "estimate": float(x[i]),
+        "standard_error": error * float(scale.slope(x)[i]),
+        "scale": scale.names[i],
+        "error_on_scale": error,
+        "lower": float(scale.home(q + told.lower)[i]),
+        "upper": float(scale.home(q + told.upper)[i]),
+        "remark": remark,
+    }

@@ -1,0 +1,132 @@
+"""Linear least squares inside bounds: min |A x - b|^2, lower <= x <= upper.
+
+An active-set method (Stark & Parker 1995) on the triangular factor of A, so that its many small
+problems have as many rows as unknowns. Problems here are small and come by the hundred, so LAPACK
+is called directly: `scipy.optimize.lsq_linear` gives the same answers and takes ten times as long.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from igpe.core.arrays import BoolArray, FloatArray
+
+RANK = 1e-10  # directions below this fraction of the largest determine nothing
+NOTHING = 1e-13  # columns below this fraction of the largest are rounding
+SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
+ROUNDS = 10  # releases per unknown, at most
+
+
+def bounded_solution(
+    matrix: FloatArray, right: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """(n,) a minimiser inside the bounds, of small norm where the matrix determines none.
+
+    matrix  (m, n);  right (m,)
+    """
+    n = matrix.shape[1]
+    if len(matrix) > n:
+        matrix, right = _triangle(matrix, right)
+    free = _least(matrix, right)
+    if ((free >= lower) & (free <= upper)).all():
+        return free
+    inside = np.minimum(np.maximum(free, lower), upper)
+    if n == 1:
+        return inside
+    return _ActiveSet(matrix, right, lower, upper).solution(inside)
+
+
+class _ActiveSet(NamedTuple):
+    """The problem, of few rows."""
+
+    matrix: FloatArray
+    right: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def solution(self, x: FloatArray) -> FloatArray:
+        """From x, which lies inside the bounds."""
+        free = (x > self.lower) & (x < self.upper)
+        tiny = SLOPE * _norm(self.matrix.ravel()) * _norm(self.right)
+        for _ in range(ROUNDS * len(x)):
+            self._descend(x, free)
+            slope = self.matrix.T @ (self.right - self.matrix @ x)  # of the decrease
+            gain = np.where(x <= self.lower, slope, -slope)
+            gain[free | (self.lower >= self.upper)] = 0.0
+            best = int(gain.argmax())
+            if gain[best] <= tiny:
+                break
+            free[best] = True
+        return x
+
+    def _descend(self, x: FloatArray, free: BoolArray) -> None:
+        """Move x to the minimiser with the others held; who meets a bound on the way stays."""
+        while free.any():
+            which = free.nonzero()[0]
+            now, held = x[which], x.copy()
+            held[which] = 0.0
+            goal = _least(self.matrix[:, which], self.right - self.matrix @ held)
+            low, high = self.lower[which], self.upper[which]
+            outside = (goal < low) | (goal > high)
+            if not outside.any():
+                x[which] = goal
+                return
+            ends = np.where(goal < low, low, high)
+            share = np.ones(len(which))
+            share[outside] = (ends - now)[outside] / (goal - now)[outside]
+            first = share.min()
+            arrived = outside & (share <= first)
+            between = np.minimum(np.maximum(now + first * (goal - now), low), high)
+            x[which] = np.where(arrived, ends, between)
+            free[which[arrived]] = False
+
+
+def _triangle(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """R (n, n) and Q'b (n,) of the factors A = Q R."""
+    n = matrix.shape[1]
+    both = np.empty((len(matrix), n + 1), order="F")
+    both[:, :n], both[:, n] = matrix, right
+    factors = lapack.dgeqrf(both, overwrite_a=True)[0][:n]
+    factors[_below(n)] = 0.0  # dgeqrf keeps Q there
+    return factors[:, :n], factors[:, n]
+
+
+@lru_cache
+def _below(n: int) -> BoolArray:
+    """(n, n + 1) what lies below the diagonal."""
+    return np.tri(n, n + 1, -1, dtype=bool)
+
+
+def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """(n,) the shortest minimiser of |A x - b|, by complete orthogonal factors.
+
+    Which directions are determined is decided with columns of length 1: an unknown is no less
+    determined for being far from its size.
+    """
+    m, n = matrix.shape
+    length = np.sqrt((matrix**2).sum(axis=0))
+    nothing = length <= NOTHING * length.max()
+    length[nothing] = 1.0
+    even = matrix / length
+    even[:, nothing] = 0.0
+    padded = np.zeros(max(m, n))
+    padded[:m] = right
+    work = 3 * n + 64 * (min(m, n) + 1)
+    free = np.zeros(n, dtype=np.int32)
+    _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
+    x = np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float) / length  # noqa: PLR2004
+    return x if rank == n else _shortest(x, even, length, int(rank))
+
+
+def _shortest(x: FloatArray, even: FloatArray, length: FloatArray, rank: int) -> FloatArray:
+    """x (n,) without its part in the directions that columns `even` (m, n) * length lose."""
+    rows = np.linalg.svd(even)[2][rank:] / length
+    rows /= np.abs(rows).max(axis=1, keepdims=True)
+    lost = np.linalg.qr(rows.T)[0]
+    return np.asarray(x - lost @ (lost.T @ x))
+
+
+def _norm(v: FloatArray) -> float:
+    return float(np.sqrt(v @ v))

@@ -1,0 +1,186 @@
+"""How sure the estimates are: linearised covariance, and what the data do not determine.
+
+    V = s^2 (J' J)^-1        J = d residual / d unknown at the optimum
+                             (Michalik et al. 2009, ISS, eq. 9; Peifer & Timmer 2007, eq. 22)
+
+with residuals already divided by their standard deviations; s^2 = 1 where those were given, else
+s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
+they are held, and their errors are not defined. Their intervals are one-sided, and no interval
+leaves the bounds: where the linearised one would, the data exclude nothing on that side.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+from scipy.linalg import null_space
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.numerics.statistics.rank import RANK, directions
+
+NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
+SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Errors of n unknowns.
+
+    covariance       (n, n), NaN in rows of unknowns on a bound, infinite where undetermined
+    standard_error   (n,)
+    lower, upper     (n,) confidence limits inside the bounds; of an unknown on a bound from there
+                     to where the linearised objective has risen as far as chance explains
+    confidence       e.g. 0.95
+    held             (n,) which unknowns lie on a bound
+    undetermined     (n,) which unknowns the measurements do not determine
+    degrees          degrees of freedom: residuals - determined directions of unknowns not held
+    variance         s^2 above
+    """
+
+    covariance: FloatArray
+    standard_error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    confidence: float
+    held: BoolArray
+    undetermined: BoolArray
+    degrees: int
+    variance: float
+
+
+def uncertainty(
+    x: FloatArray,
+    residual: FloatArray,
+    jacobian: FloatArray,
+    *,
+    held: BoolArray,
+    sigma_known: bool,
+    confidence: float = 0.95,
+    active: FloatArray | None = None,
+    bounds: tuple[FloatArray, FloatArray] | None = None,
+) -> Uncertainty:
+    """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
+
+    held    (n,) unknowns on a bound
+    bounds  lower and upper ones, each (n,); None: there are none
+    active  (k, n) derivative of active constraints: the unknowns move only along them, and
+            V = s^2 Z (Z' J' J Z)^-1 Z' with Z their null space
+
+    A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
+    nor by a tenth of it from one bound to the other, is rounding: that unknown is undetermined.
+    """
+    n, free = len(x), np.flatnonzero(~held)
+    spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
+    lower, upper = (np.full(n, -np.inf), np.full(n, np.inf)) if bounds is None else bounds
+    told = np.where(_matters(x, jacobian, spread, upper - lower), 1.0, 0.0)
+    along = null_space(active[:, free]) if active is not None and len(active) else np.eye(len(free))
+    inverse, lost, rank = _inverse_normal_matrix((jacobian * told)[:, free], along)
+    degrees = len(residual) - rank
+    variance = (
+        1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
+    )
+    covariance = np.full((n, n), np.nan)
+    covariance[np.ix_(free, free)] = variance * inverse
+    undetermined = np.zeros(n, dtype=bool)
+    undetermined[free] = lost
+    covariance[undetermined, undetermined] = np.inf
+    error = np.sqrt(np.diag(covariance))
+    quantile = _quantile(confidence, degrees, sigma_known=sigma_known)
+    half = quantile * error
+    low, high = (np.clip(end, lower, upper) for end in (x - half, x + half))
+    if bounds is not None:
+        side = np.where(x - lower <= upper - x, 1.0, -1.0)
+        for i in np.flatnonzero(held):
+            inwards, free_ones = side[i] * told[i] * jacobian[:, i], (jacobian * told)[:, free]
+            step = _one_sided(residual, inwards, free_ones, quantile**2 * variance)
+            ends = sorted((x[i], x[i] + side[i] * step))
+            low[i], high[i] = np.clip(ends, lower[i], upper[i])
+    return Uncertainty(
+        covariance, error, low, high, confidence, held, undetermined, degrees, variance
+    )
+
+
+def allowed_rise(
+    errors: Uncertainty, sigma_known: bool, confidence: float, unknowns: int = 1
+) -> float:
+    """How much the sum of squares may rise if so many unknowns are held at their true values.
+
+    By chi squared where standard deviations are known, else by F (Bates & Watts, Nonlinear
+    Regression Analysis, 1988, section 6.1); NaN without degrees of freedom.
+    """
+    if sigma_known:
+        return float(special.chdtri(unknowns, 1 - confidence))
+    if errors.degrees <= 0:
+        return float("nan")
+    quantile = special.fdtri(unknowns, errors.degrees, confidence)
+    return float(errors.variance * unknowns * quantile)
+
+
+def correlation(covariance: FloatArray) -> FloatArray:
+    """(n, n) correlation matrix; NaN where an error is not defined."""
+    with np.errstate(invalid="ignore"):
+        error = np.sqrt(np.diag(covariance))
+    error = np.where(np.isfinite(error) & (error > 0), error, np.nan)
+    return np.asarray(covariance / np.outer(error, error))
+
+
+def chi_squared_probability(chi2: float, degrees: int) -> float:
+    """Probability of a larger chi squared if model and standard deviations are right."""
+    return float(special.chdtrc(degrees, chi2)) if degrees > 0 else float("nan")
+
+
+def _matters(x: FloatArray, jacobian: FloatArray, spread: float, width: FloatArray) -> BoolArray:
+    """(n,) which unknowns have an effect that is not rounding, by their values or by their range.
+
+    The value alone does not tell: it may be near 0 by chance, or on a bound.
+    """
+    norm = np.linalg.norm(jacobian, axis=0)
+    by_value = norm * np.maximum(np.abs(x), np.finfo(float).tiny) > NOTHING * spread
+    range_ = np.where(np.isfinite(width), width, 0.0)
+    return np.asarray(by_value | (x == 0) | (norm * range_ > SEEN * spread))
+
+
+def _one_sided(residual: FloatArray, inwards: FloatArray, free: FloatArray, rise: float) -> float:
+    """How far an unknown on a bound may move inwards until the objective has risen so much.
+
+    The objective along it is slope d + |j|^2 d^2, with j what the free unknowns cannot make up for.
+
+    inwards  (m,) derivative of the residuals;  free  (m, k) that by the free unknowns
+    """
+    j = inwards
+    if free.shape[1]:
+        norm = np.linalg.norm(free, axis=0)
+        even = free / np.where(norm > 0, norm, 1.0)
+        j = inwards - even @ np.linalg.lstsq(even, inwards, rcond=RANK)[0]
+    slope, bend = max(2 * float(residual @ j), 0.0), float(j @ j)
+    below = slope + np.sqrt(slope**2 + 4 * bend * rise)
+    return float(2 * rise / below) if below > 0 else float("inf")
+
+
+class _Inverse(NamedTuple):
+    """(J'J)^-1 on the determined directions, which columns reach into others, and the rank."""
+
+    inverse: FloatArray
+    lost: BoolArray
+    rank: int
+
+
+def _inverse_normal_matrix(jacobian: FloatArray, along: FloatArray) -> _Inverse:
+    """Of the directions `along` (n, k), those that J determines."""
+    n, k = along.shape
+    if k == 0:
+        return _Inverse(np.zeros((n, n)), np.zeros(n, dtype=bool), 0)
+    moved = jacobian @ along
+    norm = np.linalg.norm(moved, axis=0)
+    norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
+    found = directions(moved / norm)
+    root = (along / norm) @ (found.known.T / found.singular)
+    lost = np.sum((along @ found.lost.T) ** 2, axis=1) > RANK
+    return _Inverse(root @ root.T, lost, len(found.known))
+
+
+def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
+    if sigma_known:
+        return float(special.ndtri(0.5 + confidence / 2))
+    return float(special.stdtrit(degrees, 0.5 + confidence / 2)) if degrees > 0 else float("nan")

@@ -1,0 +1,311 @@
+"""Test whether residuals of a fit are what its errors alone would leave.
+
+At the linearised optimum residuals are r = (I - H) e, H = U U' the projection on the columns of the
+derivative. They are neither independent nor alike, so that textbook tests of few residuals miss
+their level. Here each statistic is compared with its values for residuals of simulated errors e
+(a Monte Carlo test: Davison & Hinkley, Bootstrap Methods and their Application (1997), section 4.2;
+for smooth alternatives: Hart, Nonparametric Smoothing and Lack-of-Fit Tests (1997), chapter 5).
+
+    r_j = sum_k c_jk q_k + rest    residuals of series j, q_k orthogonal polynomials in the order of
+                                   time: their mean, their trend, slow waves
+    trend       sum over quantities of d log(|r|^2 / |rest|^2): smooth parts of all series together
+    series      the same for each series, against what the quantity's residuals leave beside it
+    replicates  means of replicates against their scatter
+    size        |r|^2 of all and of each series, and their smooth parts, where sigma is known
+
+Each is made for several numbers of polynomials, and where sigma is unknown also for residuals
+relative to the fitted values. Standardised by their simulated values, the largest of a kind counts;
+the smallest probability of the kinds is compared with that of the same simulated residuals, so that
+the combined probability is exact, however the statistics depend on each other.
+
+Where sigma is unknown, errors are simulated with one error model a quantity, from constant to
+proportional, each as often as it is likely by the residuals' rough part.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray, IntArray
+
+DRAWS = 1999
+MOST_NUMBERS = 10_000_000  # simulated residuals beyond which there are fewer draws
+FEWEST_DRAWS = 999  # 499 could hardly show a probability of 0.01
+BLOCK = 2_000_000  # simulated residuals at a time
+COUNTS = (1, 2, 4, 7)  # polynomials of a series: mean, trend, slow waves
+FLOORS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 100.0)  # constant part of an error model, see _spreads
+RELATIVE = 0.05  # constant part of the weights of relative residuals
+LEAST_REST = 2  # degrees of freedom of a rest that something can be compared with
+FEWEST_ROUGH = 4  # residuals of a series whose differences tell their size
+SHARED = 0.5  # of a likelihood: differences of neighbours share their errors
+TINY = float(np.finfo(float).tiny)
+
+
+class Residuals(NamedTuple):
+    """Residuals of a least-squares fit, in the order of series and time.
+
+    value     (M,) measured - fitted, divided by sigma where it is known; last those of no
+              measurement, such as priors
+    image     (M, r) U above: orthonormal columns, but for rows without error that are left out
+    series    (m,) m <= M: number of the series of each measurement, ascending
+    quantity  (m,) number of the measured quantity, which has one error model
+    time      (m,) ascending in a series
+    size      (m,) |fitted|, in units of the value
+    known     whether sigma is known
+    """
+
+    value: FloatArray
+    image: FloatArray
+    series: IntArray
+    quantity: IntArray
+    time: FloatArray
+    size: FloatArray
+    known: bool
+
+
+class Evidence(NamedTuple):
+    """Against the hypothesis that residuals are what the errors leave.
+
+    p       probability of residuals at least as odd, of all tests together; at least
+            1 / (draws + 1)
+    kinds   kind of test -> its probability
+    series  (S,) probability for each series, of tests of its smooth part
+    mean    (S,) mean residual of each series, in its simulated standard deviations
+    """
+
+    p: float
+    kinds: dict[str, float]
+    series: FloatArray
+    mean: FloatArray
+
+
+def lack_of_fit(residuals: Residuals, seed: int = 0) -> Evidence | None:
+    """Test the residuals of a fit; None if they are too few for any test."""
+    parts = [_Series(residuals, s) for s in range(int(residuals.series.max()) + 1)]
+    blocks = [
+        [_means(parts, rows), *_statistics(residuals, parts, rows)]
+        for rows in _simulated(residuals, parts, seed)
+    ]
+    mean, *statistics = (_joined(pieces) for pieces in zip(*blocks, strict=True))
+    largest: dict[str, FloatArray] = {}
+    of_series: dict[int, FloatArray] = {}
+    for kind, values, series in statistics:
+        odd = _standardised(values)
+        largest[kind] = np.maximum(largest.get(kind, odd), odd)
+        of_series[series] = np.maximum(of_series.get(series, odd), odd)
+    if not largest:
+        return None
+    p = {kind: _probabilities(values) for kind, values in largest.items()}
+    combined = _probabilities(-np.min(list(p.values()), axis=0))
+    nothing = np.zeros(1)  # probability 1
+    return Evidence(
+        float(combined[0]),
+        {kind: float(values[0]) for kind, values in p.items()},
+        np.array([_probabilities(of_series.get(j, nothing))[0] for j in range(len(parts))]),
+        mean.values[0] / np.maximum(mean.values[1:].std(axis=0), TINY),
+    )
+
+
+def _simulated(residuals: Residuals, parts: "list[_Series]", seed: int) -> Iterator[FloatArray]:
+    """Blocks (b, M) of residuals: first those of the fit, then those of simulated errors."""
+    total, image = len(residuals.value), residuals.image
+    left = int(np.clip(MOST_NUMBERS // total, FEWEST_DRAWS, DRAWS))
+    random = np.random.default_rng(seed)
+    head = residuals.value[None]
+    while left:
+        draws = min(left, max(BLOCK // total, 1))
+        errors = random.standard_normal((draws, total))
+        errors[:, : len(residuals.series)] *= _spreads(residuals, parts, draws, random)
+        errors -= (errors @ image) @ image.T
+        yield np.vstack([head, errors])
+        head, left = head[:0], left - draws
+
+
+class _Series:
+    """One series: its place among the residuals, its polynomials, and its replicates."""
+
+    def __init__(self, residuals: Residuals, number: int) -> None:
+        self.at = np.flatnonzero(residuals.series == number)
+        self.quantity = int(residuals.quantity[self.at[0]])
+        times, self.group = np.unique(residuals.time[self.at], return_inverse=True)
+        self.count = len(self.at)
+        self.first = np.flatnonzero(np.diff(self.group, prepend=-1))
+        distinct = len(times)
+        place = np.linspace(-1, 1, distinct)[self.group] if distinct > 1 else np.zeros(self.count)
+        degree = max(min(distinct // 2, COUNTS[-1]), 1) - 1
+        self.basis = np.linalg.qr(np.polynomial.legendre.legvander(place, degree))[0]
+
+    def functions(self, count: int) -> int:
+        """How many of so many polynomials the series has."""
+        return min(count, int(self.basis.shape[1]))
+
+
+class _Statistic(NamedTuple):
+    """Values (b, ...) of one kind of statistic, large where odd; of which series, -1: of all."""
+
+    kind: str
+    values: FloatArray
+    series: int = -1
+
+
+class _Sums(NamedTuple):
+    """Of one series, for the residuals (b, m_j) of each simulation.
+
+    total   (b,) sum of squares
+    smooth  (b, k) sum of squares of the first 1 ... k polynomials' parts
+    """
+
+    total: FloatArray
+    smooth: FloatArray
+
+
+def _sums(part: _Series, rows: FloatArray) -> _Sums:
+    smooth = np.cumsum((rows @ part.basis) ** 2, axis=1)
+    return _Sums(np.sum(rows**2, axis=1), smooth)
+
+
+def _statistics(
+    residuals: Residuals, parts: list[_Series], rows: FloatArray
+) -> Iterator[_Statistic]:
+    """All statistics of the rows (b, M)."""
+    for weight in _weights(residuals, parts):
+        own = [rows[:, part.at] * weight[part.at] for part in parts]
+        sums = [_sums(part, mine) for part, mine in zip(parts, own, strict=True)]
+        yield from _smooth(parts, sums)
+        yield from _replicates(parts, own)
+        if residuals.known:
+            yield from _sizes(parts, sums, rows)
+
+
+def _weights(residuals: Residuals, parts: list[_Series]) -> list[FloatArray]:
+    """(m,) each: residuals as they are and, if sigma is unknown, relative to the fitted values."""
+    plain = np.ones(len(residuals.series))
+    return [plain] if residuals.known else [plain, 1 / _relative(residuals, RELATIVE)]
+
+
+def _relative(residuals: Residuals, floor: float) -> FloatArray:
+    """(m,) fitted values as shares of the quantity's largest, with a floor."""
+    largest = np.zeros(int(residuals.quantity.max()) + 1)
+    np.maximum.at(largest, residuals.quantity, residuals.size)
+    whole = largest[residuals.quantity]
+    share = np.divide(residuals.size, whole, out=np.ones_like(whole), where=whole > 0)
+    return np.asarray(np.hypot(floor, share))
+
+
+def _quantities(parts: list[_Series]) -> list[list[int]]:
+    """Numbers of the series of each quantity."""
+    of: dict[int, list[int]] = {}
+    for number, part in enumerate(parts):
+        of.setdefault(part.quantity, []).append(number)
+    return list(of.values())
+
+
+def _smooth(parts: list[_Series], sums: list[_Sums]) -> Iterator[_Statistic]:
+    """What the first polynomials explain: of all series together, and of each."""
+    known = set()
+    for count in COUNTS:
+        functions = tuple(part.functions(count) for part in parts)
+        if functions in known:
+            continue
+        known.add(functions)
+        together = []
+        for numbers in _quantities(parts):
+            degrees = sum(parts[j].count - functions[j] for j in numbers)
+            if degrees < LEAST_REST:
+                continue
+            total = sum(sums[j].total for j in numbers)
+            explained = [sums[j].smooth[:, functions[j] - 1] for j in numbers]
+            rest = np.maximum(total - sum(explained), TINY)
+            together.append(degrees * np.log(np.maximum(total, TINY) / rest))
+            for j, mine in zip(numbers, explained, strict=True):
+                yield _Statistic("series", mine / rest, j)
+        if together:
+            yield _Statistic("trend", np.sum(together, axis=0))
+
+
+def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statistic]:
+    """Means of replicates against their scatter, of all quantities that have some."""
+    several = []
+    for numbers in _quantities(parts):
+        degrees = sum(parts[j].count - len(parts[j].first) for j in numbers)
+        if degrees < LEAST_REST:
+            continue
+        lack, pure = np.zeros(len(own[0])), np.zeros(len(own[0]))
+        for j in numbers:
+            first = parts[j].first
+            sums = np.add.reduceat(own[j], first, axis=1)
+            square = np.sum(sums**2 / np.diff(first, append=parts[j].count), axis=1)
+            lack += square
+            pure += np.sum(own[j] ** 2, axis=1) - square
+        several.append(degrees * np.log1p(lack / np.maximum(pure, TINY)))
+    if several:
+        yield _Statistic("replicates", np.sum(several, axis=0))
+
+
+def _sizes(parts: list[_Series], sums: list[_Sums], rows: FloatArray) -> Iterator[_Statistic]:
+    """Sums of squares in standard deviations that are known."""
+    yield _Statistic("size", np.sum(rows**2, axis=1))
+    for count in COUNTS:
+        smooth = [s.smooth[:, p.functions(count) - 1] for p, s in zip(parts, sums, strict=True)]
+        yield _Statistic("size", np.sum(smooth, axis=0))
+
+
+def _standardised(statistic: FloatArray) -> FloatArray:
+    """Standardise the cube root, nearly normal for sums of squares (Wilson & Hilferty 1931)."""
+    root = np.cbrt(statistic)
+    return np.asarray((root - root.mean()) / max(float(root.std()), TINY))
+
+
+def _probabilities(values: FloatArray) -> FloatArray:
+    """(b,) share of all values that are at least as large as each."""
+    ordered = np.sort(values)
+    return np.asarray((len(values) - np.searchsorted(ordered, values, "left")) / len(values))
+
+
+def _means(parts: list[_Series], rows: FloatArray) -> _Statistic:
+    """Means (b, S) of the residuals of each series."""
+    return _Statistic("mean", np.column_stack([rows[:, p.at].mean(axis=1) for p in parts]))
+
+
+def _joined(pieces: Sequence[_Statistic]) -> _Statistic:
+    """One statistic of all blocks."""
+    return pieces[0]._replace(values=np.concatenate([piece.values for piece in pieces]))
+
+
+def _spreads(
+    residuals: Residuals, parts: list[_Series], draws: int, random: np.random.Generator
+) -> FloatArray:
+    """(draws, m) standard deviations of the errors to simulate; 1 where sigma is known.
+
+    Otherwise sigma = s (floor^2 + share^2)^0.5 with the floor one of FLOORS, drawn by its
+    likelihood for differences of neighbouring residuals, in which smooth parts vanish.
+    """
+    spread = np.ones((draws, len(residuals.series)))
+    if residuals.known:
+        return spread
+    shapes = np.array([_relative(residuals, floor) for floor in FLOORS])
+    for numbers in _quantities(parts):
+        at = np.concatenate([parts[j].at for j in numbers])
+        rough = np.concatenate([_rough(residuals.value[parts[j].at]) for j in numbers])
+        expected = np.hstack([_expected(shapes[:, parts[j].at] ** 2) for j in numbers])
+        squares = np.mean(rough**2 / expected, axis=1)
+        if not squares.min() > 0:
+            continue
+        likelihood = -np.log(expected).sum(axis=1) / 2 - len(rough) / 2 * np.log(squares)
+        share = np.exp(SHARED * (likelihood - likelihood.max()))
+        chosen = random.choice(len(FLOORS), size=draws, p=share / share.sum())
+        spread[:, at] = shapes[chosen][:, at] * np.sqrt(squares[chosen])[:, None]
+    return spread
+
+
+def _rough(value: FloatArray) -> FloatArray:
+    """(d,) second differences of neighbours, in which smooth parts vanish; all of too few."""
+    return np.diff(value, 2) if len(value) >= FEWEST_ROUGH else value
+
+
+def _expected(variance: FloatArray) -> FloatArray:
+    """(b, d) expected squares of the same for variances (b, m_j) of the errors."""
+    if variance.shape[1] < FEWEST_ROUGH:
+        return variance
+    return np.asarray(variance[:, :-2] + 4 * variance[:, 1:-1] + variance[:, 2:])

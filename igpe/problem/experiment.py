@@ -1,0 +1,304 @@
+"""One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import is_finite, shown
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.errors import DataError
+from igpe.problem.experiment_checks import check_kinds, start_time_of
+from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
+from igpe.problem.noise.error_model import Proportional, deviations
+from igpe.problem.noise.sigma import (
+    Sigma,
+    check_sigma,
+    error_models,
+    estimated_sigma,
+    sigma_columns,
+    sigma_of,
+)
+from igpe.problem.tables import (
+    Data,
+    read_table,
+    renamed,
+    require_one_experiment,
+    rows_of,
+    select_columns,
+    time_column,
+)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A start value that is to be estimated.
+
+    lower, upper  bounds, in the unit of the state
+    guess         where a search may begin; by default the smoothed data or the middle
+    raises        DataError if the bounds are crossed or not finite, or the guess lies outside
+    """
+
+    lower: float
+    upper: float
+    guess: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
+            raise DataError(
+                f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
+                "give finite bounds with lower < upper, or a number if the value is known."
+            )
+        is_inside = is_finite(self.guess) and self.lower <= float(self.guess or 0.0) <= self.upper
+        if self.guess is not None and not is_inside:
+            raise DataError(
+                f"The guess {shown(self.guess)} of an unknown start value lies outside its bounds "
+                f"[{self.lower:g}, {self.upper:g}]; give a number inside, or leave it out."
+            )
+
+
+Start: TypeAlias = float | str | Unknown
+"""A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The numbers measured in one experiment, one row each (missing ones left out).
+
+    times   (n_times,), distinct and increasing
+    names   (n_columns,), what was measured
+    row     (n,), index into times;  column  (n,), index into names
+    value   (n,), unit of the column
+    sigma   (n,), standard deviation in the same unit; 1 where unknown, of the whole column where it
+            follows the model
+    """
+
+    times: FloatArray
+    names: tuple[str, ...]
+    row: IntArray
+    column: IntArray
+    value: FloatArray
+    sigma: FloatArray
+
+    def of(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, values and standard deviations of one measured quantity, replicates in a row."""
+        mine = self.column == self.names.index(name)
+        return self.times[self.row[mine]], self.value[mine], self.sigma[mine]
+
+
+class Experiment:
+    """Measurements of one run, and the conditions it was run under.
+
+    data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
+                path of a CSV, Excel or Parquet file with such a table
+    start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
+                states left out start where the model says (a fixed value or an equation)
+    start_time  when the states have their start values; by default 0 if the first measurement
+                comes later and not later than the experiment is long, else the first time
+    inputs      name -> number, `igpe.linear`, `igpe.steps`, a function of time written with Pyomo's
+                functions, a pandas Series whose index holds the times, a column of `data`, or a
+                DataFrame with a column `time`
+    sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of
+                these, an array of one for each row, or the name of the column that holds them; None
+                if unknown. Proportional ones follow the model's predictions, never measurements;
+                `Estimated(name)` is what the model computes and is estimated with the rest
+    units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
+    columns     column of the table -> its name in the model, `time` or `experiment`, where they
+                differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
+    only        measured columns to use; by default all but `time`, `experiment` and those of sigma
+    replicates  whether several rows may have the same time
+    raises      DataError, naming the columns and rows it is about
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        *,
+        name: str = "",
+        start: Mapping[str, Start] = MappingProxyType({}),
+        start_time: float | None = None,
+        inputs: Mapping[str, InputValue] = MappingProxyType({}),
+        sigma: Sigma = None,
+        units: Mapping[str, str] = MappingProxyType({}),
+        columns: Mapping[str, str] = MappingProxyType({}),
+        only: Iterable[str] | None = None,
+        replicates: bool = False,
+    ) -> None:
+        check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
+        table = renamed(read_table(data), columns)
+        self._conditions: dict[str, Any] = {
+            "name": name,
+            "start": dict(start),
+            "start_time": start_time,
+            "inputs": dict(inputs),
+            "sigma": dict(sigma) if isinstance(sigma, Mapping) else sigma,
+            "units": dict(units),
+            "columns": dict(columns),
+            "only": None if only is None else tuple(only),
+            "replicates": replicates,
+        }
+        self.name = name
+        self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
+        self.units: Mapping[str, str] = MappingProxyType(dict(units))
+        require_one_experiment(table)
+        times = time_column(table, replicates=replicates)
+        chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
+        self.measurements = _measurements(table, times, chosen, sigma)
+        self.error_models: Mapping[str, Proportional] = MappingProxyType(
+            error_models(chosen, sigma)
+        )
+        self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
+        self.sigma_known = sigma is not None and not self.estimated_sigma
+        self.start_time = start_time_of(times, start_time)
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs, table))
+        self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
+        self._require_overlap(inputs)
+
+    def _require_overlap(self, given: Mapping[str, Any]) -> None:
+        """Refuse a Series whose times are all outside the experiment's."""
+        for name, read in self.inputs.items():
+            if isinstance(given[name], (pd.Series, pd.DataFrame)) and isinstance(read, Table):
+                require_overlap(name, read, self.start_time, float(self.times[-1]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle and copy keep: pickle cannot read a mapping that is closed to changes."""
+        state = self.__dict__
+        return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in ("start", "inputs", "units", "error_models", "estimated_sigma"):
+            setattr(self, name, MappingProxyType(state[name]))
+
+    def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
+        """The same run with other measurements.
+
+        one_of_several  the table has a column `experiment`, and this one's rows count
+        """
+        columns = self._conditions["columns"]
+        table = renamed(read_table(data), columns)
+        if one_of_several:
+            table = rows_of(table, self.name)
+        return _named(table, columns, {**self._conditions, "name": self.name})
+
+    def weighted(self, sigma: FloatArray) -> "Experiment":
+        """The same run with standard deviations (n,) that are numbers, in measurements' order."""
+        held = copy(self)
+        held.measurements = replace(self.measurements, sigma=sigma)
+        held.error_models, held.sigma_known = MappingProxyType({}), True
+        held.estimated_sigma = MappingProxyType({})
+        return held
+
+    def sigma_at(self, predicted: FloatArray) -> FloatArray:
+        """(n,) standard deviations where the model predicts (n,), in measurements' order."""
+        m = self.measurements
+        models = {m.names.index(n): model for n, model in self.error_models.items()}
+        return deviations(models, m.column, m.value, predicted, m.sigma)
+
+    @property
+    def times(self) -> FloatArray:
+        """(n_times,) distinct times of the table, increasing."""
+        return self.measurements.times
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the measured columns."""
+        return self.measurements.names
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the model must tell: the measured columns, then estimated standard deviations."""
+        return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
+
+    def table(self) -> pd.DataFrame:
+        """The measurements, one column per name, indexed by time; replicates are averaged."""
+        m = self.measurements
+        long = pd.DataFrame({
+            "time": m.times[m.row],
+            "name": np.array(m.names)[m.column],
+            "v": m.value,
+        })
+        wide = long.pivot_table(index="time", columns="name", values="v", aggfunc="mean")
+        return wide.reindex(columns=list(m.names))
+
+    def __repr__(self) -> str:
+        return (
+            f"Experiment({self.name or 'unnamed'}: {len(self.measurements.value)} measurements of "
+            f"{', '.join(self.measured)} at {len(self.times)} times from {self.times[0]:g} "
+            f"to {self.times[-1]:g})"
+        )
+
+
+def read_experiments(
+    data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
+) -> list[Experiment]:
+    """One `Experiment` for each value of the table's column `experiment`.
+
+    data        DataFrame or path, as for `Experiment`, with a column `experiment`
+    columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}
+    conditions  as for `Experiment`; a mapping keyed by every experiment's name (start={"run1":
+                {...}, "run2": {...}}) gives each its own
+    raises      DataError if there is no such column
+    """
+    check_kinds("", None, columns=columns)
+    table = renamed(read_table(data), columns)
+    if "experiment" not in table.columns:
+        raise DataError(
+            f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
+            "Add one, or use igpe.Experiment for a single run."
+        )
+    names = [str(name) for name in table["experiment"].unique()]
+    found = []
+    for name in names:
+        rows = rows_of(table, name)
+        gone = set(table.columns) - set(rows.columns)
+        own = {key: _own(key, value, names, name) for key, value in conditions.items()}
+        if "units" in own:
+            own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
+        if own.get("only") is not None and not isinstance(own["only"], str):
+            own["only"] = [n for n in own["only"] if n not in gone]
+        found.append(_named(rows, columns, own | {"name": name}))
+    return found
+
+
+def _named(table: pd.DataFrame, columns: Mapping[str, str], conditions: Any) -> Experiment:
+    """An experiment of a table that has the names of the model already."""
+    made = Experiment(table, **{**conditions, "columns": {}})
+    made._conditions["columns"] = dict(columns)  # other measurements may come without them
+    return made
+
+
+def _own(key: str, value: Any, names: list[str], name: str) -> Any:
+    if not isinstance(value, Mapping) or set(value) != set(names):
+        return value
+    is_of_states = key == "start" and not all(isinstance(v, Mapping) for v in value.values())
+    return value if is_of_states else value[name]
+
+
+def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
+    for name, value in start.items():
+        if isinstance(value, (str, Unknown)):
+            continue
+        if not is_finite(value):
+            raise DataError(
+                f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
+                "parameter, or igpe.Unknown(lower, upper)."
+            )
+    return {n: v if isinstance(v, (str, Unknown)) else float(v) for n, v in start.items()}
+
+
+def _measurements(
+    table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
+) -> Measurements:
+    values = table[columns].to_numpy(dtype=float)
+    sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
+    distinct, row_of = np.unique(times, return_inverse=True)
+    row, column = np.nonzero(np.isfinite(values))
+    check_sigma(columns, sigmas[row, column], column)
+    return Measurements(
+        distinct, tuple(columns), row_of[row], column, values[row, column], sigmas[row, column]
+    )

@@ -1,0 +1,223 @@
+"""Known inputs of an experiment: constants, tables and expressions of time.
+
+A table is split at its breaks into segments on which the input is a + b t, so that an integrator
+never steps across a jump and every derivative stays exact.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pyomo.environ import value as pyomo_value
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
+
+SAME = 4  # units in the last place: times as close are one
+
+
+@dataclass(frozen=True)
+class Table:
+    """An input known at some times.
+
+    times   (n,), strictly increasing, in the unit of the model's time
+    values  (n,), in the unit of the model's variable
+    hold    False: linear between the times; True: each value is held until the next time
+    """
+
+    times: FloatArray
+    values: FloatArray
+    hold: bool = False
+
+    def segment(self, time: float) -> tuple[float, float]:
+        """Coefficients (a, b) of a + b t on the segment that begins at or before `time`.
+
+        Before the first and after the last time of the table the end value is held.
+        """
+        k = int(np.searchsorted(self.times, time, side="right")) - 1
+        if k < 0:
+            return float(self.values[0]), 0.0
+        if self.hold or k >= len(self.times) - 1:
+            return float(self.values[k]), 0.0
+        slope = (self.values[k + 1] - self.values[k]) / (self.times[k + 1] - self.times[k])
+        return float(self.values[k] - slope * self.times[k]), float(slope)
+
+    def at(self, time: float, *, before: bool = False) -> float:
+        """Value at `time`; `before` takes the limit from the left where the input jumps."""
+        a, b = self.segment(np.nextafter(time, -np.inf) if before else time)
+        return a + b * time
+
+
+def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+    """An input that runs linearly between the given points.
+
+    times   (n,) increasing;  values: (n,) there
+    raises  DataError if the points are not finite or the times do not increase
+    """
+    return _table(times, values, hold=False)
+
+
+def steps(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+    """An input that jumps at the given times and is constant between them.
+
+    times   (n,) increasing;  values: (n,) from each time on
+    raises  DataError if the points are not finite or the times do not increase
+
+    Before the first time it has the first value. After a jump, and at the start of the
+    experiment, the model sees the new value; what is measured at the very time of a jump is
+    compared with the model just before it (the limit from the left).
+    """
+    return _table(times, values, hold=True)
+
+
+TimeExpression: TypeAlias = Callable[[Any], Any]
+Input: TypeAlias = float | Table | TimeExpression
+"""A number, a table, or a function of time written with Pyomo's functions (`pyo.exp(-t)`)."""
+
+InputValue: TypeAlias = "float | Table | TimeExpression | pd.Series[float] | pd.DataFrame"
+"""What a user may give: an `Input`; a pandas Series whose index holds the times; a column of the
+experiment's own table; a DataFrame with a column `time` and one for the input. What pandas gives is
+linear between its points."""
+
+
+def read_inputs(
+    inputs: Mapping[str, InputValue], measured: pd.DataFrame | None = None
+) -> dict[str, Input]:
+    """The user's inputs in one of the three forms. Raises DataError for anything else.
+
+    measured  the experiment's table with its column `time`: a Series that carries the row labels of
+              this table, as one of its columns does, belongs to the times of these rows. None
+              if there is no table: the index must hold the times
+    """
+    return {name: _read(name, value, measured) for name, value in inputs.items()}
+
+
+def _are_rows(value: InputValue, measured: pd.DataFrame | None) -> bool:
+    """Whether the index of an input holds the row labels of the experiment's table, not times.
+
+    A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
+    """
+    if measured is None or not isinstance(value, pd.Series) or not value.index.is_unique:
+        return False
+    labels = measured.index
+    is_numbered = isinstance(value.index, pd.RangeIndex) and value.name in measured.columns
+    has_labels = value.index.equals(labels) or (is_numbered and labels.isin(value.index).all())
+    return bool(has_labels) and not np.array_equal(labels, measured["time"])
+
+
+def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
+    """Refuse an input none of whose times lies in the experiment: its index is something else."""
+    first, end = float(table.times[0]), float(table.times[-1])
+    if len(table.times) > 1 and (end < begin or first > last):
+        raise DataError(
+            f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
+            f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
+            "unit of the model's time. If these times are meant, use igpe.linear(times, values)."
+        )
+
+
+def evaluate(value: Input, time: float, *, before: bool = False) -> float:
+    """The input's number at `time` (`before`: its limit from the left)."""
+    if isinstance(value, Table):
+        return value.at(time, before=before)
+    if callable(value):
+        return float(pyomo_value(value(just_before(time) if before else time)))
+    return value
+
+
+def just_before(time: float) -> float:
+    """A time before any jump that lies at `time` up to rounding."""
+    return float(time - SAME * np.spacing(abs(time)))
+
+
+def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
+    if isinstance(value, pd.DataFrame):
+        return _read_series(name, _column(name, value))
+    if isinstance(value, pd.Series):
+        return _read_series(name, _over_time(name, value, measured))
+    if isinstance(value, Table) or callable(value):
+        return value  # type: ignore[no-any-return]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear(times, "
+            "values), igpe.steps(times, values), a pandas Series over time, a DataFrame with a "
+            "column 'time', or a function of time."
+        ) from None
+    if not np.isfinite(number):
+        raise DataError(f"Input '{name}' is {number}; give it a finite value.")
+    return number
+
+
+def _column(name: str, frame: pd.DataFrame) -> "pd.Series[float]":
+    """The input's column of a frame, over the frame's times."""
+    others = [c for c in frame.columns if c != "time"]
+    if "time" not in frame.columns or not (name in others or len(others) == 1):
+        raise DataError(
+            f"The DataFrame of input '{name}' has the columns {list(frame.columns)}; igpe needs "
+            f"'time' and '{name}'. Rename its columns, or give a Series over time: "
+            f"frame.set_index('t')['{name}']."
+        )
+    return frame.set_index("time")[name if name in others else others[0]]
+
+
+def _over_time(
+    name: str, series: "pd.Series[float]", measured: pd.DataFrame | None
+) -> "pd.Series[float]":
+    """The Series over times, where its index may hold row labels of the experiment's table."""
+    if measured is not None and _are_rows(series, measured):
+        at_rows = pd.Series(series.loc[measured.index].to_numpy(), index=measured["time"])
+        return at_rows[~at_rows.index.duplicated()] if _agree(at_rows) else at_rows
+    are_times = measured is not None and series.index.equals(pd.Index(measured["time"]))
+    if isinstance(series.index, pd.RangeIndex) and not are_times:
+        raise DataError(
+            f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
+            f"times. Give them as its index: table.set_index('time')['{name}'], or use "
+            "igpe.linear(times, values)."
+        )
+    return series
+
+
+def _agree(series: "pd.Series[float]") -> bool:
+    """Whether rows of the same time (replicates) have the same value."""
+    return bool((series.groupby(level=0).nunique(dropna=False) <= 1).all())
+
+
+def _read_series(name: str, series: "pd.Series[float]") -> Table:
+    try:
+        if series.index.dtype.kind in "mM":  # pandas would count dates in microseconds
+            raise ValueError(f"the index holds {series.index.dtype}")
+        return linear(series.index.to_numpy(dtype=float), series.to_numpy(dtype=float))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The Series of input '{name}' is not made of numbers ({error}); its index must be the "
+            "times, in the unit of the model's time."
+        ) from None
+    except DataError as error:
+        raise DataError(f"Input '{name}': {error}") from None
+
+
+def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
+    try:
+        t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"An input table is not made of numbers ({error}); clean it.") from None
+    if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
+        raise DataError(
+            f"An input table has {t.size} times and {v.size} values; give one value for each time."
+        )
+    if not (np.isfinite(t).all() and np.isfinite(v).all()):
+        raise DataError(
+            "An input table has NaN or infinite entries; inputs must be known: fill them."
+        )
+    if (np.diff(t) <= 0).any():
+        where = float(t[1:][np.diff(t) <= 0][0])
+        raise DataError(
+            f"The times of an input table do not increase at {where:g}; sort them and keep each "
+            "once (use igpe.steps for jumps)."
+        )
+    return Table(t, v, hold)

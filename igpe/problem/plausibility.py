@@ -1,0 +1,242 @@
+"""Warnings about models that are probably not meant as they are written.
+
+Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
+a gas constant and a temperature shows in which units both must be, and the numbers that the problem
+gives for them either fit these units or do not.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyomo.core.expr import numeric_expr
+from pyomo.environ import value
+
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import Table, evaluate
+from igpe.problem.model import Instance
+from igpe.problem.problem import Problem
+from igpe.problem.problem_checks import is_labelled
+
+GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3: "kcal/mol"}
+NEAR = 2e-3  # relative difference of a number that is still the gas constant
+COLDEST = 150.0  # K: below it a temperature is more likely one in degrees Celsius
+WEAK, STRONG = 0.5, 300.0  # E / (R T): outside, a rate hardly depends on T, or is 0
+SUMS = (
+    numeric_expr.SumExpression,
+    numeric_expr.LinearExpression,
+    numeric_expr.NPV_SumExpression,
+)
+PRODUCTS = (
+    numeric_expr.ProductExpression,
+    numeric_expr.NPV_ProductExpression,
+    numeric_expr.MonomialTermExpression,
+)
+QUOTIENTS = (numeric_expr.DivisionExpression, numeric_expr.NPV_DivisionExpression)
+NEGATIONS = (numeric_expr.NegationExpression, numeric_expr.NPV_NegationExpression)
+MOST_TERMS = 50  # of an exponent that is multiplied out
+
+
+class Factor(NamedTuple):
+    """A leaf of a product plus a number (as 273.15), and whether the product divides by the sum."""
+
+    leaf: Any
+    divides: bool
+    offset: float = 0.0
+
+
+Term = tuple[Factor, ...]
+"""A product."""
+
+
+class Quantity(NamedTuple):
+    """A component of the model by name, with the smallest and largest number it can have."""
+
+    name: str
+    low: float
+    high: float
+
+
+def warnings_about(problem: Problem) -> tuple[str, ...]:
+    """All warnings, for `igpe.check` and the notes of a result."""
+    return (*_discretised(problem), *implausible_units(problem))
+
+
+def _discretised(problem: Problem) -> list[str]:
+    instance = problem.instance
+    if not instance.time.get_changed() or is_labelled(problem.model):
+        return []
+    return [
+        f"The builder discretises the time '{instance.time.name}'. igpe integrates the "
+        "differential equations; only igpe.Collocation keeps this discretisation. Remove "
+        "TransformationFactory('dae....') from the builder, unless that is meant."
+    ]
+
+
+def implausible_units(problem: Problem) -> tuple[str, ...]:
+    """Sentences about temperatures and energies whose numbers do not fit the gas constant.
+
+    One for each quantity, about the first experiment in which its numbers do not fit.
+    """
+    warnings: dict[str, str] = {}
+    for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
+        quantities = _Quantities(problem, experiment, instance)
+        for series in (*instance.equations.values(), *instance.expressions.values()):
+            for argument in _exponents(series[max(series)].expr):
+                for term in _terms(argument):
+                    warnings = dict(_of_term(term, quantities)) | warnings
+    return tuple(warnings.values())
+
+
+def _exponents(expression: Any) -> Iterator[Any]:
+    """The arguments of all exponentials in an expression."""
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if not _is_operation(node):
+            continue
+        if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name == "exp":
+            yield node.arg(0)
+        waiting.extend(node.args)
+
+
+def _is_operation(node: Any) -> bool:
+    return hasattr(node, "is_expression_type") and bool(node.is_expression_type())
+
+
+def _terms(node: Any) -> list[Term]:
+    """The expression multiplied out: a sum of products; none if it has another form."""
+    if not _is_operation(node):
+        return [(Factor(node, False),)]
+    if node.is_named_expression_type() or isinstance(node, NEGATIONS):
+        return _terms(node.arg(0))
+    if isinstance(node, SUMS):
+        return [term for argument in node.args for term in _terms(argument)][:MOST_TERMS]
+    if isinstance(node, (*PRODUCTS, *QUOTIENTS)):
+        one, other = node.args
+        others = _reciprocals(other) if isinstance(node, QUOTIENTS) else _terms(other)
+        return [a + b for a in _terms(one) for b in others][:MOST_TERMS]
+    return []
+
+
+def _reciprocals(node: Any) -> list[Term]:
+    """One over a product, or over a leaf plus a number."""
+    if isinstance(node, PRODUCTS):
+        return [a + b for a in _reciprocals(node.arg(0)) for b in _reciprocals(node.arg(1))]
+    terms = _terms(node)
+    leaves = [t[0].leaf for t in terms if len(t) == 1]
+    numbers = [float(v) for v in leaves if not hasattr(v, "is_expression_type")]
+    if len(leaves) == len(terms) and len(terms) - len(numbers) <= 1:
+        offset = sum(numbers) if len(terms) > len(numbers) else 0.0
+        named = [v for v in leaves if hasattr(v, "is_expression_type")]
+        return [(Factor(named[0] if named else sum(numbers), True, offset),)]
+    if len(terms) == 1:
+        return [tuple(Factor(f.leaf, not f.divides, f.offset) for f in terms[0])]
+    return []
+
+
+def _of_term(term: Term, quantities: "_Quantities") -> Iterator[tuple[str, str]]:
+    """Name and warning of the quantities in a product whose numbers do not fit."""
+    gas = next((c for c in map(_gas_constant, term) if c is not None), None)
+    known = [(quantities(f), f.divides) for f in term]
+    temperatures = [q for q, divides in known if q is not None and divides]
+    if gas is None or len(temperatures) != 1:
+        return
+    kelvin = temperatures[0].high
+    if 0 < kelvin < COLDEST:
+        yield (
+            temperatures[0].name,
+            f"'{temperatures[0].name}' is at most {kelvin:g} where an Arrhenius factor needs "
+            "kelvin: it looks like degrees Celsius. Give it in kelvin (add 273.15).",
+        )
+        return
+    factor = _coefficient(term)
+    energies = [q for q, divides in known if q is not None and not divides]
+    if len(energies) == 1 and kelvin > 0:
+        yield from _of_energy(energies[0], factor, *gas, kelvin)
+
+
+def _coefficient(term: Term) -> float:
+    """Size of the product of the plain numbers, without the gas constant."""
+    size = 1.0
+    for f in term:
+        if _gas_constant(f) is None and not hasattr(f.leaf, "is_expression_type"):
+            size = size / abs(float(f.leaf)) if f.divides else size * abs(float(f.leaf))
+    return size
+
+
+def _of_energy(
+    energy: Quantity, factor: float, constant: float, unit: str, kelvin: float
+) -> Iterator[tuple[str, str]]:
+    """Compare E / (R T) with what changes a rate but does not make it vanish."""
+    sizes = [factor * abs(e) / (constant * kelvin) for e in (energy.low, energy.high)]
+    smallest = 0.0 if energy.low * energy.high < 0 else min(sizes)
+    with_constant = f"with R = {constant:g} {unit.replace('/', '/(')} K)"
+    if 0 < max(sizes) < WEAK:
+        yield (
+            energy.name,
+            f"'{energy.name}' is at most {energy.high:g}, so E / (R T) is at most "
+            f"{max(sizes):.2g} {with_constant}: the rate hardly depends on temperature. Give the "
+            f"energy in {unit}, or R in the unit of the energy.",
+        )
+    elif smallest > STRONG:
+        least = min(abs(energy.low), abs(energy.high))
+        yield (
+            energy.name,
+            f"'{energy.name}' is at least {least:g}, so E / (R T) is at least {smallest:.2g} "
+            f"{with_constant}: the rate is 0. Give the energy in {unit}, or R in the unit of the "
+            "energy.",
+        )
+
+
+def _gas_constant(factor: Factor) -> tuple[float, str] | None:
+    """The gas constant that a leaf is, with the unit of energy that goes with it."""
+    leaf = factor.leaf
+    if hasattr(leaf, "is_variable_type") and leaf.is_variable_type() and not leaf.fixed:
+        return None
+    number = value(leaf, exception=False)
+    if not number:
+        return None
+    size = abs(number) if factor.divides else 1 / abs(number)  # Pyomo folds 1 / R
+    return next(((c, unit) for c, unit in GAS_CONSTANTS.items() if abs(size / c - 1) < NEAR), None)
+
+
+class _Quantities:
+    """Names and ranges of an experiment's inputs, parameters, measured and fixed quantities."""
+
+    def __init__(self, problem: Problem, experiment: Experiment, instance: Instance) -> None:
+        self.problem, self.experiment, self.instance = problem, experiment, instance
+        self.scalars = {id(c): n for n, c in instance.scalars.items()}
+        self.series = {
+            id(c): name
+            for family in (instance.states, instance.series)
+            for name, over_time in family.items()
+            for c in over_time.values()
+        }
+
+    def __call__(self, factor: Factor) -> Quantity | None:
+        """The range of a factor; None for plain numbers and what nothing is known of."""
+        leaf = factor.leaf
+        name = self.scalars.get(id(leaf)) or self.series.get(id(leaf))
+        if name is None or _gas_constant(factor) is not None:
+            return None
+        numbers = np.array(self._numbers(name, leaf), dtype=float) + factor.offset
+        if not numbers.size or not np.isfinite(numbers).all():
+            return None
+        return Quantity(name, float(numbers.min()), float(numbers.max()))
+
+    def _numbers(self, name: str, leaf: Any) -> list[float]:
+        if name in self.experiment.inputs:
+            given = self.experiment.inputs[name]
+            if isinstance(given, Table):
+                return list(given.values)
+            return [evaluate(given, t) for t in self.experiment.times]
+        if name in self.problem.parameters:
+            unknown = self.problem.unknown_of(name, self.experiment)
+            box = self.problem.unknowns.select([unknown])
+            return [float(box.lower[0]), float(box.upper[0])]
+        if name in self.experiment.measured:
+            return list(self.experiment.measurements.of(name)[1])
+        is_known = not leaf.is_variable_type() or leaf.fixed
+        number = value(leaf, exception=False) if is_known else None
+        return [] if number is None else [float(number)]

@@ -1,0 +1,296 @@
+"""The estimation problem: a model, its experiments, and the parameters to be found."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arguments import is_finite, require_mapping
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
+from igpe.core.errors import ProblemError
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.labelled import read_labelled
+from igpe.problem.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
+from igpe.problem.model import Builder, Instance, build
+from igpe.problem.parameter_bounds import (
+    Bounds,
+    bounds_of,
+    expanded,
+    shared_bounds,
+    with_logarithms,
+)
+from igpe.problem.problem_checks import (
+    check_arguments,
+    check_experiment,
+    check_model,
+    check_weights,
+    convert_units,
+    held_sigma,
+    name_experiments,
+)
+from igpe.problem.starts import ModelStarts, model_starts
+from igpe.problem.tables import Data, read_table
+from igpe.problem.units import unit_name
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Problem:
+    """What is to be estimated, from which measurements.
+
+    model         the user's builder: `model(times)` or `model(times, experiment)` returns an
+                  ordinary pyomo.dae model; it is called afresh for every use and never changed
+    parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
+                  bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
+                  for all its members
+    experiments   one or several `Experiment`
+    local         parameters that each experiment has for itself
+    priors        parameter -> `Normal(mean, deviation)`
+    loss          `LeastSquares()`, `L1()` or `Huber(delta)`
+    time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
+    logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
+                  spread evenly over logarithms, and Gauss-Newton (shooting) steps in them
+    raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
+
+    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
+    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value that a time-varying one has from that time to
+    its next break, which is each experiment's own.
+    Extra constraints of the model (without time, or inequalities over time) belong to the problem:
+    Collocation and MultipleShooting keep them, other methods refuse them.
+    """
+
+    def __init__(
+        self,
+        model: Builder,
+        *,
+        parameters: Sequence[str] | Mapping[str, Bounds],
+        experiments: Sequence[Experiment] | Experiment,
+        local: Iterable[str] = (),
+        priors: Mapping[str, Normal] = EMPTY,
+        loss: Loss = LeastSquares(),
+        time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
+        logarithmic: Iterable[str] = (),
+    ) -> None:
+        runs = name_experiments(experiments)
+        check_arguments(local, priors, loss, time_varying)
+        self._given: dict[str, Any] = {
+            "model": model,
+            "parameters": parameters,
+            "experiments": runs,
+            "local": local if isinstance(local, str) else tuple(local),
+            "priors": dict(priors),
+            "loss": loss,
+            "time_varying": dict(time_varying),
+            "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
+        }
+        self.instances = tuple(build(model, [e.start_time, *e.times], e) for e in runs)
+        self.model = model
+        self.loss = loss
+        self.time_varying = MappingProxyType(dict(time_varying))
+        self.instance: Instance = self.instances[0]
+        self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in self.instances)
+        self.parameters = expanded("parameters", parameters, self.instances)
+        self.local = frozenset(expanded("local", self._given["local"], self.instances))
+        self.experiments = tuple(map(convert_units, runs, self.instances))
+        check_model(self)
+        for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
+            check_experiment(self, e, instance, starts)
+        self.fixed: Mapping[str, float] = EMPTY
+        self._weights: tuple[FloatArray, ...] | None = None
+        self.compared: set[str] = set()  # experiments whose equations were read and compared
+        self.unknowns = with_logarithms(
+            self._unknowns(parameters),
+            expanded("logarithmic", self._given["logarithmic"], self.instances),
+        )
+        self.priors = MappingProxyType(dict(priors))
+        strangers = [n for n in self.priors if n not in self.unknowns.names]
+        if strangers:
+            raise ProblemError(
+                f"Priors are given for {strangers}, which are no unknowns; the unknowns are "
+                f"{list(self.unknowns.names)}."
+            )
+        check_weights(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy keep what the problem was made of and build the models again."""
+        return _made_again, (self._given, dict(self.fixed), self._weights, self.compared)
+
+    @classmethod
+    def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
+        """A problem from Pyomo's own convention: parmest `Experiment` objects with labelled models.
+
+        experiments  each has `get_labeled_model()` whose model carries the suffixes
+                     experiment_outputs, unknown_parameters and, where known, measurement_error
+        settings     as for `Problem`; `parameters` overrides the bounds
+        raises       ModelError if a model is not labelled or not dynamic
+        """
+        found = read_labelled(experiments)
+        parameters = settings.pop("parameters", found.parameters)
+        return cls(found.builder, parameters=parameters, experiments=found.experiments, **settings)
+
+    @property
+    def box(self) -> Box:
+        """The unknowns that are not fixed, with their bounds."""
+        return self.unknowns.without(self.fixed)
+
+    @property
+    def size(self) -> int:
+        """Number of measurements in all experiments."""
+        return sum(len(e.measurements.value) for e in self.experiments)
+
+    @property
+    def sigma_known(self) -> bool:
+        """Whether every experiment gives its standard deviations."""
+        return all(e.sigma_known for e in self.experiments)
+
+    @property
+    def sigma_follows_model(self) -> bool:
+        """Whether standard deviations depend on the model's predictions (`Proportional`)."""
+        return any(e.error_models for e in self.experiments)
+
+    @property
+    def sigma_estimated(self) -> bool:
+        """Whether standard deviations are estimated with the rest (`Estimated`)."""
+        return any(e.estimated_sigma for e in self.experiments)
+
+    @property
+    def inequalities(self) -> frozenset[str]:
+        """Names of the models' inequalities over time, in all experiments."""
+        return frozenset(name for i in self.instances for name in i.inequalities)
+
+    def fixing(self, values: Mapping[str, float]) -> "Problem":
+        """The same problem with some unknowns held at given values.
+
+        raises ProblemError for names that are no unknowns, and values that are not finite
+        """
+        require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
+        strangers = [n for n in values if n not in self.unknowns.names]
+        if strangers:
+            raise ProblemError(
+                f"{strangers} are no unknowns of the problem; it has {list(self.unknowns.names)}."
+            )
+        lost = {n: v for n, v in values.items() if not is_finite(v)}
+        if lost:
+            raise ProblemError(f"Unknowns cannot be held at {lost}; give finite numbers.")
+        smaller = object.__new__(Problem)
+        smaller.__dict__.update(self.__dict__)
+        held = {n: float(v) for n, v in values.items()}
+        smaller.fixed = MappingProxyType({**self.fixed, **held})
+        return smaller
+
+    def weighted(self, sigma: Sequence[FloatArray]) -> "Problem":
+        """The same problem with standard deviations held at numbers, whatever they followed.
+
+        sigma   for each experiment (n,), in the order and unit of its `measurements.value`
+        raises  ProblemError unless there is a positive number for each measurement
+        """
+        held = held_sigma(self, sigma)
+        found = object.__new__(Problem)
+        found.__dict__.update(self.__dict__)
+        found._weights = held
+        found.experiments = tuple(
+            e.weighted(s) for e, s in zip(self.experiments, held, strict=True)
+        )
+        return found
+
+    def with_data(self, data: Data) -> "Problem":
+        """The same problem with other measurements, under the same conditions.
+
+        data    a table or its path; with several experiments it has a column `experiment`
+        raises  DataError if the table does not fit
+        """
+        given = self._given
+        table = read_table(data)
+        if len(self.experiments) == 1:
+            runs = [given["experiments"][0].with_data(table)]
+        else:
+            runs = [e.with_data(table, one_of_several=True) for e in given["experiments"]]
+        return Problem(**{**given, "experiments": runs}).fixing(self.fixed)
+
+    def unknown_of(self, parameter: str, experiment: Experiment) -> str:
+        """The unknown that a model parameter is in one experiment."""
+        return self._own(parameter, experiment) if parameter in self.local else parameter
+
+    def start_unknown(self, state: str, experiment: Experiment) -> str:
+        """The unknown that an estimated start value is."""
+        return self._own(f"{state}(t0)", experiment)
+
+    def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
+        """The unknowns that a time-varying one is in one experiment -> when each begins.
+
+        A break that is a measured time but for rounding is that time.
+        """
+        first, last = experiment.start_time, float(experiment.times[-1])
+        begins = self.time_varying[name].begins(first, last)
+        return {
+            self._own(f"{name}({_brief(b)})", experiment): _snapped(
+                b, experiment.times, last - first
+            )
+            for b in begins
+        }
+
+    @property
+    def varying(self) -> dict[str, str]:
+        """Unknown -> the time-varying one that it is a piece of."""
+        return {
+            u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
+        }
+
+    def unit(self, name: str) -> str:
+        """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
+        base = self.varying.get(name, name.split("@", maxsplit=1)[0].removesuffix("(t0)"))
+        for instance in self.instances:
+            if base in instance.scalars:
+                return unit_name(instance.scalars[base])
+            series = instance.over_time(base)
+            if series is not None:
+                return unit_name(next(iter(series.values())))
+        return ""
+
+    def _own(self, name: str, experiment: Experiment) -> str:
+        return name if len(self.experiments) == 1 else f"{name}@{experiment.name}"
+
+    def _unknowns(self, parameters: Sequence[str] | Mapping[str, Bounds]) -> Box:
+        overrides = parameters if isinstance(parameters, Mapping) else {}
+        found: dict[str, Bounds] = {}
+        for name in self.parameters:
+            given = overrides.get(name, overrides.get(name.split("[")[0]))
+            for e, instance in zip(self.experiments, self.instances, strict=True):
+                unknown, bounds = self.unknown_of(name, e), bounds_of(name, given, instance)
+                found[unknown] = shared_bounds(name, found.get(unknown, bounds), bounds)
+        for e in self.experiments:
+            for state, start in e.start.items():
+                if isinstance(start, Unknown):
+                    found[self.start_unknown(state, e)] = (start.lower, start.upper)
+        for unknown, name in self.varying.items():
+            found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
+        lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
+        return Box(tuple(found), lower, upper)
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({len(self.unknowns)} unknowns: {', '.join(self.box.names)}; "
+            f"{len(self.experiments)} experiments, {self.size} measurements)"
+        )
+
+
+def _made_again(
+    given: Mapping[str, Any],
+    fixed: Mapping[str, float],
+    weights: Sequence[FloatArray] | None,
+    compared: Iterable[str],
+) -> Problem:
+    whole = Problem(**given).fixing(fixed)
+    whole.compared.update(compared)
+    return whole if weights is None else whole.weighted(weights)
+
+
+def _snapped(time: float, times: FloatArray, span: float) -> float:
+    nearest = float(times[np.argmin(np.abs(times - time))])
+    return nearest if abs(nearest - time) <= ROUNDING * span else time
+
+
+def _brief(time: float) -> str:
+    return repr(float(time)).removesuffix(".0")

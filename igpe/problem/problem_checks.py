@@ -1,0 +1,307 @@
+"""Do model, experiments and parameters fit together? Every refusal of `Problem` is here."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyomo.core.expr.visitor import identify_variables
+from pyomo.environ import value
+
+from igpe.core.arguments import closest, require_mapping, shown
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError, ModelError, ProblemError
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant
+from igpe.problem.model import Instance
+from igpe.problem.starts import ModelStarts
+from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
+
+if TYPE_CHECKING:
+    from igpe.problem.problem import Problem
+
+
+def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:
+    """The experiments as a list, each with its own name (`1`, `2`, ... where none is given)."""
+    given: Any = experiments
+    runs = list(given) if isinstance(given, Iterable) else [given]
+    strangers = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
+    if strangers or not runs:
+        raise ProblemError(
+            f"experiments holds {strangers or 'nothing'}; wanted one or several igpe.Experiment, "
+            "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
+        )
+    named = []
+    for number, e in enumerate(runs, start=1):
+        own = copy.copy(e)
+        own.name = e.name or str(number)
+        named.append(own)
+    names = [e.name for e in named]
+    if len(set(names)) < len(names):
+        raise ProblemError(f"The experiments are named {names}; give each its own name.")
+    return named
+
+
+def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
+    """The experiment with its measurements in the model's units."""
+    measurements = experiment.measurements
+    result = copy.copy(experiment)
+    models = dict(experiment.error_models)
+    for name, given in experiment.units.items():
+        if name == "time":
+            factor, offset = conversion(name, given, model_unit({0: instance.time}))
+            result.start_time = factor * experiment.start_time + offset
+        elif name not in experiment.measured:
+            raise DataError(
+                f"units are given for '{name}', which is not among {experiment.measured}."
+            )
+        else:
+            series = instance.over_time(name)
+            if series is None:
+                continue
+            factor, offset = conversion(name, given, model_unit(series))
+            if name in models:
+                models[name] = converted_error(name, given, models[name], factor, offset)
+        measurements = converted(measurements, name, factor, offset)
+    result.measurements = measurements
+    result.error_models = MappingProxyType(models)
+    return result
+
+
+def check_arguments(local: Any, priors: Any, loss: Any, time_varying: Any) -> None:
+    """What a problem is made of has the right kind; names are looked up later."""
+    if not isinstance(local, Iterable):
+        raise ProblemError(
+            f"local is {shown(local)}; wanted a list of parameters (empty if all are shared): "
+            "local=['k1']."
+        )
+    if not isinstance(loss, LeastSquares | L1 | Huber):
+        raise ProblemError(
+            f"loss is {shown(loss)}; wanted igpe.LeastSquares(), igpe.L1() or igpe.Huber(delta)."
+        )
+    _check_each("priors", priors, Normal, "igpe.Normal(mean, deviation)")
+    _check_each(
+        "time_varying", time_varying, PiecewiseConstant, "igpe.PiecewiseConstant(breaks, lower, ..)"
+    )
+
+
+def _check_each(role: str, given: Any, kind: type, wanted: str) -> None:
+    require_mapping(role, given, f"{role}={{'k1': {wanted}}}", ProblemError)
+    for name, value_ in given.items():
+        if not isinstance(value_, kind):
+            raise ProblemError(f"{role} of '{name}' is {shown(value_)}; wanted {wanted}.")
+
+
+def check_weights(problem: "Problem") -> None:
+    """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
+    known = [e.name for e in problem.experiments if e.sigma_known or e.estimated_sigma]
+    unknown = [e.name for e in problem.experiments if e.name not in known]
+    if known and unknown:
+        raise ProblemError(
+            f"The experiments {known} have standard deviations, {unknown} have none, so they "
+            "cannot be weighed against each other; give all experiments sigma=..., or none."
+        )
+    if problem.priors and unknown:
+        raise ProblemError(
+            f"Priors are given for {list(problem.priors)}, but their weight beside measurements of "
+            "unknown exactness would depend on the units; give the measurements standard "
+            "deviations (sigma=...), or leave the priors out."
+        )
+
+
+def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
+    """Standard deviations as arrays: a positive number for each measurement."""
+    sizes = [len(e.measurements.value) for e in problem.experiments]
+    try:
+        held = tuple(np.array(s, dtype=float) for s in sigma)
+    except (TypeError, ValueError):
+        held = ()
+    fits = [s.shape for s in held] == [(n,) for n in sizes]
+    if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
+        raise ProblemError(
+            f"Standard deviations to be held are {shown(sigma)}; give an array of positive numbers "
+            f"for each experiment, as long as {sizes}."
+        )
+    return held
+
+
+def check_model(problem: "Problem") -> None:
+    """The parameters exist and are scalar, and nothing else is left free."""
+    starts = [s for e in problem.experiments for s in e.start.values()]
+    is_nothing = not problem.parameters and not problem.time_varying
+    if is_nothing and not any(isinstance(s, Unknown) for s in starts):
+        raise ProblemError(
+            "No parameters are named; list the model's Vars that are to be estimated."
+        )
+    strangers = sorted(problem.local - set(problem.parameters))
+    for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
+        for name in problem.parameters:
+            _check_parameter(problem, experiment, name, instance)
+        unknown = [n for n in problem.time_varying if n not in instance.series]
+        if unknown:
+            raise ProblemError(
+                f"{_where(problem, experiment)}time_varying names {unknown}; the model's variables "
+                f"over time that are no states are {sorted(instance.series)}."
+            )
+    if strangers:
+        raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
+
+
+def is_labelled(builder: Any) -> bool:
+    """Whether the models come from parmest, which fixes unknowns and discretises time."""
+    return bool(getattr(builder, "is_labelled", False))
+
+
+def _check_parameter(
+    problem: "Problem", experiment: Experiment, name: str, instance: Instance
+) -> None:
+    place = _where(problem, experiment)
+    if instance.over_time(name) is not None:
+        raise ProblemError(
+            f"{place}'{name}' varies with time, so it is no parameter; declare it in "
+            "time_varying=, or make it a scalar Var."
+        )
+    if name not in instance.scalars:
+        elsewhere = any(name in i.scalars for i in problem.instances)
+        raise ProblemError(
+            f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
+            f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
+            "time."
+            + " All experiments' models need all parameters; declare it there too."
+            * elsewhere
+        )
+    component = instance.scalars[name]
+    if component.is_variable_type() and not component.is_continuous():
+        raise ProblemError(
+            f"{place}parameter '{name}' is a Var of the domain {component.domain.name}; igpe "
+            "estimates real numbers. Use pyo.Reals with bounds, or estimate once for each value."
+        )
+    if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
+        raise ProblemError(
+            f"{place}parameter '{name}' is fixed at {value(component)} in the model, and named in "
+            f"parameters=. Leave it out of parameters to keep it fixed, or remove the line that "
+            f"fixes it (m.{name}.fix(...)) to estimate it."
+        )
+    units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
+    if len(units) > 1 and name not in problem.local:
+        raise ProblemError(
+            f"Parameter '{name}' has the units {sorted(units)} in the experiments' models; give it "
+            "one unit, or make it local."
+        )
+
+
+def check_experiment(
+    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+) -> None:
+    """What the experiment names exists in the model, and everything it must know is given."""
+    _check_measured(experiment, instance)
+    _check_estimated(experiment, instance)
+    _check_inputs(problem, experiment, instance)
+    _check_starts(problem, experiment, instance, starts)
+    _check_free(problem, experiment, instance)
+
+
+def _where(problem: "Problem", experiment: Experiment) -> str:
+    return "" if len(problem.experiments) == 1 else f"Experiment '{experiment.name}': "
+
+
+def _check_measured(experiment: Experiment, instance: Instance) -> None:
+    strangers = [n for n in experiment.measured if instance.over_time(n) is None]
+    if strangers:
+        known = [*instance.states, *instance.series, *instance.expressions]
+        raise DataError(
+            f"Columns {strangers} are nothing that varies with time in the model, which has "
+            f"{known}.{closest(strangers[0], known)} Rename the columns (columns={{...}}), add an "
+            "Expression over time for what is measured, or leave them out with only=[...]."
+        )
+
+
+def _check_estimated(experiment: Experiment, instance: Instance) -> None:
+    for column, name in experiment.estimated_sigma.items():
+        if instance.over_time(name) is None and name not in instance.scalars:
+            raise DataError(
+                f"The standard deviation of '{column}' is igpe.Estimated({name!r}), but the model "
+                f"has no such Var, Param or Expression over time; its parameters are "
+                f"{sorted(instance.scalars)}."
+            )
+        if column in experiment.units:
+            raise DataError(
+                f"units are given for '{column}', whose standard deviation is estimated in the "
+                "model's unit; convert the measurements, and leave the unit out."
+            )
+
+
+def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
+    place = _where(problem, experiment)
+    for name in experiment.inputs:
+        if name in problem.parameters:
+            raise ProblemError(
+                f"{place}'{name}' is given as an input and named as a parameter; take one away."
+            )
+        if name in problem.time_varying:
+            raise ProblemError(
+                f"{place}'{name}' is given as an input and estimated by time_varying=; take one "
+                "away."
+            )
+        if name in instance.states or name in experiment.measured:
+            raise ProblemError(
+                f"{place}'{name}' is given as an input, but the model computes it or the data "
+                "measure it; take one of them away."
+            )
+        if name not in instance.series and name not in instance.scalars:
+            raise ProblemError(
+                f"{place}the model has no input '{name}'. Inputs are Vars or mutable Params: "
+                f"{sorted([*instance.series, *instance.scalars])}."
+            )
+
+
+def _check_starts(
+    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+) -> None:
+    place = _where(problem, experiment)
+    strangers = [n for n in experiment.start if n not in instance.states]
+    if strangers:
+        raise ProblemError(
+            f"{place}start values are given for {strangers}; the states are "
+            f"{list(instance.states)}."
+        )
+    missing = [n for n in instance.states if n not in experiment.start and n not in starts.states]
+    if missing:
+        raise ProblemError(
+            f"{place}the states {missing} have no start value. Give it in "
+            f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
+            "igpe.Unknown(lower, upper) to estimate it."
+        )
+    named = [v for v in experiment.start.values() if isinstance(v, str)]
+    unknown = [n for n in named if n not in problem.parameters]
+    if unknown:
+        raise ProblemError(
+            f"{place}start values name {unknown}, which are not among the parameters "
+            f"{list(problem.parameters)}."
+        )
+
+
+def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
+    """No scalar variable in the equations is left without a value."""
+    known = {*problem.parameters, *experiment.inputs}
+    scalars = {id(v): n for n, v in instance.scalars.items() if n not in known}
+    for variable in _used(instance):
+        name = scalars.get(id(variable))
+        if name is not None and not variable.fixed:
+            raise ModelError(
+                f"The equations use '{name}', which is not fixed, not a parameter and not an "
+                "input. Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
+            )
+    for name, series in instance.series.items():
+        data = next(iter(series.values()))
+        named = name in experiment.inputs or name in problem.time_varying
+        given = named or data.is_variable_type()
+        if not given and value(data, exception=False) is None:
+            raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")
+
+
+def _used(instance: Instance) -> Iterable[Any]:
+    for equation in instance.equations.values():
+        constraint = equation[max(equation)]
+        yield from identify_variables(constraint.expr, include_fixed=False)

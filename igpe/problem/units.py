@@ -1,0 +1,94 @@
+"""Units: measurements converted to the units of the model."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
+from pyomo.environ import units as pyomo_units
+
+from igpe.core.errors import DataError
+from igpe.problem.experiment import Measurements
+from igpe.problem.noise.error_model import Proportional
+
+_UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
+_POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
+
+
+def require_unit(text: str) -> str:
+    """The text, if pint may get it: it passes over texts in quotes, and powers take forever.
+
+    raises ValueError for other characters than those of units, or powers of more than two digits
+    """
+    if not isinstance(text, str):
+        raise TypeError("it is no text")
+    powers = text.count("**")
+    if not _UNIT.fullmatch(text) or len(_POWER.findall(text)) != powers:
+        raise ValueError("it is no unit: wanted names, *, /, and powers such as m**2")
+    if len(re.findall(r"\)\s*\*\*", text)) > 1:
+        raise ValueError("it holds powers of powers; multiply them out")
+    return text
+
+
+def unit_name(component: Any) -> str:
+    """The unit of a Pyomo component as text; empty if it has none, or units that do not fit."""
+    # Pyomo would load pint to say that there is none.
+    if hasattr(component, "get_units") and component.get_units() is None:
+        return ""
+    try:
+        unit = str(pyomo_units.get_units(component))
+    except (UnitsError, InconsistentUnitsError):
+        return ""
+    return "" if unit in ("None", "dimensionless") else unit
+
+
+def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
+    """Factor and offset that turn numbers in the unit `given` into the unit `wanted`.
+
+    raises DataError if a unit is unknown or the two do not fit
+    """
+    import pint  # noqa: PLC0415 - slow to load, and not needed without units
+
+    registry = pyomo_units.pint_registry
+    try:
+        require_unit(given)
+        offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude
+        one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
+    except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
+        raise DataError(
+            f"The data give '{name}' in '{given}', the model in "
+            f"'{wanted or 'no unit'}': {error}. "
+            "Give a unit that can be converted, or give the model's variable its unit."
+        ) from None
+    return float(one - offset), float(offset)
+
+
+def converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
+    """The measurements with one column (or "time") in another unit."""
+    if name == "time":
+        return replace(measurements, times=factor * measurements.times + offset)
+    mine = measurements.column == measurements.names.index(name)
+    value, sigma = measurements.value.copy(), measurements.sigma.copy()
+    value[mine] = factor * value[mine] + offset
+    sigma[mine] = abs(factor) * sigma[mine]
+    return replace(measurements, value=value, sigma=sigma)
+
+
+def converted_error(
+    name: str, given: str, model: Proportional, factor: float, offset: float
+) -> Proportional:
+    """The error model of a column in another unit.
+
+    raises DataError if the units do not share their zero: 5 % of it would be something else
+    """
+    if offset != 0:
+        raise DataError(
+            f"The error of '{name}' is proportional to its value in '{given}', whose zero is not "
+            "that of the model's unit; give the data in the model's unit, or sigma as a number."
+        )
+    return model.scaled(factor)
+
+
+def model_unit(component: Any) -> str:
+    """Unit of a quantity over time, read from its first entry."""
+    return unit_name(next(iter(component.values())))

@@ -1,0 +1,132 @@
+"""Intervals with outward rounding, many at once.
+
+Every bound is moved to the next number outward after every operation. What has no bound (a quotient
+by an interval with 0, an overflow, the logarithm of a negative number) is the whole line, and stays
+it in sums and products.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.proofs.checker.rounding import above, below
+
+LIBRARY = 8  # units in the last place that exp, log, sin, ... of the C library may be off
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All x with low <= x <= high, elementwise; both (n_boxes,) or broadcastable to it."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def __add__(self, other: "Interval") -> "Interval":
+        return outward(self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: "Interval") -> "Interval":
+        return outward(self.low - other.high, self.high - other.low)
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.high, -self.low)
+
+    def __mul__(self, other: "Interval") -> "Interval":
+        corners = [_corner(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        return _hull(corners)
+
+    def __truediv__(self, other: "Interval") -> "Interval":
+        with np.errstate(all="ignore"):
+            corners = [a / b for a in (self.low, self.high) for b in (other.low, other.high)]
+        found = _hull(corners)
+        bad = ~((other.low > 0) | (other.high < 0))
+        return Interval(np.where(bad, -np.inf, found.low), np.where(bad, np.inf, found.high))
+
+    def square(self) -> "Interval":
+        """x * x of the same x."""
+        size = np.maximum(np.abs(self.low), np.abs(self.high))
+        least = np.maximum(np.maximum(self.low, -self.high), 0.0)
+        found = outward(least * least, size * size)
+        return Interval(np.maximum(found.low, 0.0), found.high)
+
+    def power(self, exponent: "Interval") -> "Interval":
+        """Its powers; those of numbers that are not positive are 0.
+
+        log x to n log x to exp: monotone in both. Where x reaches 0 so does x**n for n > 0, and
+        x**n is anything positive for n < 0.
+        """
+        positive = np.maximum(self.low, 0.0)
+        with np.errstate(all="ignore"):
+            known = self.low <= self.high
+            logarithm = library(np.log(positive), np.log(np.maximum(self.high, 0.0)))
+            found = (exponent * logarithm).monotone(np.exp)
+        low = np.where(positive > 0, np.maximum(found.low, 0.0), 0.0)
+        high = np.where(known, found.high, np.inf)
+        return Interval(np.where(known, low, 0.0), np.where(np.isnan(high), np.inf, high))
+
+    def through(self, function: Callable[["Interval", int], list["Interval"]]) -> "Interval":
+        """An elementary function of it (`igpe.proofs.checker.functions`)."""
+        return function(self, 0)[0]
+
+    @property
+    def size(self) -> FloatArray:
+        """The largest |x|."""
+        return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
+
+    @property
+    def middle(self) -> FloatArray:
+        """Some number inside, or nan."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.clip(self.low / 2 + self.high / 2, self.low, self.high))
+
+    @property
+    def radius(self) -> FloatArray:
+        """At least the distance of `middle` to either end."""
+        with np.errstate(all="ignore"):
+            return above(np.maximum(self.high - self.middle, self.middle - self.low))
+
+    def monotone(self, function: Callable[[FloatArray], FloatArray]) -> "Interval":
+        """An increasing function of the C library."""
+        with np.errstate(all="ignore"):
+            return library(function(self.low), function(self.high))
+
+
+def outward(low: FloatArray, high: FloatArray) -> Interval:
+    """Bounds that one operation rounded, moved apart; the whole line where one is no number."""
+    low, high = np.asarray(below(low)), np.asarray(above(high))  # of inf: the largest double
+    bad = ~(low <= high)
+    if not bad.any():
+        return Interval(low, high)
+    return Interval(np.where(bad, -np.inf, low), np.where(bad, np.inf, high))
+
+
+def library(low: FloatArray, high: FloatArray) -> Interval:
+    """Bounds that a function of the C library returned, moved apart by `LIBRARY` units."""
+    return outward(low - _units(low), high + _units(high))
+
+
+def _units(x: FloatArray) -> FloatArray:
+    return np.asarray(LIBRARY * np.where(np.isinf(x), 0.0, np.spacing(np.abs(x))))
+
+
+def point(value: FloatArray | float) -> Interval:
+    """A number that is known exactly."""
+    exact = np.asarray(value, dtype=float)
+    return Interval(exact, exact)
+
+
+def _corner(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Product of two ends. An infinite end is no value, so that zero times it is zero."""
+    with np.errstate(all="ignore"):
+        product = np.asarray(a * b)
+        if np.isfinite(product).all():
+            return product
+        nothing = ((a == 0) & ~np.isnan(b)) | ((b == 0) & ~np.isnan(a))
+        return np.asarray(np.where(nothing, 0.0, product))
+
+
+def _hull(corners: list[FloatArray]) -> Interval:
+    low = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
+    high = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
+    return outward(low, high)  # np.minimum hands on nan

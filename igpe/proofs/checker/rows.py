@@ -1,0 +1,292 @@
+"""Residuals of many boxes as polynomials in the offsets, from validated integration."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.interval import Interval, outward, point
+from igpe.proofs.checker.levels import Levels
+from igpe.proofs.checker.polynomial import Polynomial, Space
+from igpe.proofs.checker.rounding import above, down
+from igpe.proofs.checker.step import LEAST, Step, step
+from igpe.proofs.checker.transport import reset
+
+TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
+PATIENCE = 30  # steps after which a box that is too slow is given up, and
+PACE = 0.1  # the share of the way to its next time that all steps left would come at least
+VAGUE = 1e3  # errors from which a box is given up, times what residuals below the cut can be
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of parameters, center + half * delta; contain [low, high] they were made of.
+
+    center, half  (n_parameters, n_boxes)
+    """
+
+    center: FloatArray
+    half: FloatArray
+
+    @classmethod
+    def around(cls, low: FloatArray, high: FloatArray) -> "Boxes":
+        """Smallest ones, up to rounding outward."""
+        center = np.clip(low / 2 + high / 2, low, high)
+        half = above(np.maximum(high - center, center - low))
+        return cls(center, np.where(low == high, 0.0, half))
+
+    def __len__(self) -> int:
+        return int(self.center.shape[1])
+
+    def __getitem__(self, index: IntArray | BoolArray) -> "Boxes":
+        return Boxes(self.center[:, index], self.half[:, index])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Residuals r of many boxes: r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
+
+    c  (1 + n + n (n + 1) / 2, n_rows, n_boxes)
+    e  (n_rows, n_boxes), infinite where nothing is known
+    sum     (n_boxes,) lower bound of the sum of their squares on the whole box
+    spread  (n, n_boxes) how far each parameter moved the states at last; a hint
+    """
+
+    c: FloatArray
+    e: FloatArray
+    sum: FloatArray
+    spread: FloatArray
+
+    def __getitem__(self, index: IntArray | BoolArray) -> "Rows":
+        return Rows(self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index])
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How carefully is integrated; only how much is confirmed depends on it, never whether.
+
+    order      of a step in time
+    growth     h ||J|| of a step is about that at most: long steps add up alternating series
+    precision  what a step may lose, relative to how much the box spreads the states
+    absolute   and relative to the states themselves
+    most       steps for a box, tried ones included
+    end        `time.monotonic()` from which every box is given up
+    """
+
+    order: int = 6
+    growth: float = 0.7
+    precision: float = 1e-5
+    absolute: float = 1e-14
+    most: int = 600
+    end: float = np.inf
+
+
+def residuals(course: Course, boxes: Boxes, effort: Effort, cut: float, known: FloatArray) -> Rows:
+    """Rows of one experiment.
+
+    known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
+    """
+    march = _March(course, boxes, effort, cut, known)
+    march.run()
+    found = Rows(march.c, march.e, march.sum, march.spread)
+    lost = np.isinf(march.e).any(axis=0) & (march.sum + known <= cut)
+    if lost.any():
+        _coarse(course, boxes, found, np.flatnonzero(lost))
+    return found
+
+
+def _coarse(course: Course, boxes: Boxes, rows: Rows, at: IntArray) -> None:
+    """Rows without a polynomial become numbers with errors, where `Levels` bound them."""
+    centre, half = boxes.center[:, at], boxes.half[:, at]
+    p = [outward(c - h, c + h) for c, h in zip(centre, half, strict=True)]
+    levels, row = Levels(course, p, len(at)), 0
+    for k, begin in enumerate([course.t0, *course.times[:-1]]):
+        levels.advance(k, begin)
+        if not levels.known.any():
+            break
+        with np.errstate(all="ignore"):
+            told = levels.measured(k)
+            for column, y, sigma in zip(*course.rows[k], strict=True):
+                residual = (told[column] - point(float(y))) / point(float(sigma))
+                _note(rows, row, at, residual, known=levels.known)
+                row += 1
+
+
+def _note(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
+    middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
+    fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
+    here = at[fresh]
+    rows.c[:, row, here] = 0.0
+    rows.c[0, row, here], rows.e[row, here] = middle[fresh], radius[fresh]
+    least = np.maximum(np.maximum(residual.low, -residual.high), 0.0) + np.zeros(len(at))
+    rows.sum[here] = down(rows.sum[here] + down(least[fresh] ** 2))
+
+
+class _March:
+    """Boxes that are integrated side by side, each with its own time and step."""
+
+    def __init__(
+        self, course: Course, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
+    ) -> None:
+        n, count = boxes.center.shape
+        self.course, self.effort, self.cut, self.known = course, effort, cut, known
+        self.space = Space(n, course.states, effort.order)
+        rows = [len(column) for column, _, _ in course.rows]
+        self.first = np.concatenate([[0], np.cumsum(rows)])
+        self.c = np.zeros((self.space.first_error, self.first[-1], count))
+        self.e = np.full((self.first[-1], count), np.inf)
+        self.sum, self.spread = np.zeros(count), np.zeros((n, count))
+        self.active = np.arange(count)
+        self.t = np.full(count, course.t0)
+        self.next = np.zeros(count, dtype=np.intp)
+        self.p = _parameters(self.space, boxes)
+        self.x = self._started(_number_maker(self.space, count))
+        span = course.times[-1] - course.t0
+        self.h = np.full(count, (span if span > 0 else 1.0) / len(course.times) / 2)
+        self.tried = np.zeros(count, dtype=np.intp)
+        self.vague = np.zeros(count, dtype=bool)
+        self.shortest = 1e-9 * span
+
+    def _started(self, number: Callable[[float], Polynomial]) -> list[Polynomial]:
+        x = self.course.start([self.p], number)
+        return self._without_remainder(x, np.stack([f.e for f in x]))
+
+    def _without_remainder(self, x: Sequence[Polynomial], e: FloatArray) -> list[Polynomial]:
+        """The remainders moved into the coordinates z."""
+        z = self.space.first_error
+        columns = reset(np.stack([f.c[z:, 0] for f in x]), e)
+        found = []
+        for f, own in zip(x, columns, strict=True):
+            c = f.c[:, :1].copy()
+            c[z:, 0] = own
+            found.append(Polynomial(self.space, c, np.zeros(c.shape[2])))
+        return found
+
+    def run(self) -> None:
+        """Integrate all boxes, until each is at its last row, above the cut, or lost."""
+        self._tell()
+        while len(self.active):
+            self._advance()
+            self._tell()
+
+    def _advance(self) -> None:
+        goal = self.course.times[self.next]
+        last = self.t + 1.05 * self.h >= goal
+        then = np.where(last, goal, self.t + self.h)
+        h = then - self.t
+        inputs = [line.of(self.next) for line in self.course.inputs]
+        found = step(self.course, self.p, self.x, self.t, h, u=inputs)
+        fine, scale = self._judged(found)
+        self.tried += 1
+        ahead = fine & np.isfinite(found.error).all(axis=0)
+        moved = self._without_remainder(found.states, found.error)
+        ahead &= np.isfinite(np.stack([f.c for f in moved])).all(axis=(0, 1, 2))
+        self.x = [_chosen(ahead, a, b) for a, b in zip(moved, self.x, strict=True)]
+        self.t = np.where(ahead, then, self.t)
+        grown = np.where(last & ahead, np.maximum(self.h, h * scale), h * scale)
+        self.h = np.where(ahead, grown, 0.5 * h)
+
+    def _judged(self, found: Step) -> tuple[BoolArray, FloatArray]:
+        """Whether a step is short enough, and how much longer the next one may be."""
+        spread = np.stack([f.norms[1:3].sum(axis=(0, 1)) for f in found.states])
+        size = np.stack([f.norm for f in found.states])
+        size = np.maximum(size, 1e-3 * size.max(axis=0))
+        allowed = self.effort.precision * spread + self.effort.absolute * size
+        with np.errstate(all="ignore"):
+            # a state at rest at 0 has neither a size nor a late term: it allows any step
+            by_time = np.min((allowed + LEAST) / (found.late + LEAST), axis=0)
+            by_time = by_time ** (1 / self.effort.order)
+            by_growth = self.effort.growth / (found.growth + LEAST)
+            scale = np.nan_to_num(np.minimum(by_time, by_growth), nan=0.0)
+        return (scale > TOO_LONG), np.clip(0.9 * scale, 0.3, 2.0)
+
+    def _tell(self) -> None:
+        """Rows of the boxes that are at a time with measurements; leave what is done."""
+        while True:
+            times = self.course.times
+            at = (self.next < len(times)) & (self.t == times[np.minimum(self.next, len(times) - 1)])
+            if not at.any():
+                break
+            for k in np.unique(self.next[at]):
+                self._measure(int(k), np.flatnonzero(at & (self.next == k)))
+            self.next = self.next + at
+        left = (self.next < len(times)) & (self.tried < self.effort.most)
+        left &= time.monotonic() < self.effort.end
+        left &= self.sum[self.active] + self.known[self.active] <= self.cut
+        left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self._hopeless()
+        if not left.all():
+            self._note_spread()
+            self._keep(left)
+
+    def _hopeless(self) -> BoolArray:
+        """Boxes that say nothing any more, or are much too slow for their next time."""
+        times = self.course.times
+        way = times[np.minimum(self.next, len(times) - 1)] - self.t
+        ahead = self.h * (self.effort.most - self.tried)
+        slow = (self.tried >= PATIENCE) & (ahead < PACE * way)
+        return np.asarray(slow | self.vague[self.active])
+
+    def _note_spread(self) -> None:
+        linear = np.stack([np.abs(f.c[1 : 1 + len(self.p), 0]) for f in self.x])
+        size = np.stack([f.norm for f in self.x])[:, None] + 1e-300
+        self.spread[:, self.active] = np.nan_to_num((linear / size).sum(axis=0))
+
+    def _measure(self, k: int, at: IntArray) -> None:
+        if not len(self.course.rows[k][0]):
+            return
+        x, p = _taken(self.x, at), _taken(self.p, at)
+        number = _number_maker(self.space, len(at))
+        now = np.full(len(at), self.course.times[k])
+        until = [line.of(np.full(len(at), k)) for line in self.course.inputs]
+        u = [line.polynomial(self.space, now, np.zeros(len(at))) for line in until]
+        told = self.course.measured([[number(float(now[0]))], x, p, u], number)
+        for i, (column, y, sigma) in enumerate(zip(*self.course.rows[k], strict=True)):
+            r = told[column] - number(float(y))
+            if sigma != 1:
+                r = r.times(np.full(len(at), 1 / float(sigma)), units=1)
+            here = self.active[at]
+            z = self.space.first_error
+            self.c[:, self.first[k] + i, here] = r.c[:z, 0]
+            e = r.e + r.norms[3].sum(axis=0)
+            self.e[self.first[k] + i, here] = np.where(np.isnan(e), np.inf, e * (1 + 1e-12))
+            bounds = r.range()
+            least = np.maximum(np.maximum(bounds.low, -bounds.high), 0.0)
+            least = np.where(np.isfinite(least), least, 0.0)
+            self.sum[here] = down(self.sum[here] + down(least * least))
+        now = self.e[self.first[k] : self.first[k + 1], self.active[at]]
+        self.vague[self.active[at]] = (now > VAGUE * (1 + max(self.cut, 0.0) ** 0.5)).all(axis=0)
+
+    def _keep(self, left: BoolArray) -> None:
+        self.active, self.t, self.next = self.active[left], self.t[left], self.next[left]
+        self.h, self.tried = self.h[left], self.tried[left]
+        self.p, self.x = _taken(self.p, left), _taken(self.x, left)
+
+
+def _parameters(space: Space, boxes: Boxes) -> list[Polynomial]:
+    n, count = boxes.center.shape
+    found = []
+    for i in range(n):
+        c = np.zeros((space.size, 1, count))
+        c[0, 0], c[1 + i, 0] = boxes.center[i], boxes.half[i]
+        found.append(Polynomial(space, c, np.zeros(count)))
+    return found
+
+
+def _number_maker(space: Space, count: int) -> Callable[[float], Polynomial]:
+    def number(value: float) -> Polynomial:
+        c = np.zeros((space.size, 1, count))
+        c[0] = value
+        return Polynomial(space, c, np.zeros(count))
+
+    return number
+
+
+def _taken(given: Sequence[Polynomial], index: IntArray | BoolArray) -> list[Polynomial]:
+    return [Polynomial(f.space, f.c[:, :, index], f.e[index]) for f in given]
+
+
+def _chosen(where: BoolArray, a: Polynomial, b: Polynomial) -> Polynomial:
+    return Polynomial(a.space, np.where(where, a.c, b.c), np.where(where, a.e, b.e))

@@ -1,0 +1,214 @@
+"""One validated step in time.
+
+X(tau) is a guess of the solution from t to t + h, tau in [0, 1]: any polynomial that begins in the
+right place, here some Picard iterations without regard to rounding. What is proved afterwards: let
+
+    |h f(X) - X'| <= d    for all delta, z, tau,
+    M >= h J_ij (i = j),  M >= h |J_ij| (i != j)    for the Jacobian J of f on the tube X +- w,
+    v >= d + max(0, M v),  0 < v <= w.
+
+Then the solution exists on the whole step and |x - X| <= tau v: the difference satisfies
+D+|x_i - X_i| <= d_i + sum_j M_ij |x_j - X_j| while it is in the tube, M has off-diagonal entries
+>= 0, and tau v is a supersolution of that. No step of the search for v has to be trusted.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.dual import Dual, constant
+from igpe.proofs.checker.inputs import Line
+from igpe.proofs.checker.interval import Interval, outward, point
+from igpe.proofs.checker.polynomial import Polynomial, Space
+from igpe.proofs.checker.rounding import TINY, UNIT, up
+
+LEAST = (
+    TINY / UNIT
+)  # a defect that is 0, as of a state at rest, is raised to it: v must exceed `up`
+TRIES = 2  # tubes that are tried, each wider
+WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
+
+
+class Step(NamedTuple):
+    """What a step found, for each box.
+
+    states   at its end, remainders in `error`
+    error    (n, n_boxes) bound on what the states lack; nan or infinite where nothing was proved
+    defect   (n, n_boxes) d above
+    growth   (n_boxes,) the largest row sum of |M|
+    late     (n, n_boxes) size of the highest power of tau in X
+    """
+
+    states: list[Polynomial]
+    error: FloatArray
+    defect: FloatArray
+    growth: FloatArray
+    late: FloatArray
+
+
+def step(
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line] = (),
+) -> Step:
+    """From t (n_boxes,) over a length h that is known up to two units of rounding.
+
+    p, x  one polynomial for each parameter and state, constant in tau, x without remainders
+    u     inputs from t to t + h
+    """
+    with np.errstate(all="ignore"):
+        guess = _guess(course, p, x, t, h, u=u)
+        d = _defect(course, p, guess, t, h, u=u)
+        ranges = [f.range() for f in guess]
+        matrix = partial(growth_matrix, course, [f.range() for f in p], t=t, h=h, u=u)
+        v, growth = supersolution(matrix, ranges, d)
+        ends = [f.at_end() for f in guess]
+        error = np.stack([up(v[i] + ends[i].e) for i in range(len(ends))])
+        late = np.stack([f.norms[:, -1:].sum(axis=(0, 1)) for f in guess])
+    bare = [Polynomial(f.space, f.c, f.e * 0) for f in ends]
+    return Step(bare, error, d, growth, late)
+
+
+def _guess(
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
+) -> list[Polynomial]:
+    space = x[0].space
+    found = list(x)
+    for order in range(space.order):
+        low = space.until(order)
+        slopes = _slopes(course, _in(low, p), _in(low, found), t, h, u=u)
+        found = [_integral(start, slope, h) for start, slope in zip(x, slopes, strict=True)]
+    return found
+
+
+def _integral(start: Polynomial, slope: Polynomial, h: FloatArray) -> Polynomial:
+    k = np.arange(1, slope.c.shape[1] + 1)[:, None]
+    return Polynomial(start.space, np.concatenate([start.c, slope.c * h / k], axis=1), start.e)
+
+
+def _in(space: Space, given: Sequence[Polynomial]) -> list[Polynomial]:
+    return [Polynomial(space, f.c[:, : space.order + 1], f.e * 0) for f in given]
+
+
+def _slopes(
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
+) -> list[Polynomial]:
+    space, boxes = x[0].space, len(t)
+    clock = np.zeros((space.size, min(2, space.order + 1), boxes))
+    clock[0, 0] = t
+    if space.order:
+        clock[0, 1] = h
+    nothing = np.zeros(boxes)
+    time = Polynomial(space, clock, up(4 * UNIT * np.abs(h)))
+
+    def number(value: float) -> Polynomial:
+        c = np.zeros((space.size, 1, boxes))
+        c[0] = value
+        return Polynomial(space, c, nothing)
+
+    return course.slopes([[time], x, p, [v.polynomial(space, t, h) for v in u]], number)
+
+
+def _defect(
+    course: Course,
+    p: Sequence[Polynomial],
+    x: Sequence[Polynomial],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line],
+) -> FloatArray:
+    found = []
+    for guess, slope in zip(x, _slopes(course, p, x, t, h, u=u), strict=True):
+        k = np.arange(1, guess.c.shape[1])[:, None]
+        c = guess.c[:, 1:] * k
+        rate = Polynomial(guess.space, c, up(2 * UNIT * np.abs(c).sum(axis=(0, 1))))
+        missing = slope.times(h, units=2) - rate
+        found.append(up(missing.norm + missing.e))
+    return np.stack(found)
+
+
+def supersolution(
+    matrix: Callable[[list[Interval]], FloatArray], x: Sequence[Interval], d: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """v (n, n_boxes), infinite where none was found; and the largest row sum of |M|.
+
+    matrix  M for ranges of the states;  x  the ranges of X
+    """
+    d = np.maximum(d, LEAST)
+    v, growth = np.full_like(d, np.inf), np.full(d.shape[1], np.inf)
+    w = WIDER * d
+    for _ in range(TRIES):
+        m = matrix([_wider(f, w[i]) for i, f in enumerate(x)])
+        trial = d * 1.001
+        for _ in range(6):
+            trial = 1.001 * (d + np.maximum(_image(m, trial), 0.0))
+        proved = (trial >= up(d + _supremum(m, trial))) & (trial <= w) & (trial > 0)
+        fresh = proved.all(axis=0) & ~np.isfinite(v).all(axis=0)
+        v[:, fresh] = trial[:, fresh]
+        growth[fresh] = np.abs(m).sum(axis=1).max(axis=0)[fresh]
+        missing = ~np.isfinite(v).all(axis=0)
+        if not np.isfinite(trial[:, missing]).all(axis=0).any():
+            break
+        w = np.where(proved.all(axis=0), w, np.maximum(1.5 * trial, 2 * w))
+    return v, growth
+
+
+def _image(m: FloatArray, v: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ijb,jb->ib", m, v))
+
+
+def _supremum(m: FloatArray, v: FloatArray) -> FloatArray:
+    """At least max(0, M v), rounding included."""
+    sizes = np.abs(m) * v
+    return np.asarray(np.maximum(_image(m, v) + 4 * (len(m) + 1) * UNIT * sizes.sum(axis=1), 0.0))
+
+
+def _wider(x: Interval, w: FloatArray) -> Interval:
+    return outward(x.low - w, x.high + w)
+
+
+def growth_matrix(
+    course: Course,
+    p: Sequence[Interval],
+    x: Sequence[Interval],
+    t: FloatArray,
+    h: FloatArray,
+    *,
+    u: Sequence[Line] = (),
+) -> FloatArray:
+    """(n, n, n_boxes) M above, from the Jacobian over intervals of the states."""
+    n, boxes = len(x), len(t)
+    length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
+    time = Interval(t, t) + point(0.0) + Interval(np.zeros(boxes), length.high)
+    one = point(np.ones(boxes))
+    states = [Dual(value, {j: one}) for j, value in enumerate(x)]
+    given = [[time], p, [v.between(time) for v in u]]
+    clock, parameters, inputs = ([Dual(value, {}) for value in part] for part in given)
+    found = course.slopes([clock, states, parameters, inputs], constant)
+    m = np.zeros((n, n, boxes))
+    for i, f in enumerate(found):
+        for j, slope in f.slope.items():
+            part = slope * length
+            m[i, j] = part.high if i == j else part.size
+    return np.where(np.isnan(m), np.inf, m)

@@ -1,0 +1,239 @@
+"""A proof of global optimality for the dynamic least-squares problem."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arguments import is_finite, require
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import if_in_time, session
+from igpe.core.errors import ProblemError
+from igpe.core.estimates import Estimate
+from igpe.core.progress import Progress
+from igpe.core.status import Status
+from igpe.dynamics.search.multistart import MultiStart
+from igpe.dynamics.shooting.base import Estimator, Profile
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.wanted import require_start
+from igpe.problem.problem import Problem
+from igpe.proofs.prover.best import Best
+from igpe.proofs.prover.compiled import require_numba
+from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.parts import Asked, shared
+from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.search import Node, Search
+from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
+from igpe.tasks.crew import Workers
+from igpe.tasks.run import Place
+
+FEW = 5  # unknowns, for which cubic polynomials pay
+NOTHING_PROVED = "Interrupted before anything was proved. The best parameters so far: {}."
+EVERY = 1.0  # seconds between two sentences of progress
+
+
+@dataclass(frozen=True)
+class BranchAndBound:
+    """Branch and bound on the differential equations: the global optimum with a proven gap.
+
+    Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
+    parameter in them, the best one found less the gap. What encloses the solutions are Taylor
+    models in time and parameters whose remainders hold the error of discretisation (Lin &
+    Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
+
+    gap         relative distance of the bound to the objective
+    time_limit  seconds of wall time for the proof itself; what is proved until then is kept
+    degree      of the polynomials in the parameters, 1 to 3; None: 3 for few unknowns, else 2
+    search      finds the first parameters where none are given
+    local       improves on the middle of a box that is better than the best found
+    """
+
+    gap: float = 1e-3
+    time_limit: float = 60.0
+    degree: int | None = None
+    search: Estimator = MultiStart()
+    local: Estimator = SingleShooting()
+
+    def __post_init__(self) -> None:
+        given = (
+            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
+            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
+            ("degree", self.degree in (None, 1, 2, 3), "1, 2, 3 or None"),
+        )
+        for name, ok, wanted in given:
+            require(ok, "BranchAndBound", name, getattr(self, name), wanted)
+
+    def estimate(
+        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
+    ) -> Estimate:
+        """See `igpe.dynamics.shooting.base.Estimator`; the local method begins at `start`, if there is one.
+
+        raises  as `igpe.certify` does
+        """
+        found = None
+        if start:
+            require_start(start, problem.box, "BranchAndBound")
+            found = self.local.estimate(problem, start, profiles)
+            found = found if found.status.usable else None
+        proof = self.certify(problem, None if found is None else found.parameters)
+        return Estimate(
+            dict(zip(proof.unknowns, proof.parameters, strict=True)),
+            proof.objective,
+            proof.status,
+            "branch and bound on the differential equations",
+            proof.lower_bound,
+            proof.seconds,
+            notes=(proof.sentence,),
+        )
+
+    def certify(
+        self,
+        problem: Problem,
+        parameters: Mapping[str, float] | None = None,
+        progress: Progress | None = None,
+        executor: Workers = None,
+    ) -> DynamicCertificate:
+        """The proof; see `igpe.certify`."""
+        place = Place(executor)
+        began = time.perf_counter()
+        require_numba()
+        dynamic = posed(problem)
+        if not len(problem.box):
+            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+        if parameters is None:
+            _tell(progress, "Looking for good parameters")
+            parameters = self.search.estimate(problem, {}).parameters
+        best = Best(problem, dynamic, self.gap, self.local)
+        _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
+        degree = self.degree or (3 if len(problem.box) <= FEW else 2)
+        point = problem.box.vector(parameters)
+
+        def begun() -> Search:
+            cut = best.first(point)  # compiles all there is to be
+            enclosure = Enclosure(dynamic, degree)
+            return Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+
+        search = if_in_time(begun)
+        if search is None:
+            given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
+            raise KeyboardInterrupt(NOTHING_PROVED.format(given))
+        _tell(progress, "Proving that no others fit better")
+        deadline = time.perf_counter() + self.time_limit
+        teller = _Teller(progress, search, best)
+        if executor is None:
+            status = search.run(deadline, teller)
+        else:
+            asked = Asked(problem, self.gap, self.local, degree)
+            status = shared(search, best, asked, place, deadline, tell=teller)
+        return self._certificate(problem, dynamic, search, best, status, began)
+
+    def _certificate(
+        self,
+        problem: Problem,
+        dynamic: Dynamic,
+        search: Search,
+        best: Best,
+        status: Status,
+        began: float,
+    ) -> DynamicCertificate:
+        box = problem.box
+        return DynamicCertificate(
+            unknowns=box.names,
+            lower=_numbers(box.lower),
+            upper=_numbers(box.upper),
+            parameters=_numbers(best.point),
+            objective=best.objective,
+            lower_bound=search.lower_bound,
+            cut=search.cut,
+            gap_wanted=self.gap,
+            status=status,
+            seconds=time.perf_counter() - began,
+            examined=search.examined,
+            open_share=search.open_share,
+            rows=_labels(problem, dynamic),
+            tree=tuple(map(_kept, search.tree)),
+        )
+
+
+@session()
+def certify(
+    problem: Problem,
+    estimate: Any = None,
+    *,
+    gap: float = 1e-3,
+    time_limit: float = 60.0,
+    method: BranchAndBound | None = None,
+    progress: Progress | None = None,
+    executor: Workers = None,
+) -> DynamicCertificate:
+    """Prove that no parameters within the bounds fit essentially better.
+
+    The bound is about the problem as posed: the differential equations (not a discretisation), the
+    measurements with their weights, priors, and all parameters within the bounds.
+
+    estimate    a Result, an Estimate, or unknown -> value: what is to be proven the best. If it is
+                not, better parameters are returned. None: they are looked for
+    gap         relative distance of the bound to the sum of squares
+    time_limit  seconds for the proof itself, once compiled and with first parameters; what is
+                proved until then is told, also after Ctrl-C
+    method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
+    progress    is told a sentence about once a second
+    executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
+                is the same for all but None, unless it ends early; parts in flight are then lost
+    raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
+                Unsupported for implicit algebraic variables, constraints, other losses, estimated
+                standard deviations and operations without an enclosure; ProblemError without
+                bounds; EstimationFailed if not even single parameters could be enclosed;
+                SolverMissing without Numba (pip install 'igpe[certify]')
+    """
+    chosen = method or BranchAndBound(gap=gap, time_limit=time_limit)
+    given = getattr(estimate, "parameters", estimate)
+    if given is not None:
+        require_start(given, problem.box, "igpe.certify")
+    return chosen.certify(problem, given, progress, executor)
+
+
+class _Teller:
+    """Tells about once a second how far the search is."""
+
+    def __init__(self, progress: Progress | None, search: Search, best: Best) -> None:
+        self.progress, self.search, self.best = progress, search, best
+        self.last = time.perf_counter()
+
+    def __call__(self) -> None:
+        if self.progress is None or time.perf_counter() - self.last < EVERY:
+            return
+        self.last = time.perf_counter()
+        bound = max(self.search.lower_bound, 0.0)
+        self.progress(
+            f"{self.search.examined} boxes, {100 * self.search.open_share:.3g} % of the box left, "
+            f"bound {bound:.6g} of {self.best.objective:.6g}"
+        )
+
+
+def _tell(progress: Progress | None, sentence: str) -> None:
+    if progress is not None:
+        progress(sentence)
+
+
+def _labels(problem: Problem, dynamic: Dynamic) -> tuple[tuple[str, float, str], ...]:
+    given = [("", np.nan, f"prior or jump {k + 1}") for k in range(dynamic.unmeasured.size)]
+    return (*given, *(label for run in dynamic.experiments for label in run.labels))
+
+
+def _numbers(values: FloatArray) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)
+
+
+def _kept(node: Node) -> TreeBox:
+    return TreeBox(
+        _numbers(node.lower),
+        _numbers(node.upper),
+        node.reason,
+        tuple(node.children),
+        node.bound,
+        node.rows,
+        () if node.multipliers is None else _numbers(node.multipliers),
+    )

@@ -1,0 +1,100 @@
+"""Functions compiled by Numba on first use and kept on disk, so that the next process loads them.
+
+Numba's own cache looks at one file: a function is not compiled again when another one that it calls
+has changed. Here the sources of the whole room are the stamp of every function. Wrappers for Python
+take long to compile, so that only few functions (`door`) have one.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from igpe.core.errors import SolverMissing
+from igpe.core.files import is_own
+
+numba: Any
+
+
+def _imported() -> Any:
+    """Numba without the configuration `.numba_config.yaml` of the current folder; None without it.
+
+    That could name a cache folder, from which kernels are unpickled, and a class to import. Numba
+    reads it when it is imported, where it can read YAML, and again when it compiles.
+    """
+    yaml = sys.modules.get("yaml")
+    sys.modules["yaml"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a configuration it cannot read
+            import numba  # noqa: PLC0415
+            from numba.core import config  # noqa: PLC0415
+        config._config_fname = ""
+    except ImportError:  # an extra: whoever proves nothing needs none
+        return None
+    finally:
+        del sys.modules["yaml"]
+        if yaml is not None:
+            sys.modules["yaml"] = yaml
+    return numba
+
+
+numba = _imported()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def require_numba() -> None:
+    """Raise SolverMissing, with what installs it, unless there is Numba."""
+    if numba is None:
+        raise SolverMissing(
+            "igpe.certify compiles its enclosures with Numba, which is not installed; install it: "
+            "pip install 'igpe[certify]'."
+        )
+
+
+def kernel(function: F) -> F:
+    """The function compiled, for other compiled functions alone."""
+    if numba is None:
+        return function
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+
+
+def door(function: F) -> F:
+    """The function compiled and kept on disk, to be called from Python.
+
+    It holds all kernels that it calls, so that a process that finds it on disk compiles nothing.
+    """
+    if numba is None:
+        return function
+    compiled = numba.njit(cache=True, error_model="numpy")(function)
+    file = getattr(compiled._cache, "_cache_file", None)
+    if file is None or not is_own(Path(compiled._cache.cache_path)):
+        return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
+    file._source_stamp = _stamp()
+    return compiled  # type: ignore[no-any-return]
+
+
+@cache
+def _stamp() -> str:
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    texts = [f.read_text(encoding="utf-8") for f in files if f.stem not in UNCOMPILED]
+    return sha256("".join(texts).encode()).hexdigest()
+
+
+UNCOMPILED = (
+    "best",
+    "certify",
+    "enclosure",
+    "factored",
+    "parts",
+    "posed",
+    "scales",
+    "search",
+    "translate",
+    "writer",
+)

@@ -1,0 +1,216 @@
+"""What is proved of one box: the compiled parts put together."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
+from igpe.proofs.prover.enclosures.monomials import Algebra, algebra
+from igpe.proofs.prover.enclosures.mueller import Tube, tube
+from igpe.proofs.prover.enclosures.recursion import Space, space
+from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total
+from igpe.proofs.prover.enclosures.scales import (
+    bent,
+    dividing,
+    logarithmic,
+    polynomials,
+    scaled,
+    unscaled,
+)
+from igpe.proofs.prover.enclosures.tube_rows import tube_rows
+from igpe.proofs.prover.posed import Dynamic
+from igpe.proofs.prover.whole import conclude, sensitivities
+
+# how far slopes may change over a step of a tube, and its steps at most
+TUBES = ((0.05, 200), (0.001, 600))
+TRIAL = (0.05, 100)
+PROMISING = 0.15  # of the cut: what a coarse tube must show for a fine one to be tried
+POLYNOMIAL, QUOTIENTS = 5, 4  # order in time; of quotients long series are badly bounded
+MOST_STEPS = 1500  # of the Taylor model in one experiment
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is proved of one box.
+
+    bound         on the sum of squares, for all parameters of the box where it is below the cut
+    lower, upper  (n_p,) outside of these no parameters are below the cut; crossed: none anywhere
+    sensitivity   (n_p,) how far the residuals move along each axis; zeros where nothing is known
+    rows          how many leading rows were enclosed
+    multipliers   (m,) of the residuals, where the bound is theirs
+    middle        sum of squares at the middle, in plain doubles; nan if it is not known
+    tame          whether the Taylor model told more than the tube, which parts of the box can spare
+    """
+
+    bound: float
+    lower: FloatArray
+    upper: FloatArray
+    sensitivity: FloatArray
+    rows: int
+    multipliers: FloatArray
+    middle: float
+    tame: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no parameters of the box are below the cut."""
+        return bool((self.lower > self.upper).any())
+
+
+class _Room(NamedTuple):
+    spaces: tuple[Space, Space, Space]
+    order: int
+    tube: Tube
+    offset: int
+
+
+@dataclass
+class Enclosure:
+    """Proves bounds over boxes of a problem's unknowns.
+
+    degree          of the polynomials in the parameters
+    order           of those in time; None: as pays
+    tolerance       of the last Taylor term, relative to how far the states differ over the box
+    """
+
+    dynamic: Dynamic
+    degree: int = 2
+    order: int | None = None
+    tolerance: float = 1e-5
+    algebras: list[Algebra] = field(init=False)
+    rooms: list[_Room] = field(init=False)
+    rows: Rows = field(init=False)
+    divides: BoolArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.dynamic.lower)
+        self.algebras, self.rooms = [], []
+        self.size = self.dynamic.unmeasured.size
+        for run in self.dynamic.experiments:
+            states = len(run.tapes[0].results)
+            a = algebra(n, states, self.degree)
+            slope, told, begin = run.tapes
+            order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
+            spaces = space(slope, a, order), space(told, a, 0), space(begin, a, 0)
+            self.algebras.append(a)
+            self.rooms.append(_Room(spaces, order, tube(states), self.size))
+            self.size += len(run.labels)
+        self.rows = rows(self.size, self.algebras[0])
+        used = [dividing(run.tapes[0], n) for run in self.dynamic.experiments]
+        self.divides = np.any(used, axis=0)
+        self.multipliers = np.zeros(self.size)
+
+    def examine(
+        self,
+        lower: FloatArray,
+        upper: FloatArray,
+        cut: float,
+        *,
+        with_tube: bool = True,
+        known: float = 0.0,
+        most: int = MOST_STEPS,
+    ) -> Found:
+        """What can be proved of a box, as far as it is needed to exceed the cut.
+
+        with_tube  whether Mueller bounds are tried first
+        known      bound that is: where it is promising, they are fine ones at once
+        most       steps of the Taylor model in each experiment
+        """
+        self._clear(lower, upper)
+        ranges = np.stack([lower, upper], axis=1)
+        bound, reached = self._tubes(ranges, cut, known) if with_tube else (0.0, 0)
+        if bound > cut:
+            return self._found(lower, upper, bound, rows=self.size)
+        alone = bound
+        outcome = self._march(self._polynomials(lower, upper), ranges, cut, most)
+        bound, count = total(self.rows), int(self.rows.known[0])
+        if bound <= cut and outcome in (THROUGH, BROKE):
+            bound = max(bound, conclude(self.algebras[0], self.rows, cut, self.multipliers))
+        tame = outcome == THROUGH or (count > reached and bound > alone)
+        middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
+        return self._found(lower, upper, bound, rows=count, middle=middle, tame=tame)
+
+    def _march(self, p: FloatArray, ranges: FloatArray, cut: float, most: int) -> int:
+        """Taylor models of all experiments, until one ends the search; how the worst ended."""
+        worst = THROUGH
+        for run, a, room in zip(self.dynamic.experiments, self.algebras, self.rooms, strict=True):
+            outcome = march(
+                run.tapes, room.spaces, a, run.course, room.order, p, ranges, self.tolerance,
+                most, cut, room.tube, self.rows, room.offset,
+            )  # fmt: skip
+            if outcome in (FATHOMED, SHRUNK):
+                return int(outcome)
+            worst = max(worst, int(outcome))
+        return worst
+
+    def _polynomials(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        return polynomials(lower, upper, self.divides, self.degree)
+
+    def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
+        """What a box's polynomials are made of, at one of its points (n_p,), to rounding."""
+        middle, radius = scaled(lower, upper).T
+        found = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
+        which = bent(lower, upper, self.divides)
+        if which.any():
+            m, r = logarithmic(lower[which], upper[which]).T
+            found[which] = np.log(point[which] / m) / r
+        factors = np.append(found, 1.0)[self.algebras[0].factors]  # places -1 are factors of 1
+        return np.asarray(np.prod(factors, axis=1))
+
+    def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
+        clear(self.rows)
+        self.multipliers[:] = 0.0
+        for room in self.rooms:
+            room.tube.steps[0] = 0
+        if self.dynamic.unmeasured.size:
+            self._unmeasured(self._polynomials(lower, upper))
+
+    def _unmeasured(self, p: FloatArray) -> None:
+        """Rows of priors and jumps, which are linear."""
+        given = self.dynamic.unmeasured
+        for i in range(given.size):
+            w, a = given.weight[i], given.matrix[i]
+            self.rows.c[i, 0] = (a @ p[:, 0] - given.known[i]) * w
+            self.rows.c[i, 1 : 1 + len(p)] = a * p[:, 1] * w
+            curved = np.abs(a) @ np.abs(p[:, 2:]).sum(axis=1) * w * (1 + 1e-12)
+            size = (np.abs(a) @ (np.abs(p).sum(axis=1)) + abs(given.known[i])) * w
+            self.rows.error[i] = curved + 4e-15 * (len(p) + 4) * size
+            middle, radius = self.rows.c[i, 0], np.abs(self.rows.c[i, 1:]).sum()
+            radius = radius * (1 + 1e-12) + self.rows.error[i]
+            note(self.rows, i, middle - radius, middle + radius)
+            self.rows.known[0] += 1
+
+    def _tubes(self, ranges: FloatArray, cut: float, known: float) -> tuple[float, int]:
+        """The bound of tubes alone, and how many residuals they reached."""
+        bound, reached = 0.0, 0
+        for fine, most in TUBES[1:] if known >= PROMISING * cut else TUBES:
+            reached = self._tube(ranges, cut, fine, most)
+            bound = float(total(self.rows))
+            if bound > cut or bound < PROMISING * cut:
+                break
+        return bound, reached
+
+    def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
+        reached = 0
+        for run, room in zip(self.dynamic.experiments, self.rooms, strict=True):
+            stops = tube_rows(
+                (run.sharp, *run.tapes[1:]), run.course, ranges, fine, most, cut, room.tube,
+                self.rows, room.offset,
+            )  # fmt: skip
+            reached += int(run.course.first[stops])
+        return reached
+
+    def coarse(self, lower: FloatArray, upper: FloatArray, cut: float) -> float:
+        """The bound of a coarse tube alone, as far as it is needed to exceed the cut."""
+        self._clear(lower, upper)
+        self._tube(np.stack([lower, upper], axis=1), cut, *TRIAL)
+        return float(total(self.rows))
+
+    def _found(self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any) -> Found:
+        sensitivity = np.zeros(len(lower))
+        sensitivities(self.algebras[0], self.rows, sensitivity)
+        low, high = unscaled(lower, upper, self.divides, self.rows.delta)
+        given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
+        return Found(float(bound), low, high, **({"middle": np.nan} | given | more))

@@ -1,0 +1,296 @@
+"""Interval arithmetic over a tape, outward: one range for each operation.
+
+An infinite end means that no bound is known; it is never a value. A range that is not a number, or
+whose ends are crossed, becomes the whole line, so that every range is ordered.
+"""
+
+import math
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.proofs.prover.compiled import kernel
+from igpe.proofs.prover.enclosures.monomials import TINY
+from igpe.proofs.prover.tape import (
+    ADD,
+    CLOSE,
+    COEFFICIENT,
+    CONST,
+    COS,
+    EXP,
+    FRACTION,
+    GENERAL_POWER,
+    HORNER,
+    INPUT,
+    LOG,
+    MUL,
+    NEG,
+    PARAMETER,
+    SHIFT,
+    SIN,
+    SQUARE,
+    STATE,
+    SUB,
+    TERM,
+    TIME,
+    Tape,
+)
+
+ROUND = 2.0**-50  # eight times the rounding of an operation; four ulps of a library function
+MOST_EXPONENT = 709.0  # exp of it is a double
+HUGE = 8e307  # less than that, and than the largest double: what overflowed is at least as large
+
+
+@kernel
+def outward(low: float, high: float) -> tuple[float, float]:
+    """The interval with the rounding of its ends covered; everything where one is no number."""
+    if not (low <= high):
+        return -np.inf, np.inf
+    low = min(low, HUGE)
+    high = max(high, -HUGE)
+    return low - abs(low) * ROUND - TINY, high + abs(high) * ROUND + TINY
+
+
+@kernel
+def times(a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
+    """Product of two intervals, not rounded; the whole line where an end is no number."""
+    p, q, r, s = a0 * b0, a0 * b1, a1 * b0, a1 * b1
+    if math.isfinite(p + q + r + s):
+        return min(p, q, r, s), max(p, q, r, s)
+    if not (a0 <= a1 and b0 <= b1):
+        return -np.inf, np.inf
+    p, q, r, s = _corner(a0, b0), _corner(a0, b1), _corner(a1, b0), _corner(a1, b1)
+    return min(p, q, r, s), max(p, q, r, s)
+
+
+@kernel
+def _corner(a: float, b: float) -> float:
+    """Product of two ends; an infinite end is no value, so that zero times it is zero."""
+    return 0.0 if a == 0.0 or b == 0.0 else a * b
+
+
+@kernel
+def _wave(a: float, b: float, low: float, high: float, top: float) -> tuple[float, float]:
+    """Range of a sine whose ends are a and b, and whose maxima are at 2 pi (k + top).
+
+    Maxima and minima are looked for with some room to spare.
+    """
+    room = 1e-9 * (1.0 + abs(low) + abs(high))
+    smallest, largest = min(a, b), max(a, b)
+    turn = 2.0 * math.pi
+    first, last = (low - room) / turn, (high + room) / turn
+    if math.ceil(first - top) <= math.floor(last - top):
+        largest = 1.0
+    if math.ceil(first - top - 0.5) <= math.floor(last - top - 0.5):
+        smallest = -1.0
+    return smallest, largest
+
+
+@kernel
+def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[float, float]:
+    """Range of a function over an interval; nan where it is not defined."""
+    if not (low <= high):
+        return np.nan, np.nan
+    if kind == EXP:
+        return _exponential(low, HUGE), _exponential(high, np.inf)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        if kind in (SIN, COS):
+            return -1.0, 1.0
+        return np.nan, np.nan
+    if kind == SIN:
+        return _wave(math.sin(low), math.sin(high), low, high, 0.25)
+    if kind == COS:
+        return _wave(math.cos(low), math.cos(high), low, high, 0.0)
+    if kind == LOG:
+        return (math.log(low), math.log(high)) if low > 0.0 else (np.nan, np.nan)
+    if low < 0.0 or (low == 0.0 and exponent < 0.0):
+        return np.nan, np.nan
+    a, b = low**exponent, high**exponent
+    return min(a, b), max(a, b)
+
+
+@kernel
+def _exponential(x: float, beyond: float) -> float:
+    """exp(x), or what is said where that is no double."""
+    return math.exp(x) if x < MOST_EXPONENT else beyond
+
+
+@kernel
+def of_power(b0: float, b1: float, n0: float, n1: float) -> tuple[float, float]:
+    """Range of b**n over two intervals, b**n being 0 where b <= 0.
+
+    b**n is monotone in b and in n, so that its extremes are at corners.
+    """
+    if not (b0 <= b1 and n0 <= n1):
+        return np.nan, np.nan
+    if b1 <= 0.0:
+        return 0.0, 0.0
+    p, q = _power(b1, n0), _power(b1, n1)
+    if b0 > 0.0:
+        r, s = _power(b0, n0), _power(b0, n1)
+        low, high = outward(min(p, q, r, s), max(p, q, r, s))
+        return max(low, 0.0), high
+    if not (n0 >= 0.0):
+        return 0.0, np.inf
+    # as b falls to 0 powers fall from b1**n to 0, and stay at 1 where n = 0
+    high = max(p, q)
+    if n0 == 0.0:
+        high = max(high, 1.0)
+    return 0.0, outward(0.0, high)[1]
+
+
+@kernel
+def _power(b: float, n: float) -> float:
+    """b**n of b > 0, for infinite ends as well."""
+    if n == 0.0 or b == 1.0:
+        return 1.0
+    if math.isfinite(b) and math.isfinite(n):
+        exponent = n * math.log(b)
+        if abs(exponent) < MOST_EXPONENT:
+            return float(b**n)
+    return np.inf if (n > 0.0) == (b > 1.0) else 0.0
+
+
+@kernel
+def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
+    """Whether a product is exactly zero; an infinite end is no value."""
+    if a0 == 0.0 and a1 == 0.0:
+        return b0 <= b1
+    return b0 == 0.0 and b1 == 0.0 and a0 <= a1
+
+
+@kernel
+def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+    """Range of sum w_i t_i / sum t_i, a mean of the weights if no t_i is negative.
+
+    It rises with t_i where w_i is above it: the largest value has its terms of largest weight at
+    their upper ends and all others at their lower ends. 0 / 0 is taken for any mean.
+    """
+    least, most = np.inf, -np.inf
+    for i in range(first, first + count):
+        w = tape.number[i]
+        least, most = min(least, w), max(most, w)
+        if not (out[tape.a[i], 0] >= 0.0 and math.isfinite(out[tape.a[i], 1])):
+            return _plain_fraction(tape, first, count, out)
+    room = (count + 2.0) * ROUND * max(abs(least), abs(most))
+    low, high = most, least
+    for j in range(first, first + count):
+        a0 = a1 = b0 = b1 = 0.0
+        above, below = False, False  # whether positive, or negative, terms are summed up
+        for i in range(first, first + count):
+            w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
+            t = t1 if w <= tape.number[j] else t0
+            a0, b0 = a0 + w * t, b0 + t
+            below = below or w * t < 0.0
+            t = t1 if w >= tape.number[j] else t0
+            a1, b1 = a1 + w * t, b1 + t
+            above = above or w * t > 0.0
+        if not math.isfinite(a0 + a1 + b0 + b1):
+            return least, most
+        if b0 > 0.0:
+            found = a0 / b0 - room
+            low = min(low, found if below else max(found, 0.0))
+        if b1 > 0.0:
+            found = a1 / b1 + room
+            high = max(high, found if above else min(found, 0.0))
+    if low > high:
+        return least, most
+    return max(low, least), min(high, most)
+
+
+@kernel
+def _plain_fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+    """The same where terms may be negative."""
+    a0 = a1 = b0 = b1 = size = 0.0
+    for i in range(first, first + count):
+        w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
+        a0, a1 = a0 + min(w * t0, w * t1), a1 + max(w * t0, w * t1)
+        b0, b1 = b0 + t0, b1 + t1
+        size += (1.0 + abs(w)) * max(abs(t0), abs(t1))
+    room = (count + 2.0) * ROUND * size + TINY
+    b0, b1 = b0 - room, b1 + room
+    if not (b0 > 0.0 or b1 < 0.0) or not math.isfinite(size):
+        return -np.inf, np.inf
+    low, high = times(a0 - room, a1 + room, 1.0 / b1, 1.0 / b0)
+    return outward(low, high)
+
+
+@kernel
+def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
+    """Range of a sum, difference, product, quotient or square, rounded but not beyond zero."""
+    positive = False
+    if op == ADD:
+        low, high = a0 + b0, a1 + b1
+        positive = a0 >= 0.0 and b0 >= 0.0
+    elif op == SUB:
+        low, high = a0 - b1, a1 - b0
+        positive = a0 >= 0.0 and b1 <= 0.0
+    elif op == MUL:
+        if _is_nothing(a0, a1, b0, b1):
+            return 0.0, 0.0
+        low, high = times(a0, a1, b0, b1)
+        positive = a0 >= 0.0 and b0 >= 0.0
+    elif not (a0 <= a1):
+        return -np.inf, np.inf
+    elif op == SQUARE:
+        low, high = min(abs(a0), abs(a1)), max(abs(a0), abs(a1))
+        low, high = (0.0 if a0 <= 0.0 <= a1 else low * low), high * high
+        positive = True
+    elif not (b0 > 0.0 or b1 < 0.0):
+        return -np.inf, np.inf
+    else:
+        low, high = times(a0, a1, 1.0 / b1, 1.0 / b0)
+        low, high = outward(low, high)
+        positive = a0 >= 0.0 and b0 > 0.0
+    low, high = outward(low, high)
+    return (0.0 if positive and low < 0.0 else low), high
+
+
+@kernel
+def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
+    """Where base and exponent of a GENERAL_POWER stand."""
+    product = tape.argument[tape.b[tape.a[n]]]
+    logarithm = tape.b[product]
+    return tape.argument[tape.b[logarithm]], tape.a[product]
+
+
+@kernel
+def enclose(
+    tape: Tape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
+) -> None:
+    """Ranges of the operations that result `which` needs (all of them: -1), into out (n, 2).
+
+    x (n_x, 2), p (n_p, 2), u (n_u + 1, 2): ranges of states, parameters, and inputs with time last
+    """
+    for n in range(len(tape.op)):
+        if which >= 0 and not tape.needed[which, n]:
+            continue
+        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+        if op == STATE:
+            low, high = x[a, 0], x[a, 1]
+        elif op == PARAMETER:
+            low, high = p[a, 0], p[a, 1]
+        elif op == CONST:
+            low, high = tape.number[n], tape.number[n]
+        elif op == INPUT:
+            low, high = u[a, 0], u[a, 1]
+        elif op == TIME:
+            low, high = u[len(u) - 1, 0], u[len(u) - 1, 1]
+        elif op in (SHIFT, COEFFICIENT, HORNER, TERM):
+            continue
+        elif op == FRACTION:
+            low, high = _fraction(tape, a, b, out)
+        elif op == NEG:
+            low, high = -out[a, 1], -out[a, 0]
+        elif op == CLOSE:
+            k = tape.argument[b]
+            low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
+            low, high = outward(low, high)
+        elif op == GENERAL_POWER:
+            base, k = base_and_exponent(tape, n)
+            low, high = of_power(out[base, 0], out[base, 1], out[k, 0], out[k, 1])
+        else:
+            low, high = _between(op, out[a, 0], out[a, 1], out[b, 0], out[b, 1])
+        if not (low <= high):
+            low, high = -np.inf, np.inf
+        out[n, 0], out[n, 1] = low, high

@@ -1,0 +1,252 @@
+"""One experiment over one box: the enclosure marches in time and notes what it measures."""
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.proofs.prover.compiled import door, kernel
+from igpe.proofs.prover.enclosures.intervals import enclose
+from igpe.proofs.prover.enclosures.monomials import UNIT, UP, Algebra
+from igpe.proofs.prover.enclosures.mueller import (
+    Course,
+    Tube,
+    hull,
+    inputs_between,
+)
+from igpe.proofs.prover.enclosures.recursion import Space, coefficient
+from igpe.proofs.prover.enclosures.remainder import divides_by_zero, errors, losses, norms
+from igpe.proofs.prover.enclosures.rows import Rows, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.enclosures.step import arrive, enclose_error, expand, late, transport
+from igpe.proofs.prover.tape import Tape
+
+THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
+ENOUGH = 0.3  # of the box left: begin again on that
+NARROW = 30.0  # 1 / spread below which time is enclosed more exactly, as curvature counts less
+DROWNED = 0.02  # of a state's scale: smaller errors drown nothing
+SMALLEST = 1e-9  # step, as a share of the way to the next stop
+
+
+@kernel
+def _measure(
+    tape: Tape,
+    algebra: Algebra,
+    space: Space,
+    course: Course,
+    stop: int,
+    x: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    sizes: FloatArray,
+    rows: Rows,
+    offset: int,
+) -> None:
+    """Residuals of one stop as polynomials; needs `range` of a tape that is not plain."""
+    first = algebra.size - algebra.states
+    coefficient(tape, algebra, space, x, p, u, 0)
+    norms(tape, algebra, space, 0, 0.0)
+    losses(tape, algebra, space, 0, p, sizes)
+    errors(tape, algebra, space, np.zeros(algebra.states))
+    for i in range(course.first[stop], course.first[stop + 1]):
+        k = tape.results[course.column[i]]
+        w, y, size = course.weight[i], course.value[i], 0.0
+        c = rows.c[offset + i]
+        for m in range(first):
+            size += abs(space.c[k, 0, m])
+            c[m] = space.c[k, 0, m] * w
+        c[0] = (space.c[k, 0, 0] - y) * w
+        error = space.error[k, 0] + 8.0 * UNIT * (size + abs(y))
+        for m in range(first, algebra.size):
+            error += abs(space.c[k, 0, m])
+        rows.error[offset + i] = error * w * UP
+        low, high = bounds_of(algebra, c)
+        e = rows.error[offset + i]
+        if np.isfinite(low) and np.isfinite(high) and np.isfinite(e):
+            note(rows, offset + i, low - e, high + e)
+            rows.known[0] += 1
+        else:
+            rows.error[offset + i] = np.inf
+            c[:] = 0.0
+
+
+@kernel
+def _reset(algebra: Algebra, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
+    """Where the tube is narrower than the error alone, the state is anywhere in the tube."""
+    first = algebra.size - algebra.states
+    for i in range(algebra.states):
+        half = 0.5 * (tube[i, 1] - tube[i, 0])
+        error = y[i]
+        for m in range(first, algebra.size):
+            error += abs(x[i, m])
+        if not (error <= half) and np.isfinite(half):
+            x[i, :] = 0.0
+            x[i, 0] = 0.5 * (tube[i, 0] + tube[i, 1])
+            y[i] = (half + 4.0 * UNIT * (abs(tube[i, 0]) + abs(tube[i, 1]))) * UP
+
+
+@kernel
+def _begin(
+    tape: Tape,
+    algebra: Algebra,
+    space: Space,
+    p: FloatArray,
+    u: FloatArray,
+    sizes: FloatArray,
+    x: FloatArray,
+    y: FloatArray,
+) -> None:
+    """The start values as polynomials x (n_x, size), with errors y."""
+    nothing = np.zeros((1, algebra.states, algebra.size))
+    coefficient(tape, algebra, space, nothing, p, u, 0)
+    norms(tape, algebra, space, 0, 0.0)
+    losses(tape, algebra, space, 0, p, sizes)
+    errors(tape, algebra, space, np.zeros(algebra.states))
+    for i in range(algebra.states):
+        x[i] = space.c[tape.results[i], 0]
+        y[i] = space.error[tape.results[i], 0]
+
+
+@kernel
+def _inputs_at(course: Course, stop: int, t: float, u: FloatArray, sizes: FloatArray) -> None:
+    """Value at t and slope of the inputs and of time, on the way to a stop."""
+    for i in range(len(sizes)):
+        a, b = course.inputs[stop, i, 0], course.inputs[stop, i, 1]
+        u[i, 0], u[i, 1] = a + b * t, b
+        sizes[i] = abs(a) + abs(b * t)
+    u[len(u) - 1, 0], u[len(u) - 1, 1] = t, 1.0
+
+
+@kernel
+def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
+    """How far the states differ over the box, relative to their scale, and at least rounding."""
+    worst = 0.0
+    for i in range(algebra.states):
+        total = 0.0
+        for m in range(1, algebra.size):
+            total += abs(x[i, m])
+        worst = max(worst, total / scale[i])
+    return worst
+
+
+@kernel
+def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
+    """Whether the error of every state drowns what depends on the parameters."""
+    first = algebra.size - algebra.states
+    for i in range(algebra.states):
+        known, error = DROWNED * scale[i], 0.0
+        for m in range(1, first):
+            known += abs(x[i, m])
+        for m in range(first, algebra.size):
+            error += abs(x[i, m])
+        if error <= known:
+            return False
+    return True
+
+
+@door
+def march(
+    tapes: tuple[Tape, Tape, Tape],
+    spaces: tuple[Space, Space, Space],
+    algebra: Algebra,
+    course: Course,
+    order: int,
+    p: FloatArray,
+    ranges: FloatArray,
+    tolerance: float,
+    most: int,
+    cut: float,
+    tube: Tube,
+    rows: Rows,
+    offset: int,
+) -> int:
+    """Note the residuals of one experiment, as long as the box is neither done with nor shrunk.
+
+    tapes, spaces  of slopes, told quantities and start values
+    p          (n_p, 5) the parameters as polynomials;  ranges (n_p, 2): their bounds
+    tolerance  of the last Taylor term, relative to how far the states differ over the box
+    most       steps at most
+    cut        what a box must exceed to be done with
+    offset     where the experiment's rows begin
+    returns    THROUGH, FATHOMED, BROKE or SHRUNK
+    """
+    slope, told, begin = tapes
+    space, told_space, begin_space = spaces
+    n, n_u = algebra.states, course.inputs.shape[1]
+    x, y = np.zeros((order + 1, n, algebra.size)), np.zeros(n)
+    u, sizes = np.zeros((n_u + 1, 2)), np.zeros(n_u)
+    around, between = np.zeros((n, 2)), np.zeros((n_u + 1, 2))
+    end = np.zeros((n, algebra.size))
+    _inputs_at(course, 0, course.start, u, sizes)
+    if not begin.plain:
+        enclose(begin, -1, around, ranges, between, begin_space.range)
+    _begin(begin, algebra, begin_space, p, u, sizes, x[0], y)
+    transport(algebra, x[0], y)
+    time, h, place, steps = course.start, (course.stops[-1] - course.start) * 0.05, 0, 0
+    for stop in range(len(course.stops)):
+        target = course.stops[stop]
+        while time < target:
+            _inputs_at(course, stop, time, u, sizes)
+            expand(slope, algebra, space, order, x, p, u)
+            shortest = SMALLEST * (target - time)
+            done = looked = False
+            trial = h
+            while not done:
+                steps += 1
+                if steps > most or not (trial > shortest):
+                    return BROKE
+                parts = np.ceil((target - time) / trial * (1.0 - 1e-12))
+                following = target if parts <= 1.0 else time + (target - time) / parts
+                step = following - time
+                longest = step * (1.0 + 4.0 * UNIT)
+                norms(slope, algebra, space, order, longest)
+                last = late(slope, space, order, step, course.scale)
+                if not np.isfinite(last):
+                    return BROKE
+                arrive(algebra, order, step, x, y, end)
+                spread = max(
+                    _spread(algebra, x[0], course.scale), _spread(algebra, end, course.scale)
+                )
+                goal = tolerance * spread * min(1.0, NARROW * spread) + 1e-15
+                if last > goal:
+                    trial = step * min(0.9, max(0.1, 0.9 * (goal / last) ** (1.0 / (order + 1))))
+                    continue
+                if not slope.plain:
+                    place = hull(tube, time, following, place, around)
+                    inputs_between(course, stop, time, following, between)
+                    enclose(slope, -1, around, ranges, between, space.range)
+                done = enclose_error(slope, algebra, space, order, longest, p, sizes, y)
+                if not (done or looked or slope.plain):  # whether any step can be enclosed
+                    looked = True
+                    norms(slope, algebra, space, order, 0.0)
+                    place = hull(tube, time, time, place, around)
+                    inputs_between(course, stop, time, time, between)
+                    enclose(slope, -1, around, ranges, between, space.range)
+                    if divides_by_zero(slope, space):
+                        return BROKE
+                trial = step if done else step * 0.5
+            growth = 0.9 * (goal / (last + 1e-300)) ** (1.0 / (order + 1))
+            h = step * min(2.0, max(growth, 0.5))
+            arrive(algebra, order, step, x, y, end)
+            place = hull(tube, following, following, place, around)
+            _reset(algebra, end, y, around)
+            transport(algebra, end, y)
+            x[0] = end
+            time = following
+            if _lost(algebra, end, course.scale):
+                return BROKE
+        if course.first[stop] < course.first[stop + 1]:
+            _inputs_at(course, stop, time, u, sizes)
+            if not told.plain:
+                place = hull(tube, time, time, place, around)
+                inputs_between(course, stop, time, time, between)
+                enclose(told, -1, around, ranges, between, told_space.range)
+            _measure(told, algebra, told_space, course, stop, x[:1], p, u, sizes, rows, offset)
+            if total(rows) > cut:
+                return FATHOMED
+            for i in range(course.first[stop], course.first[stop + 1]):
+                if np.isfinite(rows.error[offset + i]):
+                    narrow(algebra, rows, offset + i, cut)
+            share = left(rows)
+            if share < 0.0:
+                return FATHOMED
+            if share < ENOUGH and stop < len(course.stops) - 1:
+                return SHRUNK
+    return THROUGH

@@ -1,0 +1,223 @@
+"""Mueller bounds: a tube of piecewise linear lower and upper solutions, for large boxes.
+
+The upper bound of a state rises at least as fast as the state does anywhere on the tube's face
+where it has this value; its slope over a step is the worst value on the face's whole path. First
+order, but hard to break (Mueller 1927; Walter, Differential and Integral Inequalities, 1970,
+section 12).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.proofs.prover.compiled import kernel
+from igpe.proofs.prover.enclosures.faces import face, fall, guess, stalls, try_step
+from igpe.proofs.prover.enclosures.intervals import ROUND, outward
+from igpe.proofs.prover.enclosures.monomials import TINY
+from igpe.proofs.prover.tape import Tape
+
+MOST_STEPS = 3000
+WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is told
+SHORTEST = 1e-12  # step, as a share of the way to the next stop; faster decays fall at once
+ROUGHER = 30.0  # are the last of the allowed steps than the first
+
+
+class Course(NamedTuple):
+    """What one experiment measures, and when.
+
+    start    time at which it begins
+    stops    (n_stops,) increasing: measured times, and breaks of the inputs
+    first    (n_stops + 1,) where the rows of each stop begin
+    column   (m,) which told quantity;  value, weight (m,): measurement, 1 / standard deviation
+    inputs   (n_stops, n_u, 2) coefficients a, b of a + b t up to each stop
+    scale    (n_x,) positive: how large each state is
+    """
+
+    start: float
+    stops: FloatArray
+    first: IntArray
+    column: IntArray
+    value: FloatArray
+    weight: FloatArray
+    inputs: FloatArray
+    scale: FloatArray
+
+
+class Tube(NamedTuple):
+    """Bounds of the states at some times; linear between them.
+
+    time (most,), bounds (most, n_x, 2), steps (1,)
+    """
+
+    time: FloatArray
+    bounds: FloatArray
+    steps: IntArray
+
+
+def tube(states: int) -> Tube:
+    """Room for one."""
+    return Tube(
+        np.zeros(MOST_STEPS), np.zeros((MOST_STEPS, states, 2)), np.zeros(1, dtype=np.int64)
+    )
+
+
+@kernel
+def inputs_between(course: Course, stop: int, a: float, b: float, u: FloatArray) -> None:
+    """Ranges of inputs and time from a to b, on the way to a stop, into u (n_u + 1, 2)."""
+    for i in range(len(u) - 1):
+        c, s = course.inputs[stop, i, 0], course.inputs[stop, i, 1]
+        v, w = c + s * a, c + s * b
+        room = 8.0 * ROUND * (abs(c) + abs(s * a) + abs(s * b)) + TINY
+        u[i, 0], u[i, 1] = min(v, w) - room, max(v, w) + room
+    u[len(u) - 1, 0], u[len(u) - 1, 1] = a, b
+
+
+class Front(NamedTuple):
+    """How far a tube has come: bounds (n_x, 2) now; clock (2,) the time, and the next step."""
+
+    now: FloatArray
+    clock: FloatArray
+
+
+@kernel
+def begun(course: Course, begin: FloatArray, tube: Tube) -> Front:
+    """A tube that begins with bounds (n_x, 2)."""
+    tube.time[0], tube.steps[0] = course.start, 1
+    tube.bounds[0] = begin
+    return Front(begin.copy(), np.array([course.start, course.stops[-1] - course.start]))
+
+
+@kernel
+def mueller(
+    tape: Tape,
+    course: Course,
+    stop: int,
+    front: Front,
+    p: FloatArray,
+    fine: float,
+    most: int,
+    tube: Tube,
+) -> bool:
+    """Go on with the tube to the next stop; whether it came there.
+
+    fine  how far slopes may change over a step, relative to the states' scale; more at last
+    most  steps at most, of the whole tube
+    """
+    now, n = front.now, len(front.now)
+    out, u = np.empty((len(tape.op), 2)), np.empty((course.inputs.shape[1] + 1, 2))
+    slope, first, path = np.empty((n, 2)), np.empty((n, 2)), np.empty(2)
+    positive = np.empty(n, dtype=np.bool_)
+    while front.clock[0] < course.stops[stop]:
+        time, h = front.clock
+        following = min(time + h, course.stops[stop])
+        if course.stops[stop] - following < 0.3 * (following - time):
+            following = course.stops[stop]
+        inputs_between(course, stop, time, time, u)
+        for i in range(n):
+            for s in range(2):
+                path[:] = now[i, s]
+                first[i, s] = face(tape, i, s, path, now, p, u, out)
+        k = tube.steps[0]
+        rough = fine * ROUGHER ** (k / most)
+        done = False
+        for _ in range(40):
+            step = following - time
+            if not (step > SHORTEST * (course.stops[stop] - time)):
+                break
+            inputs_between(course, stop, time, following, u)
+            slope[:] = first
+            good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
+            if not good:
+                guess(first, slope)
+                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
+            if not good:
+                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
+            worst = 0.0
+            for i in range(n):
+                for s in range(2):
+                    size = course.scale[i] + now[i, 1] - now[i, 0]
+                    change = abs(slope[i, s] - first[i, s]) * step / size
+                    if change < np.inf:  # ends of infinite slopes are known otherwise
+                        worst = max(worst, change)
+            if good and worst <= rough:
+                done = True
+                break
+            factor = 0.5 if not (worst > 4.0 * rough) else 0.25
+            following = time + step * factor
+        if not done:
+            following = min(time + h, course.stops[stop])
+            step = following - time
+            inputs_between(course, stop, time, following, u)
+            done = fall(tape, now, step, p, u, first, slope, rough, positive, out)
+        elif _any_stalls(now, step, first, slope):
+            before, kept = slope.copy(), positive.copy()
+            if not fall(tape, now, step, p, u, first, slope, rough, positive, out):
+                slope[:], positive[:] = before, kept
+        if not done or k >= min(most, MOST_STEPS):
+            return False
+        wide = _advance(course, slope, step, positive, now)
+        tube.time[k] = following
+        tube.bounds[k] = now
+        tube.steps[0] = k + 1
+        front.clock[0], front.clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
+        if wide:
+            return False
+    return True
+
+
+@kernel
+def _any_stalls(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> bool:
+    found = False
+    for i in range(len(now)):
+        found = found or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
+    return found
+
+
+@kernel
+def _advance(
+    course: Course, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
+) -> bool:
+    """Move the bounds; whether they are too wide to tell anything."""
+    n = len(now)
+    wide = 0
+    for i in range(n):
+        a = now[i, 0] + step * slope[i, 0]
+        b = now[i, 1] + step * slope[i, 1]
+        now[i, 0], now[i, 1] = outward(a, b)
+        now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
+        now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
+        if positive[i]:
+            now[i, 0] = max(now[i, 0], 0.0)
+        if not (now[i, 1] - now[i, 0] < WIDEST * course.scale[i]):
+            wide += 1
+        if not (now[i, 1] - now[i, 0] < EXPLODED * course.scale[i]):
+            wide = n
+    return wide == n
+
+
+@kernel
+def hull(tube: Tube, a: float, b: float, place: int, x: FloatArray) -> int:
+    """Bounds of the states from a to b into x (n_x, 2); infinite beyond the tube's end.
+
+    place  of an earlier call, at a time not later than a;  returns  that of this one
+    """
+    last = tube.steps[0] - 1
+    if last < 0 or b > tube.time[last]:
+        x[:, 0], x[:, 1] = -np.inf, np.inf
+        return place
+    while place < last and tube.time[place + 1] <= a:
+        place += 1
+    k = place
+    x[:] = tube.bounds[k]
+    while tube.time[k] < b:
+        k += 1
+        for i in range(len(x)):
+            low, high = tube.bounds[k, i, 0], tube.bounds[k, i, 1]
+            if not (low <= high):
+                low, high = -np.inf, np.inf
+            x[i, 0], x[i, 1] = min(x[i, 0], low), max(x[i, 1], high)
+    for i in range(len(x)):
+        if not (x[i, 0] <= x[i, 1]):
+            x[i, 0], x[i, 1] = -np.inf, np.inf
+    return place

@@ -1,0 +1,189 @@
+"""Writes tapes: operations one after the other, equal ones once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, IntArray
+from igpe.proofs.prover.tape import (
+    ADD,
+    CLOSE,
+    COEFFICIENT,
+    CONST,
+    DIV,
+    EXP,
+    FRACTION,
+    GENERAL_POWER,
+    HORNER,
+    INPUT,
+    LOG,
+    MUL,
+    NEG,
+    PARAMETER,
+    POWER,
+    SHIFT,
+    SQUARE,
+    STATE,
+    SUB,
+    TERM,
+    TERMS,
+    TIME,
+    Tape,
+    arguments_of,
+)
+
+MOST_FACTORS = 8  # of an integer power that is multiplied out
+
+
+class Writer:
+    """Writes operations one after the other, equal ones once."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, int, float]] = []
+        self.known: dict[tuple[int, int, int, float], int] = {}
+        self.slots: dict[tuple[int, float, int], int] = {}
+        self.fractions: dict[tuple[tuple[int, float], ...], int] = {}
+
+    @classmethod
+    def of(cls, tape: Tape) -> "Writer":
+        """One that has written a tape without functions."""
+        found = cls()
+        columns = (tape.op, tape.a, tape.b, tape.number)
+        for op, a, b, number in zip(*(c.tolist() for c in columns), strict=True):
+            found.put(op, a, b, number)
+        return found
+
+    def finished(self, results: Sequence[int]) -> Tape:
+        """What was written, with the positions of its results."""
+        op, a, b, number = (np.array(c) for c in zip(*self.rows, strict=True))
+        function, exponent, argument = (np.array([s[i] for s in self.slots]) for i in range(3))
+        return Tape(
+            op.astype(np.int64),
+            a.astype(np.int64),
+            b.astype(np.int64),
+            number.astype(float),
+            np.array(results, dtype=np.int64),
+            function.astype(np.int64),
+            exponent.astype(float),
+            argument.astype(np.int64),
+            _reach(self.rows),
+            self._needed(results),
+            not self.slots and DIV not in op,
+        )
+
+    def needed_only(self, results: Sequence[int]) -> Tape:
+        """What was written as far as the results need it; there are no functions."""
+        kept = np.flatnonzero(self._needed(results).any(axis=0)).tolist()
+        place = {k: i for i, k in enumerate(kept)}
+        short = Writer()
+        for k in kept:
+            op, a, b, number = self.rows[k]
+            if op not in (CONST, STATE, PARAMETER, INPUT, TIME):
+                a = place[a]
+            b = place[b] if op in (ADD, SUB, MUL, DIV) else b
+            short.rows.append((op, a, b, number))
+        return short.finished([place[r] for r in results])
+
+    def _needed(self, results: Sequence[int]) -> BoolArray:
+        found = np.zeros((len(results), len(self.rows)), dtype=bool)
+        found[np.arange(len(results)), list(results)] = True
+        of_slots = [a for _, _, a in self.slots]
+        for k in range(len(self.rows) - 1, -1, -1):
+            op, a, b, _ = self.rows[k]
+            for j in arguments_of(op, a, b, of_slots):
+                found[:, j] |= found[:, k]
+        return found
+
+    def put(self, op: int, a: int = 0, b: int = 0, number: float = 0.0) -> int:
+        """Where an operation stands, written if it is new; see `Tape`."""
+        row = (op, a, b, float(number))
+        if row not in self.known:
+            self.known[row] = len(self.rows)
+            self.rows.append(row)
+        return self.known[row]
+
+    def _value(self, k: int) -> float | None:
+        op, _, _, number = self.rows[k]
+        return number if op == CONST else None
+
+    def product(self, a: int, b: int) -> int:
+        """a b."""
+        return self.put(SQUARE, a) if a == b else self.put(MUL, a, b)
+
+    def quotient(self, a: int, b: int) -> int:
+        """a / b."""
+        return self.put(DIV, a, b)
+
+    def one_over(self, a: int) -> int:
+        """1 / a."""
+        return self.quotient(self.put(CONST, number=1.0), a)
+
+    def fraction(self, places: Sequence[int], weights: Sequence[float]) -> int:
+        """sum w_i t_i / sum t_i of the operations t_i at these places."""
+        terms = tuple(zip(places, weights, strict=True))
+        if terms not in self.fractions:
+            first = len(self.rows)
+            self.rows += [(TERM, place, 0, float(weight)) for place, weight in terms]
+            self.fractions[terms] = len(self.rows)
+            self.rows.append((FRACTION, first, len(terms), 0.0))
+        return self.fractions[terms]
+
+    def function(self, kind: int, a: int, exponent: float = 0.0) -> int:
+        """A function of a: its polynomial about the middle of a step, and what closes it."""
+        slot = self.slots.setdefault((kind, exponent, a), len(self.slots))
+        middle = self.put(SHIFT, a, slot)
+        total = self.put(COEFFICIENT, a, slot, TERMS)
+        for i in range(TERMS - 1, -1, -1):
+            # Horner's product with the shifted argument, which is the node after its slot's shift
+            total = self.put(HORNER, self.put(MUL, total, middle), slot, i)
+        return self.put(CLOSE, total, slot)
+
+    def power(self, a: int, b: int) -> int:
+        """a to the power of b, multiplied out where b is a small whole number."""
+        exponent = self._value(b)
+        if exponent is None:
+            found = self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
+            return found if self._value(a) is not None else self.put(GENERAL_POWER, found)
+        if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
+            found = self.whole_power(a, int(abs(exponent)))
+            return found if exponent > 0 else self.one_over(found)
+        if exponent == 0:
+            return self.put(CONST, number=1.0)
+        return self.function(POWER, a, exponent)
+
+    def whole_power(self, a: int, n: int) -> int:
+        """a to the power of n >= 1 by squares."""
+        if n == 1:
+            return a
+        half = self.whole_power(a, n // 2)
+        square = self.put(SQUARE, half)
+        return square if n % 2 == 0 else self.put(MUL, square, a)
+
+    def tanh(self, a: int) -> int:
+        one, two = self.put(CONST, number=1.0), self.put(CONST, number=2.0)
+        growth = self.function(EXP, self.put(MUL, two, a))
+        return self.put(SUB, one, self.put(DIV, two, self.put(ADD, growth, one)))
+
+
+ENDLESS = 1000  # an order in time that no step reaches
+
+
+def _reach(rows: Sequence[tuple[int, int, int, float]]) -> IntArray:
+    found: list[int] = []
+    for op, a, b, _ in rows:
+        if op in (CONST, PARAMETER, COEFFICIENT):
+            found.append(0)
+        elif op in (INPUT, TIME):
+            found.append(1)
+        elif op in (ADD, SUB):
+            found.append(max(found[a], found[b]))
+        elif op == MUL:
+            found.append(min(found[a] + found[b], ENDLESS))
+        elif op == SQUARE:
+            found.append(min(2 * found[a], ENDLESS))
+        elif op in (NEG, SHIFT, HORNER, CLOSE, GENERAL_POWER):
+            found.append(found[a])
+        else:
+            constant = op == DIV and found[b] == 0
+            found.append(found[a] if constant else ENDLESS)
+    return np.array(found, dtype=np.int64)

@@ -1,0 +1,229 @@
+"""What is proved of the dynamic least-squares problem, with the tree of boxes that proves it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from igpe.core.arguments import is_finite
+from igpe.core.errors import DataError
+from igpe.core.estimates import relative_gap
+from igpe.core.json_form import Form, checked_types, plain, restored, write_json
+from igpe.core.status import Status
+from igpe.results.certificate import STOPPED
+from igpe.results.plots.proof import plot_boxes
+
+FORMAT = "igpe dynamic certificate 1"
+
+
+@dataclass(frozen=True)
+class TreeBox:
+    """One box of the tree.
+
+    lower, upper  (n,) its bounds
+    reason        "split": its children share a side, and are the box;
+                  "contracted": outside its child no parameters are below the cut;
+                  "bound": none in it are;  "open": not decided
+    children      their places in the tree
+    bound         proven on the sum of squares over the box
+    rows          how many residuals, in the certificate's order, the enclosure went through
+    multipliers   of the residuals where the bound is theirs, else none
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    reason: str
+    children: tuple[int, ...] = ()
+    bound: float = 0.0
+    rows: int = 0
+    multipliers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class DynamicCertificate:
+    """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
+
+    It is about the differential equations themselves: the error of discretisation is enclosed.
+    Rounding is covered by explicit allowances in plain doubles; library functions (exp, log, sin,
+    cos, powers) are taken to be right to four units in the last place.
+
+    unknowns      names (n,), within lower, upper (n,)
+    parameters    (n,) the best found
+    objective     proven upper bound of the sum of squares there
+    lower_bound   proven for all parameters within the bounds
+    cut           that every decided box is proven to exceed; equals lower_bound if none is open
+    gap_wanted    relative distance that was asked for
+    status        how the search ended
+    seconds       wall time
+    examined      how many boxes were enclosed
+    open_share    share of the whole box's volume that is not decided
+    rows          (experiment, time, quantity) of each residual; priors have no experiment
+    tree          the boxes; the first is the whole
+    """
+
+    unknowns: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    parameters: tuple[float, ...]
+    objective: float
+    lower_bound: float
+    cut: float
+    gap_wanted: float
+    status: Status
+    seconds: float
+    examined: int
+    open_share: float
+    rows: tuple[tuple[str, float, str], ...]
+    tree: tuple[TreeBox, ...]
+
+    @property
+    def gap(self) -> float:
+        """Distance of the bound relative to the objective."""
+        return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every box is decided."""
+        return self.status is Status.OPTIMAL_WITHIN_GAP
+
+    @property
+    def remaining(self) -> pd.DataFrame:
+        """The boxes that are not decided, least bound first: bound, and each unknown's bounds."""
+        found = [b for b in self.tree if b.reason == "open"]
+        columns: dict[str, list[float]] = {"bound": [b.bound for b in found]}
+        for j, name in enumerate(self.unknowns):
+            columns[f"{name} from"] = [b.lower[j] for b in found]
+            columns[f"{name} to"] = [b.upper[j] for b in found]
+        return pd.DataFrame(columns).sort_values("bound", ignore_index=True)
+
+    @property
+    def sentence(self) -> str:
+        """What is proved, and of what."""
+        decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
+        box = ", ".join(
+            f"{n} in [{a:g}, {b:g}]"
+            for n, a, b in zip(self.unknowns, self.lower, self.upper, strict=True)
+        )
+        about = (
+            "of the differential equations themselves, their discretisation enclosed "
+            f"({self.examined} boxes)"
+        )
+        stopped = STOPPED.get(self.status, "")
+        if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
+            return (
+                f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
+                f"found for {box}; {decided:.3g} % of this box is ruled out."
+            )
+        if self.lower_bound <= 0:
+            return (
+                f"The sum of squares found, {self.objective:.3g}, is 0 but for rounding, so that "
+                f"no parameters fit better: {box}."
+            )
+        left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is not decided"
+        return (
+            f"No parameters with {box} have a sum of squares below {self.lower_bound:.8g}, "
+            f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved "
+            f"{about}{stopped}{left}."
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def plot(self, axes: Any = None) -> Any:
+        """The boxes over the plane of two unknowns: `igpe.results.plots.proof.plot_boxes`."""
+        return plot_boxes(self, axes)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The certificate with its tree as JSON text; also written to `path` if given.
+
+        What each entry means is told in docs/certificate.md.
+        """
+        return write_json(plain(self.to_dict()), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `to_json` writes."""
+        return {
+            "format": FORMAT,
+            "unknowns": self.unknowns,
+            "lower": self.lower,
+            "upper": self.upper,
+            "point": self.parameters,
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "cut": self.cut,
+            "gap": self.gap_wanted,
+            "status": self.status,
+            "seconds": self.seconds,
+            "examined": self.examined,
+            "open_share": self.open_share,
+            "rows": self.rows,
+            "tree": [_written(box) for box in self.tree],
+        }
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "DynamicCertificate":
+        """What `to_json` wrote, text or path. Raises DataError for anything else."""
+        entries = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
+        form = Form("certificate", "DynamicCertificate", FORMAT, entries)
+        stored = form.read(source)
+        with form.intact():
+            return checked_types(cls._restored(restored(stored)))
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any] | None) -> "DynamicCertificate | None":
+        """What a Result stored of one, which has no boxes; None of none."""
+        return None if stored is None else cls._restored(restored(stored))
+
+    @classmethod
+    def _restored(cls, given: dict[str, Any]) -> "DynamicCertificate":
+        for name in ("objective", "lower_bound", "cut"):
+            if not is_finite(given[name]):
+                raise DataError(
+                    f"The certificate's {name} is {given[name]}, not a finite number, so that it "
+                    "proves nothing. Run igpe.certify again."
+                )
+        if len({len(given[name]) for name in ("unknowns", "lower", "upper", "point")}) > 1:
+            raise ValueError("there are not as many bounds as unknowns")
+        return cls(
+            unknowns=tuple(given["unknowns"]),
+            lower=tuple(given["lower"]),
+            upper=tuple(given["upper"]),
+            parameters=tuple(given["point"]),
+            **{k: given[k] for k in ("objective", "lower_bound", "cut", "seconds", "examined")},
+            gap_wanted=given["gap"],
+            status=Status[given["status"]],
+            open_share=given["open_share"],
+            rows=tuple((e, math.nan if t is None else t, n) for e, t, n in given["rows"]),
+            tree=tuple(_read(box) for box in given["tree"]),
+        )
+
+    def without_tree(self) -> "DynamicCertificate":
+        """The same without its boxes, which can be many."""
+        return replace(self, tree=())
+
+
+def _written(box: TreeBox) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "lower": box.lower,
+        "upper": box.upper,
+        "reason": box.reason,
+        "children": box.children,
+        "bound": box.bound,
+        "rows": box.rows,
+    }
+    return found | ({"u": box.multipliers} if box.multipliers else {})
+
+
+def _read(stored: dict[str, Any]) -> TreeBox:
+    return TreeBox(
+        tuple(stored["lower"]),
+        tuple(stored["upper"]),
+        stored["reason"],
+        tuple(stored["children"]),
+        stored.get("bound", 0.0),
+        stored.get("rows", 0),
+        tuple(stored.get("u", ())),
+    )

@@ -1,0 +1,151 @@
+"""Waterfalls: where several starts ended, the best first. Optima are steps, often found long ones.
+
+Functions that draw take axes or make them, and return them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import ProblemError
+from igpe.core.estimates import Estimate
+from igpe.numerics.optima import is_same_objective
+from igpe.results.plots.axes import axes_for, colour
+
+MOST = 4  # steps of a single series whose lengths are written
+FLAT, ROOM = 1.1, 3.0  # ratio of objectives below which all look alike, and of room around them
+MARKERS = "os^Dv"
+ABOVE = "objective above the best, + 1"
+
+
+class Series(NamedTuple):
+    """The starts of one method.
+
+    objectives  (n,) where they ended; infinite where nothing usable did
+    arrived     (n,) whether at an optimum
+    """
+
+    objectives: FloatArray
+    arrived: BoolArray
+
+
+def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> Series:
+    """Ends in any order, sorted; all arrived if nothing else is said."""
+    values = np.asarray(objectives, dtype=float)
+    there = np.ones(len(values), dtype=bool) if arrived is None else np.asarray(arrived, dtype=bool)
+    order = np.argsort(values, kind="stable")
+    return Series(values[order], there[order])
+
+
+def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
+    """The objectives that the starts of a search reached, in ascending order.
+
+    estimate  of `igpe.MultiStart`, or of a method whose restarts were needed
+    axes      matplotlib axes; None makes a figure
+    returns   the axes
+    raises    ProblemError if there was one start only
+    """
+    if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
+        raise ProblemError(
+            f"The estimate ({estimate.method}) comes from one start; give one of several, as "
+            "igpe.MultiStart(...).estimate makes, or use igpe.compare(...).plot()."
+        )
+    ax = axes_for(1, axes)[0]
+    draw(ax, {"": series(estimate.reached)})
+    return ax
+
+
+def draw(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.0) -> None:
+    """One line for each series.
+
+    Objectives on a logarithmic scale, or how far they are above the best where some are not
+    positive. Where an end is no optimum its mark is hollow; what failed is counted in the legend.
+    found     name -> series
+    rounding  sums of squares below it are as good as zero, and drawn there
+    """
+    known = np.concatenate([s.objectives[np.isfinite(s.objectives)] for s in found.values()])
+    least = rounding if (known >= 0).all() else -np.inf
+    known = np.maximum(known, least)
+    shift = 0.0 if (known > 0).all() else 1.0 - float(known.min(initial=0.0))
+    for k, (name, one) in enumerate(found.items()):
+        good = np.isfinite(one.objectives)
+        ends = Series(np.maximum(one.objectives[good], least) + shift, one.arrived[good])
+        _line(ax, ends, _told(name, one), k)
+        if len(found) == 1:
+            _lengths(ax, ends)
+    ax.set_yscale("log")
+    _plain(ax.yaxis)
+    ax.margins(x=0.05, y=0.12)
+    low, high = known.min(initial=np.inf) + shift, known.max(initial=0.0) + shift
+    if low < high < FLAT * low or low == high > 0:
+        ax.set_ylim(low / ROOM, high * ROOM)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("starts, the best first")
+    ax.set_ylabel(ABOVE if shift else "objective")
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(fontsize="small")
+
+
+def _plain(axis: Any) -> None:
+    """Numbers at the ticks, not powers: the decades of objectives are few."""
+    from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - slow to import
+
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.0, 0.4)))
+
+
+def words(one: Series) -> str:
+    """A series for those who do not see it."""
+    good = one.objectives[np.isfinite(one.objectives)]
+    if not len(good):
+        return f"None of {len(one.objectives)} starts ended at an objective."
+    first = next(_steps(good))
+    return (
+        f"Objectives of {len(one.objectives)} starts in ascending order, from {good[0]:.5g} to "
+        f"{good[-1]:.5g}; {first.stop - first.start} of them at the best one, in "
+        f"{len(list(_steps(good)))} steps."
+    )
+
+
+def _told(name: str, one: Series) -> str:
+    """For the legend; empty if there is nothing to say."""
+    failed = int(np.sum(~np.isfinite(one.objectives)))
+    lost = f"{failed} of {len(one.objectives)} failed" if failed else ""
+    return ": ".join(part for part in (name, lost) if part)
+
+
+def _line(ax: Any, ends: Series, label: str, number: int) -> None:
+    places = np.arange(1, len(ends.objectives) + 1)
+    size = max(7.0 - 1.5 * number, 3.0)  # what lies below shows
+    look = {"color": colour(number), "marker": MARKERS[number % len(MARKERS)], "markersize": size}
+    ax.plot(
+        places, ends.objectives, drawstyle="steps-mid", linewidth=0.8, markevery=ends.arrived,
+        label=label or None, **look,
+    )  # fmt: skip
+    if not ends.arrived.all():
+        far = ~ends.arrived
+        ax.plot(places[far], ends.objectives[far], linestyle="", markerfacecolor="none", **look)
+
+
+def _lengths(ax: Any, ends: Series) -> None:
+    """How many starts the longest steps have."""
+    steps = sorted(_steps(ends.objectives), key=lambda s: s.start - s.stop)
+    for step in steps[:MOST]:
+        count = step.stop - step.start
+        if count > 2:  # noqa: PLR2004 - shorter than the words
+            ax.annotate(
+                f"{count} starts", ((step.start + 1 + step.stop) / 2, ends.objectives[step.start]),
+                xytext=(0, 6), textcoords="offset points", ha="center", fontsize="small",
+            )  # fmt: skip
+
+
+def _steps(values: Sequence[float] | FloatArray) -> Iterator[range]:
+    """Places of ascending values that are the same."""
+    start = 0
+    for i in range(1, len(values) + 1):
+        if i == len(values) or not is_same_objective(values[start], values[i]):
+            yield range(start, i)
+            start = i

@@ -1,0 +1,169 @@
+"""Pictures for a page: SVG of fixed content, in the page's colours, light or dark."""
+
+import warnings
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from functools import partial
+from html import escape
+from io import StringIO
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.markup import folded
+from igpe.results.plots.axes import PANEL
+from igpe.results.plots.fit import BAND, plot_fit, residual_panel
+from igpe.results.report.palette import DRAWN, variables
+
+SHOWN = 12  # pictures of one kind; the others are folded
+STYLE = {
+    "svg.fonttype": "none",  # texts stay texts
+    "svg.hashsalt": "igpe",  # the same names in every run
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+Draw = Callable[[Any], None]
+NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+
+class Panel(NamedTuple):
+    """A measured quantity of one experiment: its rows of `Result.points` and `Result.curves`."""
+
+    title: str
+    points: pd.DataFrame
+    curves: pd.DataFrame
+
+
+def panels(points: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
+    """All of them, in their order."""
+    several = points["experiment"].nunique() > 1
+    return [
+        Panel(f"{name}, experiment {experiment}" if several else str(name), rows, line)
+        for (experiment, name), rows in points.groupby(["experiment", "name"], sort=False)
+        for line in [curves[(curves["experiment"] == experiment) & (curves["name"] == name)]]
+    ]
+
+
+def fits(shown: Iterable[Panel]) -> str:
+    """Measurements and the fitted model."""
+    return gallery(
+        figure(one.title, _fit_words(one), partial(_fit, one, "smoothed")) for one in shown
+    )
+
+
+def smoothed(shown: Iterable[Panel]) -> str:
+    """Measurements and the smoothed curve with its band, where there is one."""
+    return gallery(
+        figure(one.title, _smooth_words(one), partial(_fit, one, "fitted"))
+        for one in shown
+        if one.curves["smoothed"].notna().any()
+    )
+
+
+def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
+    """Residuals over time.
+
+    standard  whether they are in standard deviations
+    """
+    return gallery(
+        figure(one.title, _residual_words(one, standard), partial(_residual, one, standard))
+        for one in shown
+        if np.isfinite(one.points["residual"]).any()
+    )
+
+
+def figure(title: str, words: str, draw: Draw, size: tuple[float, float] = PANEL) -> str:
+    """One picture under its title.
+
+    words  say what it shows to those who do not see it
+    draw   draws on matplotlib axes
+    size   width and height in inches
+    """
+    encoded = b64encode(svg(draw, size).encode()).decode("ascii")
+    width, height = (round(100 * inches) for inches in size)
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<img src="data:image/svg+xml;base64,{encoded}" alt="{escape(words)}" '
+        f'width="{width}" height="{height}"></figure>'
+    )
+
+
+def gallery(figures: Iterable[str], *, in_grid: bool = True) -> str:
+    """Pictures side by side, or below each other; those beyond the first dozen are folded."""
+    put = _grid if in_grid else "".join
+    all_of_them = list(figures)
+    first, rest = all_of_them[:SHOWN], all_of_them[SHOWN:]
+    more = folded(f"{len(rest)} more pictures", put(rest)) if rest else ""
+    return put(first) + more if first else ""
+
+
+def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
+    """What `draw` draws, as SVG that knows light and dark and has a ground of its own."""
+    import matplotlib.style  # noqa: PLC0415 - slow to import, not needed without pictures
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    written = StringIO()
+    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have other fonts
+        drawn = Figure(figsize=size, layout="constrained")
+        draw(drawn.subplots())
+        drawn.savefig(written, format="svg", metadata=NO_METADATA)
+    return _themed(written.getvalue())
+
+
+def _themed(text: str) -> str:
+    """Colours by name; the root's fill is that of texts and of all that names none."""
+    for colour, name in DRAWN.items():
+        text = text.replace(f": {colour}", f": var(--{name}, {colour})")
+    start, whole = text.index("<svg"), text.index('<style type="text/css">')
+    style = f'<style type="text/css">{variables()}svg {{ fill: var(--ink); }} '
+    return text[start:whole] + style + text[whole + len('<style type="text/css">') :]
+
+
+def _grid(figures: list[str]) -> str:
+    return f'<div class="pictures">{"".join(figures)}</div>'
+
+
+def _fit(one: Panel, without: str, ax: Any) -> None:
+    plot_fit(one.points, one.curves.assign(**{without: np.nan}), ax)
+    ax.get_legend().remove()  # the page has one for all
+
+
+def _residual(one: Panel, standard: bool, ax: Any) -> None:
+    residual_panel(ax, one.points["time"], one.points["residual"], standard=standard)
+
+
+def _span(values: Any) -> str:
+    known = np.asarray(values, dtype=float)
+    known = known[np.isfinite(known)]
+    return f"{known.min():.4g} to {known.max():.4g}" if len(known) else "no number"
+
+
+def _measured(one: Panel) -> str:
+    return f"Over time {_span(one.points['time'])}: {len(one.points)} measurements of {one.title}"
+
+
+def _fit_words(one: Panel) -> str:
+    off = np.sqrt(np.mean(np.square(one.points["residual"].to_numpy(dtype=float))))
+    miss = f"{off:.3g}" if np.isfinite(off) else "unknown"
+    return (
+        f"{_measured(one)} from {_span(one.points['measured'])}, and the fitted model from "
+        f"{_span(one.curves['fitted'])}; root mean square residual {miss}."
+    )
+
+
+def _smooth_words(one: Panel) -> str:
+    return (
+        f"{_measured(one)} and the smoothed curve from {_span(one.curves['smoothed'])} with its "
+        f"band; standard error {_span(one.curves['smoothed_error'])}."
+    )
+
+
+def _residual_words(one: Panel, standard: bool) -> str:
+    values = one.points["residual"]
+    found = f"{len(values)} residuals of {one.title} over time, from {_span(values)}"
+    if not standard:
+        return f"{found}."
+    beyond = int(np.sum(np.abs(values) > BAND))
+    return f"{found} standard deviations; {beyond} of them beyond {BAND}."

@@ -1,0 +1,271 @@
+"""Structural local identifiability: can perfect measurements determine the unknowns at all?
+
+An unknown is structurally locally identifiable if, for nearly all values of the unknowns, no other
+value next to its own gives the same outputs at all times. The mathematics, and what is certified,
+are in docs/identifiability.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.equations.system import System
+from igpe.problem.problem import Problem
+from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.additional import additional
+from igpe.structure.identifiability.alternatives import Alternatives
+from igpe.structure.identifiability.combinations import Combination, combinations
+from igpe.structure.identifiability.expansion import Expansion, expand
+from igpe.structure.identifiability.numerical import moved_unknowns
+from igpe.structure.identifiability.posed import Posed
+from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
+from igpe.structure.identifiability.uniqueness import unique
+from igpe.structure.series.field import Singular
+from igpe.structure.series.linear_algebra import null_space
+from igpe.structure.series.point import NoPoint
+from igpe.structure.series.tape import UnknownOperation
+
+MOST_WORK = 2e9  # products of residues: about a second
+MOST_SOLVING = 2e5  # comparisons of monomials at each point: about half a second for all
+MOST_SOLVING_ASKED_FOR = 1e6
+MOST_INTEGRATED = 300  # states times unknowns: integrations take about a second
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """Structural local identifiability of a problem's free unknowns.
+
+    verdicts      unknown -> verdict, in the problem's order
+    combinations  unknowns that cannot be told apart, and what can be determined of them
+    unique        unknowns that are globally identifiable for certain, by slopes
+    values        unknown that is identifiable -> how many values it can have, complex ones and
+                  those out of bounds included; what is missing is undecided
+    alternatives  unknowns with several values that change together
+    why_not       why the number of values of some may be undecided; empty if all are decided
+    measure       unknown that is not identifiable -> smallest sets of further measurements that
+                  would make it so
+    chance        bound of the probability that the random points misled; 0 where all unknowns are
+                  identifiable, because a full rank cannot come about by chance
+    generic       whether known start values were replaced by random ones (at those given the
+                  equations are not defined, or have no exact solution that could be found)
+    beyond        functions that are known by their differential equation alone: exp, log, ...
+    numerical     whether it is evidence from integrations, not exact
+    integrated    unknowns whose verdict rests on integrations: at the start values or inputs given
+                  exact series do not decide it
+    doubtful      whether exact series do not decide what seems not identifiable: special start
+                  values or inputs may need more orders
+    breaks        whether inputs have breaks: then what is exact holds for nearly all lengths of the
+                  experiments
+    lengths       whether what is determined depends on these lengths
+    orders        how many coefficients of the series were computed
+    left_out      constraints without time that may tie unknowns, which the test does not know
+    why           why nothing was decided; empty if it was
+    """
+
+    verdicts: Mapping[str, Verdict]
+    combinations: tuple[Combination, ...] = ()
+    unique: frozenset[str] = frozenset()
+    values: Mapping[str, int] = field(default_factory=dict)
+    alternatives: tuple[Alternatives, ...] = ()
+    why_not: str = ""
+    measure: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    chance: float = 0.0
+    generic: bool = False
+    beyond: tuple[str, ...] = ()
+    numerical: bool = False
+    integrated: tuple[str, ...] = ()
+    doubtful: bool = False
+    breaks: bool = False
+    lengths: bool = False
+    orders: int = 0
+    left_out: tuple[str, ...] = ()
+    why: str = ""
+
+    def names(self, verdict: Verdict) -> tuple[str, ...]:
+        """Unknowns with that verdict."""
+        return tuple(n for n, v in self.verdicts.items() if v is verdict)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Unknowns left undecided though others are decided."""
+        return self.names(Verdict.UNDECIDED) if self.orders else ()
+
+    def shared(self, unknown: str) -> Combination | None:
+        """The combination that an unknown belongs to, if it is not identifiable."""
+        return next((c for c in self.combinations if unknown in c.unknowns), None)
+
+
+class Algebra(NamedTuple):
+    """The equations of all experiments, and what they say by algebra alone.
+
+    posed   of each experiment
+    slopes  of each experiment, state -> predicted slope
+    """
+
+    posed: Sequence[Posed]
+    slopes: Sequence[Mapping[str, Any]]
+
+
+def identifiability(
+    problem: Problem,
+    systems: Sequence[System],
+    algebra: Algebra,
+    *,
+    seed: int = 0,
+    most_work: float = MOST_WORK,
+    count: bool = True,
+) -> Identifiability:
+    """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
+
+    Where nothing exact can be computed integrations are asked, if that is allowed to take long.
+
+    systems    of all experiments
+    algebra    what is known of their equations
+    seed       of the random points; the same seed gives the same answer
+    most_work  products of residues; a larger test is not begun
+    count      whether the values of each unknown are counted; if not, nothing is integrated
+    """
+    found = _exact(problem, algebra, seed, most_work, count=count)
+    if found.why and np.isinf(most_work) and not problem.time_varying:
+        found = _numerical(problem, systems, seed, found.why)
+    if found.doubtful:
+        found = _integrated(problem, systems, found, seed, most_work if count else 0.0)
+    left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
+    return replace(found, left_out=tuple(left_out))
+
+
+def _exact(
+    problem: Problem, algebra: Algebra, seed: int, most_work: float, *, count: bool
+) -> Identifiability:
+    names = problem.box.names
+    if problem.time_varying:
+        return undecided(names, "unknowns that vary with time are not tested")
+    try:
+        experiments = expand(problem, algebra.posed, algebra.slopes)
+        if work(experiments, len(names)) > most_work:
+            return undecided(
+                names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
+            )
+        found = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
+        if not count:
+            return found
+        alone = unique(experiments, len(names), seed=seed)
+        found = replace(found, unique=frozenset(names[i] for i in alone))
+        return _counted(problem, experiments, found, seed, most_work)
+    except (UnknownOperation, NoPoint, TooMany, Singular) as error:
+        return undecided(names, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Why an exact test cannot be made."""
+    if isinstance(error, UnknownOperation):
+        return f"the equations contain {error}"
+    if isinstance(error, NoPoint):
+        return "no exact point was found for the implicit equations"
+    if isinstance(error, TooMany):
+        return "an input has too many pieces"
+    return "the equations are not defined at any start values tried"
+
+
+def _counted(
+    problem: Problem,
+    experiments: Sequence[Expansion],
+    found: Identifiability,
+    seed: int,
+    most_work: float,
+) -> Identifiability:
+    """With the number of values of each unknown, where slopes have not told all."""
+    from igpe.structure.identifiability.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
+
+    names, proved = problem.box.names, dict.fromkeys(found.unique, 1)
+    if found.unique.issuperset(found.names(Verdict.YES)):
+        return replace(found, values=proved)
+    if found.generic:
+        return replace(found, values=proved, why_not="the equations are not defined at the start")
+    box = problem.box
+    told = solutions(
+        experiments,
+        names,
+        one_sign=((box.lower >= 0) | (box.upper <= 0)).tolist(),
+        proved=[names.index(n) for n in found.unique],
+        seed=seed,
+        most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
+    )
+    values = {names[i]: number for i, number in told.values.items()} | proved
+    is_open = not set(found.names(Verdict.YES)) <= set(values)
+    why = told.why if is_open else ""
+    return replace(found, values=values, alternatives=told.alternatives, why_not=why)
+
+
+def _numerical(problem: Problem, systems: Sequence[System], seed: int, why: str) -> Identifiability:
+    names = problem.box.names
+    moved = moved_unknowns(problem, systems, seed)
+    if moved is None:
+        return undecided(names, f"{why}, and integrations give no clear answer")
+    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    return Identifiability(verdicts, numerical=True)
+
+
+def undecided(names: Sequence[str], why: str) -> Identifiability:
+    """Nothing is known, for that reason."""
+    return Identifiability(dict.fromkeys(names, Verdict.UNDECIDED), why=why)
+
+
+def _integrated(
+    problem: Problem, systems: Sequence[System], found: Identifiability, seed: int, most_work: float
+) -> Identifiability:
+    """Doubtful verdicts as integrations at the given start values and inputs have them.
+
+    Both must say the same; else the unknown is undecided.
+    """
+    names = problem.box.names
+    states = sum(len(system.symbols.states) for system in systems)
+    quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
+    moved = moved_unknowns(problem, systems, seed) if quick else None
+    verdicts = dict(found.verdicts)
+    integrated = []
+    for i, name in enumerate(names):
+        exact = found.verdicts[name]
+        seen = None if moved is None else Verdict.NO if moved[i] else Verdict.YES
+        if exact is Verdict.YES and not found.generic and seen is not Verdict.NO:
+            continue
+        verdicts[name] = exact if seen is exact else Verdict.UNDECIDED
+        integrated += [name] * (seen is exact)
+    kept = {n for n, v in verdicts.items() if v is not Verdict.UNDECIDED}
+    return replace(
+        found,
+        verdicts=verdicts,
+        combinations=tuple(c for c in found.combinations if kept.issuperset(c.unknowns)),
+        unique=found.unique & kept,
+        values={n: v for n, v in found.values.items() if n in kept},
+        alternatives=tuple(a for a in found.alternatives if kept.issuperset(a.unknowns)),
+        measure={n: sets for n, sets in found.measure.items() if n in kept},
+        integrated=tuple(integrated),
+    )
+
+
+def _judged(rows: Rows, names: Sequence[str]) -> Identifiability:
+    # At one point of full rank a component may vanish by chance, but none appears by chance.
+    moved = np.zeros(len(names), dtype=bool)
+    for k in rows.best:
+        moved |= null_space(rows.told[k], rows.primes[k]).any(axis=0)
+    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    known = Identifiability(
+        verdicts,
+        generic=rows.generic,
+        beyond=rows.beyond,
+        breaks=rows.pieces > 1,
+        orders=rows.orders,
+        doubtful=rows.generic or not rows.is_complete,
+    )
+    if not moved.any():
+        return known
+    return replace(
+        known,
+        combinations=combinations(rows, names),
+        measure={names[i]: sets for i, sets in additional(rows).items()},
+        chance=0.0 if known.doubtful else rows.chance,
+        lengths=rows.lengths,
+    )

@@ -1,0 +1,477 @@
+"""What the outputs tell of the unknowns: exact derivatives of their Taylor coefficients.
+
+A row holds the derivatives of one coefficient of one output by all unknowns, at a random point
+modulo a prime. What is measured often gives all its rows; what is measured once or twice gives as
+many, each a random mixture of all, as a value at a later time is. Where inputs have breaks a row is
+an output at one time, a power series in the length of the experiment (`igpe.structure.series.grid`).
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from igpe.structure.identifiability.expansion import Expansion, Output
+from igpe.structure.series.constants import Constants
+from igpe.structure.series.course import Course, Signals
+from igpe.structure.series.degree import degree_of_minor
+from igpe.structure.series.dynamics import Dynamics, Piece
+from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
+from igpe.structure.series.linear_algebra import Echelon, echelon, null_space, product
+from igpe.structure.series.local_algebra import Local, local_echelon
+from igpe.structure.series.point import NoPoint, Point, random_point
+from igpe.structure.series.reach import Levels, random_moves, random_tangents
+
+MARGIN = 2  # orders beyond those that a generic start needs
+ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
+FEW_ORDERS = 8  # with which the test of inputs with breaks begins
+DEEPER = 4  # so many times the orders of a generic start, where the start is special
+MOST_NUMBERS = 5e7  # coefficients that are kept at once
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of all outputs, at all points.
+
+    primes   one for each point
+    values   (points, n) the unknowns
+    told     of each point, the echelon form of what is measured
+    extra    of each point, name -> rows of what is not measured in some experiment
+    orders   how many coefficients were computed
+    degrees  of the equations and of the start values, in the sense of `igpe.structure.series.degree`
+    generic  whether known start values were drawn at random, because at those given the equations
+             are not defined, or have no solution that could be found
+    beyond   names of the functions that are no quotients of polynomials
+    pieces   the most pieces that the inputs of an experiment have
+    lengths  whether the length of an experiment enters the combinations that are determined
+    known    so many orders are known of what is determined
+    limit    the rows of generic start values, times and inputs, whose rank is an upper bound; None
+             where it was not computed
+    """
+
+    primes: tuple[int, ...]
+    values: Residues
+    told: tuple[Echelon, ...]
+    extra: tuple[dict[str, Residues], ...]
+    orders: int
+    degrees: tuple[int, int]
+    generic: bool
+    beyond: tuple[str, ...]
+    pieces: int = 1
+    lengths: bool = False
+    known: int = MARGIN
+    limit: "Rows | None" = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether further orders cannot raise the rank: it is full, or that of a generic start."""
+        most = self.n if self.limit is None else self.limit.rank
+        return self.rank >= most and (self.rank == self.n or self.known >= MARGIN)
+
+    @property
+    def rank(self) -> int:
+        """The largest of all points, which no point can exceed."""
+        return max(len(form.pivots) for form in self.told)
+
+    @property
+    def best(self) -> list[int]:
+        """The points that reach it."""
+        return [k for k, form in enumerate(self.told) if form.rank == self.rank]
+
+    @property
+    def chance(self) -> float:
+        """Bound of the probability that all points have a smaller rank than nearly all others.
+
+        Twice: the points must not be zeros of denominators either, and are drawn again if they are.
+        """
+        if self.limit is not None:
+            return self.limit.chance
+        rank = min(self.rank + 1, self.n)
+        zeros = 2 * degree_of_minor(*self.degrees, self.orders, rank)
+        return float(np.prod([min(1.0, zeros / prime) for prime in self.primes]))
+
+    @property
+    def n(self) -> int:
+        """Number of unknowns."""
+        return int(self.values.shape[1])
+
+
+class TooMany(Exception):
+    """Inputs have so many pieces that their series are too long."""
+
+
+def work(experiments: Sequence[Expansion], n: int, depth: float = 1.0) -> float:
+    """About how many products of residues it takes, if the rank does not become full early.
+
+    depth  how many times the orders of a generic start are computed
+    """
+    total = 0.0
+    for e in experiments:
+        d = e.dynamics
+        orders = depth * (n + d.x.numel())
+        nodes = len(d.pieces) * orders if len(d.pieces) > 1 else 1
+        total += POINTS**2 * _operations(d) * orders * (1 + len(d.columns)) * (orders + n) * nodes
+    return total
+
+
+def _operations(d: Dynamics) -> int:
+    return int(ca.Function("f", d.symbols, [ca.vertcat(d.f, d.g, d.outputs)]).n_instructions())
+
+
+def _numbers(experiments: Sequence[Expansion], orders: int) -> float:
+    """How many are kept at once."""
+    return max(
+        POINTS**2 * len(d.pieces) * orders**2 * (1 + len(d.columns)) * _operations(d)
+        for d in (e.dynamics for e in experiments)
+    )
+
+
+def sensitivity_rows(
+    experiments: Sequence[Expansion], n: int, seed: int, most_work: float = np.inf
+) -> Rows:
+    """Rows of all experiments for n unknowns.
+
+    most_work  products of residues that may be spent on more orders than a generic start needs
+    raises     UnknownOperation; NoPoint or Singular where no start values help either
+    """
+    random = np.random.default_rng(seed)
+    failure: Exception = Singular()
+    for generic in [False] * ATTEMPTS + [True] * ATTEMPTS:
+        try:
+            return _deepened(experiments, n, random, generic=generic, most_work=most_work)
+        except (Singular, NoPoint) as error:
+            failure = error
+    raise failure
+
+
+def _deepened(
+    experiments: Sequence[Expansion],
+    n: int,
+    random: np.random.Generator,
+    *,
+    generic: bool,
+    most_work: float,
+) -> Rows:
+    """With more orders, until the rank is that of generic start values or the work is too much."""
+    first = n + max((e.dynamics.x.numel() for e in experiments), default=0) + MARGIN
+    has_breaks = any(len(e.dynamics.pieces) > 1 for e in experiments)
+    depths = [1.0, 2.0, DEEPER]
+    stages = [FEW_ORDERS] * (has_breaks and first > FEW_ORDERS) + [int(first * d) for d in depths]
+    rows: Rows | None = None
+    limit: Rows | None = None
+    for orders in stages:
+        depth = orders / first
+        if rows is not None and depth > 1 and work(experiments, n, depth) > most_work:
+            break
+        if has_breaks and _numbers(experiments, orders) > MOST_NUMBERS:
+            break
+        rows = _Expander(experiments, n, random, generic=generic, orders=orders).rows()
+        if rows.rank == n:
+            return rows
+        if orders >= first:
+            limit = limit or _limit(experiments, n, random)
+            rows = replace(rows, limit=limit)
+            if rows.is_complete and limit is not None:
+                return rows
+    if rows is None:
+        raise TooMany
+    return rows
+
+
+def _limit(experiments: Sequence[Expansion], n: int, random: np.random.Generator) -> Rows | None:
+    """Rows whose rank is an upper bound: of every piece, at states and times drawn at random.
+
+    States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
+    what holds along the trajectories holds here as well; a piece knows nothing of the one before.
+    """
+    apart = [(one, levels) for e in experiments for one, levels in _apart(e, random)]
+    for _ in range(ATTEMPTS):
+        try:
+            parts, levels = [one for one, _ in apart], [held for _, held in apart]
+            return _Expander(parts, n, random, levels=levels).rows()
+        except (Singular, NoPoint):
+            continue
+    return None
+
+
+def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansion, Levels]]:
+    """Each piece as an experiment of its own, at a random time; and the levels of all."""
+    pieces = e.dynamics.pieces
+    levels = [
+        tuple(None if s or r else v for v, r, s in zip(p.levels, p.rises, p.slopes, strict=True))
+        for p in pieces
+    ]
+    alike: dict[Hashable, list[int]] = {}
+    for i, piece in enumerate(pieces):
+        alike.setdefault((levels[i], piece.slopes), []).append(i)
+    for own in alike.values() or [[]]:
+        changed: dict[str, Any] = {"t0": float(random.integers(1, 2**31))}
+        outputs = e.outputs
+        if own:
+            held = [Fraction(int(random.integers(1, 2**31))) if v is None else v
+                    for v in levels[own[0]]]  # fmt: skip
+            piece = pieces[own[0]]._replace(
+                start=Fraction(0), end=None, levels=tuple(held), rises=(Fraction(0),) * len(held)
+            )
+            changed["pieces"] = (piece,)
+            outputs = tuple(_within(output, [pieces[i] for i in own]) for output in outputs)
+        yield (
+            replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs),
+            (tuple(dict.fromkeys(levels)) or ((),)),
+        )
+
+
+def _within(output: Output, pieces: Sequence[Piece]) -> Output:
+    """The output as it is measured during these pieces."""
+    if output.continuous:
+        seen = any(piece.start < max(output.since) for piece in pieces)
+        return output if seen else replace(output, since=())
+    own = [
+        t
+        for t in output.since
+        if any(p.start <= t and (p.end is None or t <= p.end) for p in pieces)
+    ]
+    return replace(output, since=tuple(own))
+
+
+class Start:
+    """All experiments at random points, before any coefficient.
+
+    primes   one for each point
+    point    values of all unknowns
+    courses  of each experiment; what they draw they share
+    orders   how many coefficients are computed, where inputs have breaks
+    levels   of the inputs of each experiment; if given, states and their derivatives are drawn at
+             random among those that these inputs may lead to
+    raises   UnknownOperation, NoPoint, Singular
+    """
+
+    def __init__(
+        self,
+        dynamics: Sequence[Dynamics],
+        n: int,
+        random: np.random.Generator,
+        *,
+        generic: bool,
+        orders: int = 0,
+        levels: Sequence[Levels] = (),
+    ) -> None:
+        self.primes = random_primes(random)
+        plain = Field(self.primes, 1, random)
+        shared = Constants(plain), Signals(plain)
+        fields = [Field(self.primes, 1 + len(d.columns), random) for d in dynamics]
+        moves: list[Residues | None] = [
+            random_moves(d, own) if generic or (levels and d.y.numel()) else None
+            for d, own in zip(dynamics, fields, strict=True)
+        ]
+        values = [None if m is None else m[:, :, 0] for m in moves]
+        self.point: Point = random_point(dynamics, n, plain, shared, moved=values)
+        self.courses = []
+        for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
+            q = self.point.q[:, list(d.columns)]
+            x, start = moves[i], self.point.x[i]
+            if x is not None and start is not None:
+                x[:, :, 0] = start
+            if levels and x is None:
+                x = random_tangents(d, q, levels[i], fields[i], shared[0])
+            self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))
+
+
+class _Expander:
+    """Expands all experiments side by side, until further orders tell no more."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Expansion],
+        n: int,
+        random: np.random.Generator,
+        *,
+        generic: bool = False,
+        orders: int = 0,
+        levels: Sequence[Levels] = (),
+    ) -> None:
+        self.experiments, self.n, self.generic, self.random = experiments, n, generic, random
+        self.size = max((e.dynamics.x.numel() for e in experiments), default=0)
+        self.orders = orders or n + self.size + MARGIN
+        start = Start(
+            [e.dynamics for e in experiments],
+            n,
+            random,
+            generic=generic,
+            orders=self.orders,
+            levels=levels,
+        )
+        self.primes, self.point, self.courses = start.primes, start.point, start.courses
+
+    def rows(self) -> Rows:
+        """Everything, for as many orders as matter."""
+        if all(course.grid.is_single for course in self.courses):
+            order, forms = self._by_orders()
+            points = range(len(self.primes))
+            told = [self._with_few(k, forms[k]) for k in points]
+            return self._rows(order, told, [self._extra(k) for k in points], lengths=False)
+        for _ in range(self.orders):
+            for course in self.courses:
+                course.advance()
+        found = [self._by_times(k) for k in range(len(self.primes))]
+        steady = all(local.steady for local in found)
+        extra = [self._extra_by_times(k, found[k]) if steady else {} for k in range(len(found))]
+        rows = self._rows(self.orders, [f.form for f in found], extra, lengths=not steady)
+        return replace(rows, known=min(local.orders for local in found))
+
+    def _rows(
+        self, order: int, told: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
+    ) -> Rows:
+        pieces = max(max(1, len(course.grid.pieces)) for course in self.courses)
+        return Rows(
+            primes=tuple(self.primes),
+            values=self.point.q,
+            told=tuple(told),
+            extra=tuple(extra),
+            orders=order,
+            degrees=(
+                max(course.degree for course in self.courses),
+                max(course.degree_of_start for course in self.courses),
+            ),
+            generic=self.generic,
+            beyond=tuple(sorted(set().union(*(course.beyond for course in self.courses)))),
+            pieces=pieces,
+            lengths=lengths,
+        )
+
+    def _by_orders(self) -> tuple[int, list[Echelon]]:
+        """How many orders matter, and what is measured often, where no input has breaks."""
+        forms = [Echelon(np.zeros((0, self.n), dtype=np.uint64), ())] * len(self.primes)
+        order = grown = 0
+        while order < max(self.orders, grown + self.size + MARGIN):
+            before = [form.rank for form in forms]
+            for course in self.courses:
+                course.advance()
+            order += 1
+            forms = [
+                echelon(np.vstack([form.rows, *self._latest(k)]), self.primes[k])
+                for k, form in enumerate(forms)
+            ]
+            ranks = [form.rank for form in forms]
+            grown = order if ranks != before else grown
+            if max(ranks) == self.n:
+                break
+        return order, forms
+
+    def _latest(self, k: int) -> Iterator[Residues]:
+        """Point k's rows of the order computed last, of what is measured often."""
+        for e, course in zip(self.experiments, self.courses, strict=True):
+            for output, number in zip(e.outputs, course.outputs[-1], strict=True):
+                if output.continuous:
+                    yield scattered(e.dynamics, number[k, None, 1:], self.n)
+
+    def _with_few(self, k: int, form: Echelon) -> Echelon:
+        """The echelon form with what is measured once or twice."""
+        rows = [form.rows]
+        for e, course in zip(self.experiments, self.courses, strict=True):
+            for i, output in enumerate(e.outputs):
+                if output.times and not output.continuous:
+                    rows.append(self._few(k, output, self._all(e, course, i, k)))
+        return form if len(rows) == 1 else echelon(np.vstack(rows), self.primes[k])
+
+    def _few(self, k: int, output: Output, rows: Residues) -> Residues:
+        """One row for each time."""
+        shape = (output.times, len(rows))
+        weights = self.random.integers(0, self.primes[k], shape, dtype=np.uint64)
+        if output.at_start:
+            weights[0] = 0
+            weights[0, 0] = 1
+        return product(weights, rows, self.primes[k])
+
+    def _extra(self, k: int) -> dict[str, Residues]:
+        found: dict[str, list[Residues]] = {}
+        for e, course in zip(self.experiments, self.courses, strict=True):
+            for i, output in enumerate(e.outputs):
+                if not output.continuous:
+                    found.setdefault(output.name, []).append(self._all(e, course, i, k))
+        return {name: np.vstack(rows) for name, rows in found.items()}
+
+    def _all(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+        """(orders, n) all rows of output i."""
+        own = np.stack([numbers[i][k, 1:] for numbers in course.outputs])
+        return scattered(e.dynamics, own, self.n)
+
+    def _by_times(self, k: int) -> Local:
+        """What is measured, as power series in the length of the experiments."""
+        rows = []
+        for e, course in zip(self.experiments, self.courses, strict=True):
+            for i, output in enumerate(e.outputs):
+                if output.times:
+                    rows.append(self._series(e, course, i, k))
+        at = int(self.random.integers(1, self.primes[k]))
+        return local_echelon(np.concatenate(rows), self.primes[k], at)
+
+    def _series(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+        """(rows, n, orders) of output i at point k."""
+        output = e.outputs[i]
+        if course.grid.is_single:
+            own = self._all(e, course, i, k)
+            few = output.times and not output.continuous
+            return self._steady(self._few(k, output, own) if few else own)
+        if output.continuous or not output.times:
+            return self._nodes(e, course, i, k)
+        return np.stack([
+            self._at(e, course, i, (k, since)) for since in output.since
+        ])  # fmt: skip
+
+    def _steady(self, rows: Residues) -> Residues:
+        """Rows that do not depend on the length."""
+        found = np.zeros((*rows.shape, self.orders), dtype=np.uint64)
+        found[:, :, 0] = rows
+        return found
+
+    def _nodes(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+        """At all nodes of the pieces in which the output is measured."""
+        grid, since = course.grid, e.outputs[i].since
+        n = sum(not since or piece.start < max(since) for piece in grid.pieces) * grid.m
+        own = slice(k * grid.size, k * grid.size + n)
+        found = [scattered(e.dynamics, a[i][own, 1:], self.n) for a in course.outputs]
+        return np.stack(found, axis=2)
+
+    def _at(self, e: Expansion, course: Course, i: int, place: tuple[int, Fraction]) -> Residues:
+        """(n, orders) at one time."""
+        k, since = place
+        grid = course.grid
+        own = slice(k * grid.size, (k + 1) * grid.size)
+        found = [
+            scattered(e.dynamics, grid.at(a[i][own, 1:], k, since)[None], self.n)[0]
+            for a in course.outputs
+        ]
+        return np.stack(found, axis=1)
+
+    def _extra_by_times(self, k: int, told: Local) -> dict[str, Residues]:
+        """Rows that say the same of what is open as further measurements, if rows of numbers do."""
+        prime, form = self.primes[k], told.form
+        open_ = null_space(form, prime).T
+        free = [j for j in range(self.n) if j not in form.pivots]
+        series: dict[str, list[Residues]] = {}
+        for e, course in zip(self.experiments, self.courses, strict=True):
+            for i, output in enumerate(e.outputs):
+                if not output.continuous:
+                    more = replace(output, since=())
+                    whole = replace(e, outputs=(*e.outputs[:i], more, *e.outputs[i + 1 :]))
+                    series.setdefault(output.name, []).append(self._series(whole, course, i, k))
+        found = {}
+        for name, rows in series.items():
+            parts = np.concatenate(rows)
+            seen = [product(parts[:, :, j], open_, prime) for j in range(parts.shape[2])]
+            local = local_echelon(np.stack(seen, axis=2), prime, 1)
+            if local.steady and free:
+                found[name] = np.zeros((len(local.form.rows), self.n), dtype=np.uint64)
+                found[name][:, free] = local.form.rows
+        return found
+
+
+def scattered(dynamics: Dynamics, own: Residues, n: int) -> Residues:
+    """Derivatives by an experiment's unknowns as derivatives by all n."""
+    found = np.zeros((len(own), n), dtype=np.uint64)
+    found[:, list(dynamics.columns)] = own
+    return found

@@ -1,0 +1,211 @@
+"""Global identifiability by solving: all values of the unknowns that give the same outputs.
+
+At a random point modulo a prime the Taylor coefficients of the outputs are known numbers; so the
+unknowns obey polynomial equations, and a Groebner basis tells how many values each can have. What
+the outputs leave open continuously is held at the point's values, which changes no other count.
+After Hong, Ovchinnikov, Pogudin, Yap (SIAN, 2019); docs/identifiability.md says what is certain.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from igpe.equations.stack import stack
+from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alternatives
+from igpe.structure.identifiability.closure import closed
+from igpe.structure.identifiability.expansion import Expansion
+from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scattered
+from igpe.structure.series import polynomials as poly
+from igpe.structure.series.dynamics import Dynamics
+from igpe.structure.series.field import Singular
+from igpe.structure.series.ideal import Ideal
+from igpe.structure.series.linear_algebra import Echelon, echelon, null_space
+from igpe.structure.series.point import NoPoint
+from igpe.structure.series.polynomials import TooLong
+from igpe.structure.series.relations import Relations, Unrolled
+
+MOST_VALUES = 30  # of an unknown that are counted
+MOST_COEFFICIENTS = 500  # of states, each of which is a variable
+
+
+@dataclass(frozen=True)
+class Solutions:
+    """How many values each unknown can have; complex ones count, and most out of bounds.
+
+    values        place of an unknown -> number of its values; what is missing was not decided
+    alternatives  unknowns with several values that change together
+    why           why some may be left undecided; empty if all are decided that are locally
+                  identifiable
+    """
+
+    values: Mapping[int, int] = field(default_factory=dict)
+    alternatives: tuple[Alternatives, ...] = ()
+    why: str = ""
+
+
+def solutions(
+    experiments: Sequence[Expansion],
+    names: Sequence[str],
+    *,
+    one_sign: Sequence[bool],
+    proved: Collection[int] = (),
+    seed: int,
+    most_work: float,
+) -> Solutions:
+    """The number of values of each locally identifiable unknown.
+
+    names      of all unknowns
+    one_sign   whether an unknown's bounds exclude one sign: then x**2 = 4 has one solution
+    proved     places of unknowns that are known to have one value
+    most_work  see `Ideal`, for each of the points
+    """
+    if not any(output.continuous for e in experiments for output in e.outputs):
+        return Solutions(why="nothing is measured over time")
+    try:
+        series = _Series(experiments, one_sign, proved, seed)
+        found = series.fibres(most_work)
+        counted = [_values(fibre) for fibre in found]
+        agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
+        # What else is measured may choose among several values; that there is one it cannot change.
+        whole = not series.few and not any(fibre.branches for fibre in found)
+        values = {i: v for i, v in agreed.items() if v == 1 or whole}
+        several = [i for i, v in values.items() if v > 1]
+        is_open = series.few or series.broken or set(series.determined) != values.keys()
+        others = alternatives(found, several, names) if several else ()
+        return Solutions(values, others, _why(series, found) * is_open)
+    except TooLong:
+        return Solutions(why="solving for them takes long")
+    except (Singular, NoPoint):
+        return Solutions(why="the equations are not defined at the point tried")
+
+
+def _why(series: "_Series", found: Sequence[Fibre]) -> str:
+    if series.few:
+        return "what is measured once or twice is not used"
+    if series.broken:
+        return "what is measured after the first break of an input is not used"
+    if any(fibre.branches for fibre in found):
+        return "exp, roots or implicit equations leave other values open"
+    return "there are very many values"
+
+
+def _values(fibre: Fibre) -> dict[int, int]:
+    """Of each determined unknown; those with very many are left out."""
+    found = {}
+    for i, q in fibre.unknowns.items():
+        number = fibre.ideal.degree(q, MOST_VALUES)
+        if number is not None:
+            found[i] = number
+    return found
+
+
+class _Series:
+    """The experiments' measured outputs in numbers, as far as they tell anything new.
+
+    start       all experiments at their random points
+    determined  places of the unknowns that are locally identifiable by them, without those proved
+    few         whether something is measured that is not used: once or twice only
+    """
+
+    def __init__(
+        self,
+        experiments: Sequence[Expansion],
+        one_sign: Sequence[bool],
+        proved: Collection[int],
+        seed: int,
+    ) -> None:
+        self.n = n = len(one_sign)
+        self.one_sign = one_sign
+        self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
+        self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
+        random = np.random.default_rng(seed)
+        self.start = Start([_measured(e) for e in experiments], n, random, generic=False)
+        self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
+        if sum(self._sizes) * (n + 1) > MOST_COEFFICIENTS:
+            raise TooLong
+        self._last, form = self._expanded()
+        backward = echelon(form.rows[:, ::-1], self.start.primes[0])
+        self._held = [
+            set(range(n)) - set(form.pivots) | set(proved),
+            set(range(n)) - {n - 1 - column for column in backward.pivots} | set(proved),
+        ]
+        moved = null_space(form, self.start.primes[0]).any(axis=0)
+        self.determined = sorted(set(np.flatnonzero(~moved).tolist()) - set(proved))
+
+    def fibres(self, most_work: float) -> list[Fibre]:
+        """All solutions at each point. Raises TooLong, Singular.
+
+        What is held may be chosen; one choice makes it long where another does not.
+        """
+        first, other = self._held
+        points = range(1, len(self.start.primes))
+        try:
+            found = [self._fibre(0, first, most_work)]
+        except TooLong:
+            if other == first:
+                raise
+            first, found = other, [self._fibre(0, other, most_work)]
+        return found + [self._fibre(k, first, most_work) for k in points]
+
+    def _fibre(self, k: int, held: set[int], most_work: float) -> Fibre:
+        relations = Relations(self.start.primes[k])
+        q = [
+            poly.number(int(v), relations.prime) if i in held else relations.unknown(int(v))
+            for i, v in enumerate(self.start.point.q[k])
+        ]
+        runs = []
+        for course, last in zip(self.start.courses, self._last, strict=True):
+            own = [q[column] for column in course.dynamics.columns]
+            runs.append(Unrolled(course, k, own, relations))
+            # One order more than those that tell something: what follows is made of these.
+            for order in range(max(last, default=-1) + 2):
+                for output, number in zip(last, runs[-1].advance(), strict=True):
+                    if order <= output + 1:
+                        relations.fix(number)
+        ideal = closed(relations, list(zip(q, self.one_sign, strict=True)), most_work)
+        unknowns = {i: q[i] for i in self.determined}
+        several = any(ideal.degree(a, 1) != 1 for a in unknowns.values())
+        if several and not relations.branches:
+            ideal = self._confirmed(ideal, relations, runs, most_work)
+        return Fibre(ideal, unknowns, relations.branches)
+
+    def _confirmed(
+        self, ideal: Ideal, relations: Relations, runs: Sequence[Unrolled], most_work: float
+    ) -> Ideal:
+        """The solutions that further orders allow: at special starts they may tell more."""
+        for run, size in zip(runs, self._sizes, strict=True):
+            for _ in range(size + MARGIN):
+                relations.reduced = ideal.reduced
+                known = len(relations.equations)
+                for number in run.advance():
+                    relations.fix(ideal.reduced(number))
+                if len(relations.equations) > known:
+                    ideal = Ideal(relations.equations, relations.prime, most_work)
+        return ideal
+
+    def _expanded(self) -> tuple[list[list[int]], Echelon]:
+        """Of each experiment and output the last order that raised the rank (-1: none did)."""
+        prime = self.start.primes[0]
+        last = [[-1] * c.dynamics.outputs.numel() for c in self.start.courses]
+        form = Echelon(np.zeros((0, self.n), dtype=np.uint64), ())
+        order = grown = 0
+        size = max(self._sizes)
+        while order < max(self.n + size, grown + size) + MARGIN and form.rank < self.n:
+            for own, course in zip(last, self.start.courses, strict=True):
+                for i, number in enumerate(course.advance()):
+                    row = scattered(course.dynamics, number[0, None, 1:], self.n)
+                    more = echelon(np.vstack([form.rows, row]), prime)
+                    if more.rank > form.rank:
+                        form, own[i], grown = more, order, order + 1
+            order += 1
+        for course in self.start.courses:
+            course.advance()
+        return last, form
+
+
+def _measured(experiment: Expansion) -> Dynamics:
+    """The experiment up to the first break, with the outputs that are measured over time."""
+    d = experiment.dynamics
+    told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
+    return replace(d, outputs=stack(told), pieces=d.pieces[:1])

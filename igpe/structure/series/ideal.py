@@ -1,0 +1,138 @@
+"""What polynomial equations modulo a prime say of their solutions: Groebner bases, by SymPy.
+
+With few solutions polynomials modulo the equations are a space of that dimension, in which the
+normal form of each gives its coordinates.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from igpe.structure.series import polynomials as poly
+from igpe.structure.series.polynomials import Polynomial
+
+LONGEST = 8  # terms that take the place of a variable
+
+
+class Ideal:
+    """The solutions of some equations, points at infinity aside.
+
+    equations  what vanishes
+    most_work  comparisons of monomials; a million is about two seconds
+    raises     TooLong
+    """
+
+    def __init__(self, equations: Iterable[Polynomial], prime: int, most_work: float) -> None:
+        self.prime = prime
+        rest, self._solved = _substituted(list(equations), prime)
+        self._forms: dict[poly.Monomial, Polynomial] = {}
+        occurring = sorted({i for a in rest for i in poly.variables(a)}, reverse=True)
+        self._place = {i: j for j, i in enumerate(occurring)}
+        self._variables = occurring
+        names = [f"v{i}" for i in occurring]
+        self._basis: list[Any] = []
+        if names:
+            from igpe.structure.series.groebner import basis, ring_of  # noqa: PLC0415 - SymPy is slow to load
+
+            self._ring: Any = ring_of(names, prime, most_work)
+            self._basis = basis([self._inside(a) for a in rest], self._ring)
+
+    def reduced(self, a: Polynomial) -> Polynomial:
+        """The normal form: equal for polynomials that are equal at all solutions. Raises TooLong.
+
+        Variables of which the equations say nothing are left as they are.
+        """
+        for i, by in self._solved:
+            if any(i in monomial for monomial in a):
+                a = poly.inserted(a, i, by, self.prime)
+        known: Polynomial = {}
+        for monomial, c in a.items():
+            inner = tuple(i for i in monomial if i in self._place)
+            outer = tuple(i for i in monomial if i not in self._place)
+            form = poly.times({outer: c}, self._normal_form(inner), self.prime)
+            known = poly.plus(known, form, self.prime)
+        return known
+
+    def degree(self, a: Polynomial, most: int) -> int | None:
+        """How many values the polynomial has at the solutions, at most; None if more than that.
+
+        The degree of its minimal polynomial: how many powers are independent. Raises TooLong.
+        """
+        powers = [poly.number(1, self.prime)]
+        rows: list[Polynomial] = []
+        base = self.reduced(a)
+        while len(powers) <= most + 1:
+            rest = _eliminated(powers[-1], rows, self.prime)
+            if not rest:
+                return len(powers) - 1
+            rows.append(rest)
+            powers.append(self.reduced(poly.times(powers[-1], base, self.prime)))
+        return None
+
+    def _normal_form(self, monomial: poly.Monomial) -> Polynomial:
+        if not self._basis or not monomial:
+            return {monomial: 1}
+        if monomial not in self._forms:
+            self._forms[monomial] = self._outside(self._inside({monomial: 1}).rem(self._basis))
+        return self._forms[monomial]
+
+    def _inside(self, a: Polynomial) -> Any:
+        found = {}
+        for monomial, c in a.items():
+            exponents = [0] * len(self._variables)
+            for i in monomial:
+                exponents[self._place[i]] += 1
+            found[tuple(exponents)] = self._ring.domain(c)
+        return self._ring.from_dict(found)
+
+    def _outside(self, a: Any) -> Polynomial:
+        return {
+            tuple(sorted(i for i, e in zip(self._variables, m, strict=True) for _ in range(e))): (
+                int(c) % self.prime
+            )
+            for m, c in a.items()
+        }
+
+
+def _eliminated(a: Polynomial, rows: Sequence[Polynomial], prime: int) -> Polynomial:
+    """What is left of it after rows have been subtracted; each row's first monomial has 1."""
+    rest = dict(a)
+    for row in rows:
+        lead = next(iter(row))
+        if lead in rest:
+            rest = poly.plus(rest, row, prime, -rest[lead])
+    if not rest:
+        return rest
+    over = pow(next(iter(rest.values())), -1, prime)
+    return {monomial: c * over % prime for monomial, c in rest.items()}
+
+
+def _substituted(
+    equations: list[Polynomial], prime: int
+) -> tuple[list[Polynomial], list[tuple[int, Polynomial]]]:
+    """The equations without variables that are simple expressions of others, and these."""
+    rest = [a for a in equations if a]
+    solved: list[tuple[int, Polynomial]] = []
+    while (used := _simple(rest)) is not None:
+        at, i = used
+        a = rest.pop(at)
+        over = pow(-a[(i,)], -1, prime)
+        by = {m: c * over % prime for m, c in a.items() if m != (i,)}
+        solved = [(j, poly.inserted(other, i, by, prime)) for j, other in solved]
+        solved.append((i, by))
+        rest = [poly.inserted(b, i, by, prime) if i in poly.variables(b) else b for b in rest]
+        rest = [b for b in rest if b]
+    return rest, solved
+
+
+def _simple(equations: list[Polynomial]) -> tuple[int, int] | None:
+    """Place of an equation that gives a variable in few terms, or one that no other contains."""
+    among = Counter(i for a in equations for i in poly.variables(a))
+    for at in sorted(range(len(equations)), key=lambda at: len(equations[at])):
+        a = equations[at]
+        alone = [m[0] for m in a if len(m) == 1 and sum(m[0] in other for other in a) == 1]
+        if len(a) > LONGEST + 1:
+            alone = [i for i in alone if among[i] == 1]
+        if alone:
+            return at, max(alone)
+    return None

@@ -1,0 +1,24 @@
+"""A trial that takes too many steps breaks down; what it may take is counted, not timed."""
+
+import numpy as np
+import pytest
+from initial_values import every_method
+from test_interrupts import oscillator
+
+from igpe.core.status import Status
+from igpe.dynamics.integrators.allowance import allowance
+
+
+@every_method
+def test_a_run_that_swings_too_often_is_given_up(method):
+    made = oscillator(method)
+    slow, fast = np.array([3.0]), np.array([3e3])
+    before = made.run(slow)
+    with allowance(5_000):
+        same, given_up = made.run(slow), made.run(fast)
+        again = made.run(fast)
+    assert same.status is Status.CONVERGED
+    assert same.states == pytest.approx(before.states, rel=1e-5, abs=1e-6)
+    assert given_up.status is Status.INTEGRATION_BROKE
+    assert "5000 steps that a trial may take" in given_up.reason
+    assert (given_up.reached, given_up.reason) == (again.reached, again.reason)

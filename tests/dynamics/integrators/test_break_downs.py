@@ -1,0 +1,224 @@
+"""An integration that breaks down is a status, with its time and a sentence; it never invents."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from initial_values import every_method, needs_compiler, one_state, robertson, simulation
+from pyomo import dae
+from zoo import ZOO
+
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.dormand_prince import DormandPrince
+from igpe.dynamics.integrators.lsoda import Lsoda
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.problem import Problem
+
+NUMBERS = ("states", "implicit", "measured", "by_unknown", "measured_by_unknown")
+
+
+def times_in(reason):
+    """The times a sentence speaks of."""
+    return [float(t) for t in re.findall(r"t = (\S+?)[.:]?(?:\s|$)", reason)]
+
+
+def assert_nothing_after(came, rows):
+    """All numbers before are finite, none is there after."""
+    for name in NUMBERS:
+        numbers = getattr(came, name)
+        assert np.isfinite(numbers[:rows]).all()
+        assert np.isnan(numbers[rows:]).all()
+
+
+@every_method
+def test_a_finite_escape_says_how_far_when_and_why(method):
+    problem = one_state(lambda m, t: m.k * m.x[t] ** 2)  # x = 1 / (1 - k t)
+    times = np.array([0.0, 0.25, 0.5, 0.75, 1.5, 2.0])
+    made = simulation(problem, times, method=method())
+    came = made.run(np.array([1.0]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reached == 0.75
+    assert came.states[:4, 0] == pytest.approx(1 / (1 - times[:4]), rel=1e-6)
+    assert came.by_unknown[:4, 0, 0] == pytest.approx(times[:4] / (1 - times[:4]) ** 2, rel=1e-5)
+    assert_nothing_after(came, 4)
+    told = times_in(came.reason)
+    assert told
+    assert min(told) <= 1.0 + 1e-6
+    assert max(told) >= 1.0 - 1e-6
+    again = made.run(np.array([0.25]))
+    assert (again.status, again.reason) == (Status.CONVERGED, "")
+
+
+@every_method
+def test_a_break_down_before_the_first_output_reaches_only_the_start(method):
+    problem = one_state(lambda m, t: m.k * m.x[t] ** 2)
+    came = simulation(problem, [1.5, 2.0], method=method()).run(np.array([1.0]))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+    assert came.reason
+    assert_nothing_after(came, 0)
+
+
+@every_method
+def test_equations_that_lose_their_value(method):
+    """x' = -k / sqrt(x) has x = (1 - 1.5 k t)^(2/3), and no x after t = 2 / 3 for k = 1."""
+    problem = one_state(lambda m, t: -m.k / pyo.sqrt(m.x[t]))
+    came = simulation(problem, [0.2, 0.4, 1.0, 1.2], method=method()).run(np.array([1.0]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reached == 0.4
+    assert came.states[:2, 0] == pytest.approx([0.7 ** (2 / 3), 0.4 ** (2 / 3)], rel=1e-6)
+    assert max(times_in(came.reason)) >= 2 / 3 - 1e-6
+    assert min(times_in(came.reason)) <= 2 / 3 + 1e-6
+    assert_nothing_after(came, 2)
+
+
+@every_method
+def test_what_one_long_step_tried_does_not_count_against_outputs_before(method):
+    """x' = -k sqrt(x) has x = (1 - k t / 2)^2: order 2, so that steps grow and end beyond t = 2."""
+    problem = one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t]))
+    times = np.linspace(0.25, 5.0, 20)
+    came = simulation(problem, times, method=method()).run(np.array([1.0]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reached >= 1.75
+    assert came.states[:7, 0] == pytest.approx((1 - times[:7] / 2) ** 2, rel=1e-6)
+    assert max(times_in(came.reason)) >= 2 - 1e-6
+
+
+@every_method
+def test_equations_without_a_value_at_the_start(method):
+    problem = one_state(lambda m, t: -pyo.sqrt(m.x[t] - m.k))
+    came = simulation(problem, [0.0, 0.5, 1.0], method=method()).run(np.array([3.0]))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+    sentences = ("The model's equations have no finite value", "CVODES broke", "LSODA broke")
+    assert came.reason.startswith(sentences)
+    assert_nothing_after(came, 1)
+
+
+@every_method
+def test_a_start_that_is_no_number(method):
+    problem = one_state(lambda m, t: -m.k * m.x[t], start=Unknown(0, 5))
+    came = simulation(problem, [0.0, 1.0], method=method()).run(np.array([1.0, np.nan]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reason == "The start values are not finite."
+    assert_nothing_after(came, 0)
+
+
+@every_method
+def test_what_depends_on_no_state_is_not_told_either(method):
+    def build(times):
+        m = one_state(lambda m, t: m.k * m.x[t] ** 2).model(times)
+        m.y = pyo.Expression(m.t, rule=lambda m, t: 3 * m.k)
+        return m
+
+    table = pd.DataFrame({"time": [0.5, 2.0], "y": [3.0, 3.0]})
+    run = Experiment(table, start={"x": 1.0}, start_time=0.0)
+    problem = Problem(build, parameters=["k"], experiments=run)
+    came = simulation(problem, [0.5, 2.0], method=method()).run(np.array([1.0]))
+    assert came.measured[0] == pytest.approx([3.0])
+    assert_nothing_after(came, 1)
+
+
+@every_method
+def test_growth_beyond_the_limit(method):
+    problem = one_state(lambda m, t: m.k * m.x[t])
+    made = simulation(problem, [1.0, 2.0, 3.0, 4.0], method=method(largest=1e3))
+    came = made.run(np.array([3.0]))  # passes 1000 at t = 2.3
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 2.0)
+    assert came.reason.startswith("State x exceeded 1000 times its size at t = ")
+    assert 2.3 <= times_in(came.reason)[0] <= 3.0
+    assert_nothing_after(came, 2)
+
+
+@every_method
+def test_growth_from_a_trace_is_no_break_down(method):
+    problem = one_state(lambda m, t: m.k * m.x[t] * (1 - m.x[t]), start=1e-12)
+    came = simulation(problem, [10.0, 20.0], method=method()).run(np.array([3.0]))
+    exact = [1 / (1 + (1e12 - 1) * np.exp(-3 * t)) for t in (10.0, 20.0)]
+    assert came.states[:, 0] == pytest.approx(exact, rel=1e-5)
+
+
+@every_method
+def test_the_limit_of_steps(method):
+    case = next(c for c in ZOO if c.name == "lotka_volterra")
+    problem = case.problem()
+    made = simulation(problem, [0.0, 1e-3, 5.0], method=method(max_steps=25))
+    came = made.run(problem.box.vector(case.truth))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 1e-3)
+    assert came.reason.startswith("The step limit of 25 was reached ")
+    assert 1e-3 <= times_in(came.reason)[0] <= 5.0
+    assert_nothing_after(came, 2)
+
+
+@every_method
+def test_the_limit_of_time(method):
+    fast = one_state(lambda m, t: m.k * m.u[t], inputs={"u": lambda t: pyo.cos(2000 * t)})
+    made = simulation(fast, [0.0, 1.0, 2.0], method=method(seconds=1e-9))
+    came = made.run(np.array([1.0]))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+    assert came.reason.startswith("The time limit of 1e-09 s was reached at t = ")
+    assert_nothing_after(came, 1)
+
+
+def test_enough_time_changes_little():
+    problem = one_state(lambda m, t: -m.k * m.x[t])
+    made = simulation(problem, [1.0, 2.0, 3.0], method=Sundials(seconds=60.0))
+    came = made.run(np.array([0.5]))
+    assert came.states[:, 0] == pytest.approx(np.exp([-0.5, -1.0, -1.5]), rel=1e-7)
+
+
+@pytest.mark.parametrize("method", [Lsoda, pytest.param(DormandPrince, marks=needs_compiler)])
+def test_refusals(method):
+    case = next(c for c in ZOO if c.name == "dimer")
+    problem = case.problem()
+    made = simulation(problem, case.times, method=method()).until(case.times[3])
+    came = made.run(problem.box.vector(case.truth))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+    assert "the implicit algebraic variables ['M']; igpe.Sundials can" in came.reason
+    assert_nothing_after(came, 0)
+    assert len(came.times) == 4
+
+
+@pytest.mark.parametrize("method", [Sundials, Automatic])
+def test_no_consistent_algebraic_variables(method):
+    case = next(c for c in ZOO if c.name == "dimer")
+    made = simulation(case.problem(), case.times, method=method())
+    came = made.run(np.array([0.6, -5.0]))  # total = M + 2 K M^2 has no root
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
+    assert came.reason == "No consistent algebraic variables at t = 0."
+    assert_nothing_after(came, 0)
+
+
+@pytest.mark.parametrize("method", [Sundials, Automatic])
+def test_a_finite_escape_with_implicit_variables(method):
+    """x' = k z^2, z^3 + z = x^3 + x: z = x = 1 / (1 - k t)."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.z = pyo.Var(m.t), pyo.Var(m.t, initialize=1.0)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0, 5))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.z[t] ** 2)
+        m.same = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] ** 3 + m.z[t] == m.x[t] ** 3 + m.x[t])
+        return m
+
+    times = np.array([0.0, 0.25, 0.5, 0.75, 1.5, 2.0])
+    run = Experiment(pd.DataFrame({"time": times, "x": 1.0 + 0 * times}), start={"x": 1.0})
+    problem = Problem(build, parameters=["k"], experiments=run)
+    came = simulation(problem, times, method=method()).run(np.array([1.0]))
+    assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.75)
+    assert came.implicit[:4, 0] == pytest.approx(1 / (1 - times[:4]), rel=1e-6)
+    assert "between t = 0.75 and t = 1.5" in came.reason
+    assert_nothing_after(came, 4)
+
+
+@needs_compiler
+def test_stiffness_is_found_after_few_steps_where_many_are_still_to_come():
+    times = [0.04, 0.4, 40.0]
+    came = simulation(robertson(), times, method=DormandPrince()).run(np.array([0.04]))
+    assert came.reached == 0.04
+    assert came.reason.startswith("The equations are stiff at t = ")
+    assert_nothing_after(came, 1)

@@ -1,0 +1,252 @@
+"""Compiling: once, without collisions; and what happens where it is impossible."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from initial_values import needs_compiler, one_state, simulation
+
+from igpe.core.status import Status
+from igpe.dynamics.integrators import compiler as compiling
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.compiler import built, compiler
+from igpe.dynamics.integrators.dormand_prince import DormandPrince
+from igpe.dynamics.integrators.lsoda import Lsoda
+
+TIMES, Q = [0.0, 1.0, 2.0], np.array([0.5])
+
+
+def decay():
+    """x' = -k x."""
+    return one_state(lambda m, t: -m.k * m.x[t])
+
+
+def source(number):
+    """A library whose function answers with the number."""
+    return f"int answer(void) {{ return {number}; }}\n"
+
+
+def program(path, lines):
+    """An executable shell script."""
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "igpe"
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """The compiler, which counts its calls: a function that tells how many there were."""
+    log = tmp_path / "calls"
+    real = shutil.which(compiler()[0])
+    wrapper = program(tmp_path / "counting-cc", [f"echo called >> {log}", f'exec {real} "$@"'])
+    monkeypatch.setenv("CC", str(wrapper))
+    return lambda: len(log.read_text().splitlines()) if log.exists() else 0
+
+
+@pytest.fixture
+def no_compiler(tmp_path, monkeypatch):
+    """A PATH with nothing on it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+
+
+def same(one, other):
+    """Whether two trajectories are the same bits."""
+    return (one.states == other.states).all() and (one.by_unknown == other.by_unknown).all()
+
+
+@pytest.mark.usefixtures("no_compiler", "cache")
+def test_without_a_compiler_lsoda_is_chosen():
+    assert compiler() == ()
+    chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
+    assert chosen.status is Status.CONVERGED
+    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+
+
+@pytest.mark.usefixtures("no_compiler", "cache")
+def test_without_a_compiler_the_compiled_method_says_so():
+    came = simulation(decay(), TIMES, method=DormandPrince()).run(Q)
+    assert (came.status, came.reached) == (Status.NO_SOLVER, 0.0)
+    assert came.reason.startswith("No C compiler was found (looked for $CC, cc, gcc, clang)")
+    assert np.isnan(came.states).all()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_a_compiler_that_fails_is_as_none(tmp_path, monkeypatch, cache):
+    broken = program(tmp_path / "broken-cc", ["echo 'no licence today' >&2", "exit 3"])
+    monkeypatch.setenv("CC", str(broken))
+    assert built(source(1)).why == f"The C compiler {broken} failed: no licence today."
+    chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
+    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_a_compiler_that_never_ends_is_given_up(tmp_path, monkeypatch):
+    slow = program(tmp_path / "slow-cc", ["exec sleep 60"])
+    monkeypatch.setenv("CC", str(slow))
+    monkeypatch.setattr(compiling, "PATIENCE", 0.2)
+    assert "timed out" in built(source(2)).why
+
+
+@needs_compiler
+def test_the_compiler_of_the_environment_is_taken_with_its_options(monkeypatch):
+    path = compiler()[0]
+    monkeypatch.setenv("CC", f"{path} -DX=1")
+    assert compiler() == (path, "-DX=1")
+    for nonsense in ("no-such-compiler -O9", "'", " "):
+        monkeypatch.setenv("CC", nonsense)
+        assert len(compiler()) == 1
+
+
+@needs_compiler
+def test_the_same_equations_are_compiled_once(counted, cache):
+    first = simulation(decay(), TIMES, method=Automatic())
+    assert counted() == 1
+    again = simulation(decay(), [0.0, 0.5, 1.5], method=DormandPrince())
+    assert counted() == 1
+    assert len(list(cache.iterdir())) == 1
+    assert first.run(Q).status is again.run(Q).status is Status.CONVERGED
+    simulation(one_state(lambda m, t: -2 * m.k * m.x[t]), TIMES, method=Automatic())
+    assert counted() == 2
+
+
+@needs_compiler
+@pytest.mark.usefixtures("cache")
+def test_other_options_are_another_library(monkeypatch):
+    path = compiler()[0]
+    found = set()
+    for options in ("-DX=1", "-DX=2"):
+        monkeypatch.setenv("CC", f"{path} {options}")
+        found.add(built("int answer(void) { return X; }\n").library.answer())
+    assert found == {1, 2}
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert built(source(3)).library.answer() == 3
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def zeroed(content):
+    """The file with zeros where a crash of the machine lost a part."""
+    third = len(content) // 3
+    return content[:third] + bytes(third) + content[2 * third :]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "spoil",
+    [zeroed, lambda c: c[: len(c) // 2], lambda c: c[:-1], lambda c: b"", lambda c: b"half"],
+    ids=["zeros", "half", "last byte", "nothing", "other"],
+)
+def test_a_spoilt_file_in_the_cache_is_made_anew(cache, spoil):
+    """To load it would end Python, so that is tried in a process of its own."""
+    script = (
+        "from igpe.dynamics.integrators.compiler import built; "
+        f"raise SystemExit(built({source(4)!r}, 'answer').library.answer())"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 4
+    [library] = cache.iterdir()
+    whole = library.read_bytes()
+    library.write_bytes(spoil(whole))
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 4
+    [library] = cache.iterdir()
+    assert len(library.read_bytes()) == len(whole)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("cache")
+def test_a_library_without_the_function_is_none():
+    found = built(source(7), "igpe_run")
+    assert found.library is None
+    assert "has no function igpe_run" in found.why
+
+
+@needs_compiler
+def test_a_relative_cache_is_ignored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert built(source(8)).library.answer() == 8
+    assert [p.name for p in tmp_path.iterdir()] == ["home"]
+
+
+@needs_compiler
+def test_what_nobody_used_for_long_is_removed(cache, monkeypatch):
+    built(source(9))
+    [old] = cache.iterdir()
+    other = cache / "notes.txt"
+    other.write_text("not ours")
+    os.utime(other, (0, 0))
+    os.utime(old, (0, 0))
+    assert built(source(9)).library.answer() == 9  # which counts as used
+    built(source(10))
+    assert old.exists()
+    os.utime(old, (0, 0))
+    built(source(11))
+    assert not old.exists()
+    assert other.exists()
+    monkeypatch.setattr(compiling, "MOST_KEPT", 2)
+    assert built(source(12)).library.answer() == 12
+    assert len(list(cache.glob("*" + compiling.SUFFIX))) == 2
+
+
+@needs_compiler
+def test_compiling_at_the_same_time_does_not_collide(cache):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(built, [source(5)] * 4))
+    assert [f.library.answer() for f in found] == [5] * 4
+    assert len(list(cache.iterdir())) == 1
+
+
+@needs_compiler
+def test_equations_too_long_to_compile_are_left_to_lsoda(monkeypatch):
+    monkeypatch.setattr("igpe.dynamics.integrators.dormand_prince.LONGEST", 3)
+    refused = simulation(decay(), TIMES, method=DormandPrince()).run(Q)
+    assert refused.reason.startswith("The equations are too long to compile: ")
+    chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
+    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+
+
+@needs_compiler
+def test_no_home_is_no_obstacle(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert built(source(6)).library.answer() == 6
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the symbols of a library of Linux")
+def test_the_clock_of_time_limits_is_one_that_nobody_sets(cache):
+    simulation(decay(), TIMES, method=DormandPrince(seconds=60.0)).run(Q)
+    [library] = cache.iterdir()
+    content = library.read_bytes()
+    assert b"clock_gettime" in content
+    assert b"timespec_get" not in content
+
+
+def test_the_driver_is_shipped_beside_its_module():
+    import igpe.dynamics.integrators.dormand_prince as module  # noqa: PLC0415
+
+    assert module.DRIVER.parent == Path(module.__file__).parent
+    assert os.path.getsize(module.DRIVER) > 0

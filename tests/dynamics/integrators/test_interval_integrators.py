@@ -1,0 +1,324 @@
+"""Every integrator of intervals against CVODES, single shooting and central differences."""
+
+import re
+from dataclasses import replace
+
+import casadi as ca
+import numpy as np
+import pytest
+from initial_values import needs_compiler, one_state
+from interval_problems import (
+    EXACT,
+    LANES,
+    NUMBERS,
+    Cut,
+    assert_close,
+    chosen,
+    cut,
+    every_lane,
+    every_method,
+    exact,
+    fed,
+    of_zoo,
+    posed,
+    prepared,
+)
+
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.intervals import OneByOne
+from igpe.dynamics.integrators.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.sundials import Sundials
+
+NAMES = ["henon_heiles", "calcium", "stirred_tank", "reversible", "decay"]
+
+
+@every_lane
+@pytest.mark.parametrize("name", NAMES)
+def test_all_lanes_give_what_cvodes_gives(name, lane):
+    one = prepared(name)
+    came = one.run(LANES[lane](1e-8, 1e-10, 1.0, 100_000))
+    assert set(came.status) == {Status.CONVERGED}
+    assert set(came.reason) == {""}
+    assert_close(came, exact(name), 1e-6, derivatives=2e-5)
+
+
+@every_lane
+@pytest.mark.parametrize("name", ["henon_heiles", "calcium"])
+def test_looser_derivatives_are_still_derivatives(name, lane):
+    """The pitfall of explicit methods where it is stiff: derivatives wrong by powers of ten."""
+    if (name, lane) == ("calcium", "lock step"):
+        pytest.skip("breaks down and says so, see test_lock_step")
+    came = prepared(name).run(LANES[lane](1e-6, 1e-8, 100.0, 100_000))
+    assert_close(came, exact(name), 1e-4, derivatives=5e-3)
+
+
+@every_lane
+def test_inputs_that_jump_in_an_interval_at_a_node_and_at_a_time(lane):
+    """Beside single shooting: intervals begin on its course, so that all must be its numbers."""
+    one = prepared("fed")
+    single = Sundials(1e-11, 1e-13).prepare(one.ivp, one.times, sensitivities=True).run(one.q)
+    came = one.run(LANES[lane](1e-9, 1e-11, 1.0))
+    assert came.measured == pytest.approx(single.measured, rel=1e-7)
+    first = one.times < one.nodes[1]  # in the first interval the start is that of the run
+    slopes = came.measured_by_unknown[first]
+    assert slopes == pytest.approx(single.measured_by_unknown[first], rel=1e-6, abs=1e-9)
+    ends = Sundials(1e-11, 1e-13).prepare(one.ivp, one.nodes, sensitivities=False).run(one.q)
+    assert came.ends == pytest.approx(ends.states[1:], rel=1e-7)
+
+
+@every_method
+@pytest.mark.parametrize("name", ["henon_heiles", "fed"])
+def test_derivatives_against_central_differences(name, method):
+    if isinstance(method, LocalLinearization):
+        pytest.skip("its derivatives are of order 1, see test_local_linearization")
+    one = prepared(name)
+    fine = type(method)(1e-11, 1e-13, 1.0)
+    made, came = one.made(fine), one.run(fine)
+    h = 1e-5
+    for i in range(one.starts.shape[1]):
+        change = h * np.eye(one.starts.shape[1])[i]
+        up, down = (made.run(one.starts + s * change, one.q) for s in (1, -1))
+        near = (up.ends - down.ends) / (2 * h), (up.measured - down.measured) / (2 * h)
+        assert came.by_start[:, :, i] == pytest.approx(near[0], rel=1e-6, abs=1e-7)
+        assert came.measured_by_start[:, :, i] == pytest.approx(near[1], rel=1e-6, abs=1e-7)
+    for j in range(len(one.q)):
+        change = h * np.eye(len(one.q))[j]
+        up, down = (made.run(one.starts, one.q + s * change) for s in (1, -1))
+        near = (up.ends - down.ends) / (2 * h), (up.measured - down.measured) / (2 * h)
+        assert came.by_unknown[:, :, j] == pytest.approx(near[0], rel=1e-6, abs=1e-7)
+        assert came.measured_by_unknown[:, :, j] == pytest.approx(near[1], rel=1e-6, abs=1e-7)
+
+
+@every_method
+@pytest.mark.parametrize("name", ["henon_heiles", "fed"])
+def test_without_derivatives_states_are_the_same_within_tolerances(name, method):
+    one = prepared(name)
+    whole, plain = one.run(method), one.run(method, derivatives=False)
+    allowed = 100 * method.rtol
+    assert plain.ends == pytest.approx(whole.ends, rel=allowed, abs=allowed)
+    assert plain.measured == pytest.approx(whole.measured, rel=allowed, abs=allowed)
+    n_k, n_x, n_t, n_h = *plain.ends.shape, *plain.measured.shape
+    assert plain.by_start.shape == plain.by_unknown.shape == (n_k, n_x, 0)
+    assert plain.measured_by_start.shape == plain.measured_by_unknown.shape == (n_t, n_h, 0)
+    assert plain.status == whole.status
+
+
+@every_method
+@pytest.mark.parametrize(
+    "times", [[], [0.0], [0.7], [2.0], [0.0, 2.0], [0.5], [0.0, 0.5, 0.5 + 1e-9, 2.0]]
+)
+@pytest.mark.parametrize("nodes", [[0.0, 2.0], [0.0, 0.5, 2.0], [0.0, 1e-7, 0.5, 2.0]])
+def test_times_belong_to_the_interval_that_begins_at_or_before_them(nodes, times, method):
+    """A start of x = 1, 2, 3, ... tells the intervals apart; LL is exact for linear equations."""
+    ivp = posed(one_state(lambda m, t: -m.k * m.x[t]))
+    nodes, times, k = np.array(nodes), np.array(times), 0.5
+    starts = 1.0 + np.arange(len(nodes) - 1)[:, None]
+    is_ll = isinstance(method, LocalLinearization)  # its derivatives are of order 1
+    fine = replace(method, longest=1e-3) if is_ll else method
+    came = Cut(ivp, nodes, starts, np.array([k]), times).run(fine)
+    owner = [int(np.flatnonzero(nodes[:-1] <= t)[-1]) for t in times]
+    passed = times - nodes[owner]
+    exact_by = np.exp(-k * passed)
+    assert came.measured[:, 0] == pytest.approx(starts[owner, 0] * exact_by, rel=2e-6)
+    assert came.measured_by_start[:, 0, 0] == pytest.approx(exact_by, rel=2e-5)
+    by_k = -passed * starts[owner, 0] * exact_by
+    rel = 1e-3 if is_ll else 1e-4
+    assert came.measured_by_unknown[:, 0, 0] == pytest.approx(by_k, rel=rel, abs=1e-5)
+    assert came.ends[:, 0] == pytest.approx(starts[:, 0] * np.exp(-k * np.diff(nodes)), rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(RungeKutta(), marks=needs_compiler),
+        LockStep(),
+        LocalLinearization(),
+        OneByOne(Sundials()),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_right_hand_sides_without_states(method):
+    """CasADi issue 4383: CVODES' own forward sensitivities are silently wrong for these."""
+    ivp = posed(chosen("decay").problem())
+    q = ca.SX.sym("q", 3)
+    slope = q[0] * (1 - ivp.t) + q[1] * ivp.t + q[2] * ivp.t
+    names = ("a", "b", "c")
+    ivp = replace(ivp, f=slope, q=q, unknowns=names, unknown_scale=np.ones(3))
+    is_ll = isinstance(method, LocalLinearization)  # its derivatives are of order 1
+    fine = replace(method, longest=1e-3) if is_ll else method
+    one = Cut(ivp, np.array([0.0, 1.0]), np.array([[1.0]]), np.array([0.3, 0.4, 0.5]), np.ones(1))
+    came = one.run(fine)
+    assert came.ends[0, 0] == pytest.approx(1.6, rel=1e-6)
+    assert came.by_unknown[0, 0] == pytest.approx([0.5, 0.5, 0.5], rel=2e-3 if is_ll else 1e-6)
+    assert came.by_start[0] == pytest.approx(np.eye(1))
+
+
+@every_method
+def test_a_broken_interval_is_nan_and_the_others_go_on(method):
+    ivp = posed(one_state(lambda m, t: m.k * m.x[t] ** 2))  # x = x0 / (1 - k x0 t)
+    nodes, times = np.array([0.0, 0.5, 1.0, 1.5]), np.array([0.1, 0.6, 0.9, 1.0, 1.2])
+    one = Cut(ivp, nodes, np.array([[1.0], [4.0], [0.5]]), np.array([1.0]), times)
+    for derivatives in (True, False):
+        came = one.run(method, derivatives=derivatives)
+        assert came.status == (
+            Status.CONVERGED,
+            Status.INTEGRATION_BROKE,
+            Status.CONVERGED,
+        )
+        assert (came.reason[0], came.reason[2]) == ("", "")
+        told = [float(t) for t in re.findall(r"t = (\d+\.?\d*)", came.reason[1])]
+        near = 1e-4 + 2 * method.rtol
+        assert min(told) <= 0.75 + near
+        assert max(told) >= 0.75 - near
+        assert came.ends[[0, 2], 0] == pytest.approx([2.0, 2 / 3], rel=20 * method.rtol)
+        for name in NUMBERS[:3]:
+            assert np.isnan(getattr(came, name)[1]).all()
+            assert np.isfinite(getattr(came, name)[[0, 2]]).all()
+        for name in NUMBERS[3:]:
+            assert np.isnan(getattr(came, name)[[1, 2]]).all()
+            assert np.isfinite(getattr(came, name)[[0, 3, 4]]).all()
+
+
+@every_method
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_starts_and_unknowns_that_are_no_numbers(bad, method):
+    one = prepared("reversible")
+    starts = one.starts.copy()
+    starts[1, 0] = bad
+    came = one.made(method).run(starts, one.q)
+    assert came.reason[1] == "The start values are not finite."
+    assert [s.usable for s in came.status] == [True, False, True]
+    assert np.isnan(came.ends[1]).all()
+    came = one.made(method).run(one.starts, np.array([bad, 0.3]))
+    assert set(came.status) == {Status.INTEGRATION_BROKE}
+    assert all(r for r in came.reason)
+    assert all(np.isnan(getattr(came, name)).all() for name in NUMBERS)
+
+
+@every_method
+def test_the_limit_on_steps(method):
+    one = prepared("henon_heiles")
+    few = type(method)(max_steps=1, rtol=1e-7, atol=1e-9)
+    if isinstance(method, AutomaticIntervals):
+        few = AutomaticIntervals(1e-7, 1e-9, max_steps=1)
+    came = one.run(few)
+    assert set(came.status) == {Status.INTEGRATION_BROKE}
+    assert "The step limit of 1 was reached" in came.reason[0]
+    assert all(np.isnan(getattr(came, name)).all() for name in NUMBERS)
+
+
+@every_method
+def test_the_limit_on_magnitude(method):
+    ivp = posed(one_state(lambda m, t: m.k * m.x[t]))
+    one = Cut(ivp, np.array([0.0, 1.0, 40.0]), np.ones((2, 1)), np.array([1.0]), np.array([20.0]))
+    came = one.run(type(method)(largest=1e6))
+    assert came.status == (Status.CONVERGED, Status.INTEGRATION_BROKE)
+    assert came.reason[1].startswith("State x exceeded 1e+06 times its size at t = ")
+    when = float(came.reason[1].rsplit(" ", 1)[1][:-1])
+    assert 1 + np.log(1e6) - 0.01 <= when <= 40.0  # the end of the step that found it
+
+
+@every_method
+def test_the_same_arguments_give_the_same_bits_whatever_ran_before(method):
+    one = prepared("henon_heiles")
+    made = one.made(method)
+    first = made.run(one.starts, one.q)
+    made.run(one.starts + 1e3, one.q)
+    made.run(one.starts, -one.q, derivatives=False)
+    for again in (made.run(one.starts, one.q), one.run(method)):
+        for name in NUMBERS:
+            assert (getattr(again, name) == getattr(first, name)).all()
+
+
+@every_method
+def test_an_interval_depends_on_its_own_start_alone(method):
+    one = prepared("henon_heiles")
+    made = one.made(method)
+    starts = one.starts.copy()
+    first = made.run(starts, one.q)
+    starts[::2] *= 1.3
+    again = made.run(starts, one.q)
+    assert (again.ends[1::2] == first.ends[1::2]).all()
+    assert (again.by_unknown[1::2] == first.by_unknown[1::2]).all()
+    assert (again.ends[::2] != first.ends[::2]).any(axis=1).all()
+
+
+@every_method
+def test_nothing_may_be_unknown(method):
+    problem = one_state(lambda m, t: -m.k * m.x[t]).fixing({"k": 0.5})
+    one = Cut(posed(problem), np.array([0.0, 1.0]), np.ones((1, 1)), np.zeros(0), np.ones(1))
+    came = one.run(method)
+    assert came.ends[0, 0] == pytest.approx(np.exp(-0.5), rel=1e-6)
+    assert came.by_unknown.shape == (1, 1, 0)
+    assert came.by_start[0, 0, 0] == pytest.approx(np.exp(-0.5), rel=1e-5)
+
+
+@every_method
+def test_nothing_is_evaluated_beyond_the_end(method):
+    """x' = -k (2 - t)^(3/2) has no value after t = 2."""
+    ivp = posed(one_state(lambda m, t: -m.k * m.x[t]))
+    ivp = replace(ivp, f=-ivp.q * ca.sqrt(2 - ivp.t) ** 3)
+    one = Cut(ivp, np.array([0.0, 1.0, 2.0]), np.ones((2, 1)), np.array([0.7]), np.zeros(0))
+    came = one.run(method)
+    assert set(came.reason) == {""}
+    assert came.ends[:, 0] == pytest.approx(
+        1 - 0.28 * (np.array([2.0, 1.0]) ** 2.5 - np.array([1.0, 0.0]) ** 2.5), rel=20 * method.rtol
+    )
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("nodes", "times", "says"),
+    [
+        ([0.0], [0.0], "two at least"),
+        ([0.0, 1.0, 1.0], [0.5], "Nodes must increase"),
+        ([0.0, 1.0], [0.5, 0.2], "times must increase"),
+        ([0.0, 1.0], [0.5, 1.2], "must lie within the nodes, from 0 to 1"),
+    ],
+)
+def test_nodes_and_times_that_make_no_sense(nodes, times, says, method):
+    ivp = prepared("decay").ivp
+    with pytest.raises(ValueError, match=says):
+        method.prepare_intervals(ivp, np.array(nodes), np.array(times))
+
+
+@every_method
+def test_wrong_numbers_of_starts_and_unknowns(method):
+    one = prepared("decay")
+    made = one.made(method)
+    with pytest.raises(ValueError, match=r"starts of shape \(2, 1\), got \(3, 1\)"):
+        made.run(np.ones((3, 1)), one.q)
+    with pytest.raises(ValueError, match=r"one number for each of \('k',\)"):
+        made.run(one.starts, np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(RungeKutta(), marks=needs_compiler), LockStep(), LocalLinearization()]
+)
+def test_implicit_algebraic_variables_are_refused_as_a_status(method):
+    one = of_zoo("dimer", 3)
+    came = one.run(method)
+    assert set(came.status) == {Status.INTEGRATION_BROKE}
+    assert "implicit algebraic variables ['M']; igpe.AutomaticIntervals can" in came.reason[0]
+    assert [getattr(came, n).shape for n in NUMBERS] == [
+        getattr(one.run(EXACT), n).shape for n in NUMBERS
+    ]
+
+
+def test_implicit_algebraic_variables_go_to_idas():
+    one = of_zoo("dimer", 3)
+    came = one.run(AutomaticIntervals(1e-8, 1e-10))
+    assert isinstance(one.made(AutomaticIntervals()), type(one.made(OneByOne())))
+    assert set(came.status) == {Status.CONVERGED}
+    assert_close(came, one.run(EXACT), 1e-5)
+
+
+def test_fed_is_what_the_tests_need():
+    """Its measured y jumps with u at the node 1 and at the times 0.4 and 1.25."""
+    ivp = posed(fed())
+    assert ivp.breaks(2.0) == [0.4, 1.0, 1.25]
+    one = cut(fed(), {"k": 0.7}, [0.0, 1.0, 2.0], [0.4, 1.0])
+    assert one.run(EXACT).measured[0, 1] == pytest.approx(one.run(EXACT).measured[0, 0] * 1.0)

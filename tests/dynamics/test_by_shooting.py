@@ -1,0 +1,112 @@
+"""Step 5 hands over to shooting where collocation has no answer, or a wrong one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from zoo import ZOO
+
+import igpe
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.shooting import by_shooting
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+
+CASE = next(c for c in ZOO if c.name == "consecutive")
+once = Collocation.estimate_each
+
+
+def failing(self, problem, starts, *more):
+    return [Estimate(dict(s), np.inf, Status.FAILED) for s in starts]
+
+
+def test_what_collocation_cannot_correct_is_shot(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    right = igpe.estimate(problem)
+    monkeypatch.setattr(Collocation, "estimate_each", failing)
+    result = igpe.estimate(problem)
+    assert result.status is Status.CONVERGED
+    assert result.parameters == pytest.approx(right.parameters, rel=1e-5)
+    assert result.objective == pytest.approx(right.objective, rel=1e-8)
+    assert any("collocation has no answer" in n and "single shooting" in n for n in result.notes)
+
+
+def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    right = igpe.estimate(problem)
+
+    def worse(self, problem, starts, *more):
+        far = {n: 3.0 * v for n, v in starts[0].items()}
+        box = problem.box
+        far = box.mapping(box.clip(box.vector(far)))
+        return [Estimate(far, 0.1, Status.CONVERGED, "wrong") for _ in starts]
+
+    monkeypatch.setattr(Collocation, "estimate_each", worse)
+    stuck = lambda self, residual, x, box: Fit(x, residual(x), Status.STALLED, 0)  # noqa: E731
+    monkeypatch.setattr("igpe.dynamics.shooting.polish.SEARCH", type("Stuck", (), {"fit": stuck})())
+    result = igpe.estimate(problem)
+    assert result.objective == pytest.approx(right.objective, rel=1e-8)
+    assert any("of a candidate before" in n for n in result.notes)
+
+
+def test_an_optimum_that_integration_refutes_is_finished_by_shooting(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    right = igpe.estimate(problem)
+
+    def coarse(self, *arguments):
+        found = once(self, *arguments)
+        away = [{n: 1.3 * v for n, v in e.parameters.items()} for e in found]
+        pairs = zip(found, away, strict=True)
+        return [replace(e, parameters=p, objective=0.1 * e.objective) for e, p in pairs]
+
+    monkeypatch.setattr(Collocation, "estimate_each", coarse)
+    result = igpe.estimate(problem)
+    assert result.objective == pytest.approx(right.objective, rel=1e-8)
+    assert any("finished by single shooting" in n for n in result.notes)
+
+
+def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    monkeypatch.setattr(Collocation, "estimate_each", failing)
+    monkeypatch.setattr(by_shooting, "SEARCH", GaussNewton(max_iterations=0))
+    monkeypatch.setattr(by_shooting, "_by_multiple", lambda *arguments: None)
+    result = igpe.estimate(problem)
+    assert result.status is Status.STALLED
+    assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
+    assert any("need not be an optimum" in n for n in result.notes)
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.0])
+def test_a_state_that_dies_out_over_hundreds_of_decades(spread):
+    """Measurements down to 1e-217 and 0: collocation has no answer there."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.k1, m.k2 = pyo.Var(bounds=(1e-3, 1e3)), pyo.Var(bounds=(1e-3, 1e3))
+        m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+        m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+        return m
+
+    times = np.linspace(0, 50, 9)[1:]
+    a, b = np.exp(-80.0 * times), 80 / 79.9 * (np.exp(-0.1 * times) - np.exp(-80.0 * times))
+    assert 0 < a[0] < 1e-217
+    assert a[-1] == 0
+    noise = 1 + spread * np.random.default_rng(1).standard_normal((2, 8))
+    data = pd.DataFrame({"time": times, "A": noise[0] * a, "B": noise[1] * b})
+    run = igpe.Experiment(data, start={"A": 1.0, "B": 0.0})
+    problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=run)
+    shot = igpe.SingleShooting().estimate(problem, {"k1": 10.0, "k2": 0.3})
+    result = igpe.estimate(problem)
+    assert result.status is Status.CONVERGED
+    assert result.objective == pytest.approx(shot.objective, rel=1e-4, abs=1e-15)
+    if not spread:
+        assert result.parameters == pytest.approx({"k1": 80.0, "k2": 0.1}, rel=1e-4)
+    assert result.parameters["k2"] == pytest.approx(0.1, rel=0.1)

@@ -1,0 +1,119 @@
+"""The same problem in other units has the same answer, and what is known is not solved again."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+from igpe.core.status import Status
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
+from igpe.dynamics.collocation.mesh import Mesh, Radau
+from igpe.dynamics.collocation.transcription import transcribe
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.loss import Normal
+from igpe.problem.problem import Problem
+from igpe.solvers.ipopt import Ipopt
+
+SIGMA = 0.01
+START = {"k1": 1.0, "k2": 1.0}
+
+
+def consecutive(scale: float = 1.0, unit: float = 1.0, sigma: bool = True, **more: Any) -> Problem:
+    """A -> B -> C with noisy A and B. Concentrations in units of 1/scale, times of 1/unit."""
+
+    def model(times: Iterable[float]) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dB, m.dC = (dae.DerivativeVar(v) for v in (m.A, m.B, m.C))
+        m.k1, m.k2 = pyo.Var(bounds=(0, 10 / unit)), pyo.Var(bounds=(0, 10 / unit))
+        m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+        m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+        m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
+        return m
+
+    t = np.linspace(0, 4, 11)
+    exact = [np.exp(-2 * t), 2 / 1.5 * (np.exp(-0.5 * t) - np.exp(-2 * t))]
+    noise = SIGMA * np.random.default_rng(0).standard_normal((2, len(t)))
+    data = pd.DataFrame({"time": unit * t, **dict(zip("AB", scale * (exact + noise), strict=True))})
+    given: dict[str, Any] = {"sigma": SIGMA * scale} if sigma else {}
+    run = Experiment(data, start=more.pop("start", {"A": scale, "B": 0.0, "C": 0.0}), **given)
+    return Problem(model, parameters=["k1", "k2"], experiments=run, **more)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    return Collocation().estimate(consecutive(), START)
+
+
+@pytest.mark.parametrize("sigma", [True, False])
+@pytest.mark.parametrize(
+    ("scale", "unit"),
+    [(1e-12, 1.0), (1e-9, 1.0), (1e-3, 1.0), (1e3, 1.0), (1e9, 1.0), (1.0, 1e-9), (1.0, 1e9)],
+)
+def test_units_do_not_matter(scale: float, unit: float, sigma: bool, reference: Any) -> None:
+    start = {n: k / unit for n, k in START.items()}
+    found = Collocation().estimate(consecutive(scale, unit, sigma), start)
+    assert found.status is Status.CONVERGED
+    same = {n: k / unit for n, k in reference.parameters.items()}
+    assert found.parameters == pytest.approx(same, rel=1e-6, abs=0.0)
+    weight = 1.0 if sigma else (SIGMA * scale) ** 2
+    assert found.objective == pytest.approx(weight * reference.objective, rel=1e-6, abs=0.0)
+
+
+@pytest.mark.skipif(not Ipopt("pounce").available(), reason="pounce is not installed")
+def test_a_program_is_told_the_scaling(reference: Any) -> None:
+    found = Collocation(solver=Ipopt(program="pounce")).estimate(consecutive(1e-12), START)
+    assert found.parameters == pytest.approx(reference.parameters, rel=1e-6, abs=0.0)
+    assert found.objective == pytest.approx(reference.objective, rel=1e-6)
+
+
+def test_sizes_are_in_the_problems_units() -> None:
+    problem = consecutive(1e-12, 1e9)
+    program = transcribe(problem, first_meshes(problem, [], Radau(), 1e-5))
+    begin(program, {"k1": 2e-9, "k2": 0.0}, [])
+    found = sizes(program, [{"k1": 2e-9, "k2": 0.0}])
+    run = program.runs[0]
+    assert found.variables[run.states["A"][3]] == pytest.approx(1e-12, rel=0.05)
+    assert 0.5e-12 < found.variables[run.states["C"][3]] < 2e-12  # as the others
+    assert found.variables[program.unknowns["k1"][0]] == 2e-9
+    assert found.variables[program.unknowns["k2"][0]] == pytest.approx(1e-14)
+    assert found.objective == pytest.approx(1e4, rel=1)
+
+
+def test_starts_on_the_way_to_a_known_optimum_end_there() -> None:
+    starts = [START, {"k1": 3.0, "k2": 0.3}, {"k1": 0.5, "k2": 2.0}]
+    found = Collocation().estimate_each(consecutive(), starts)
+    assert all(e.status is Status.CONVERGED for e in found)
+    assert found[1].parameters == found[0].parameters
+    assert found[2].objective == found[0].objective
+
+
+def test_prior_on_a_fixed_unknown_does_not_count() -> None:
+    free = consecutive().fixing({"k2": 0.5})
+    held = consecutive(priors={"k2": Normal(1.0, 0.1)}).fixing({"k2": 0.5})
+    one, other = (Collocation().estimate(p, {"k1": 1.0}) for p in (free, held))
+    assert other.objective == pytest.approx(one.objective, rel=1e-9)
+
+
+def test_a_guess_of_zero_is_a_guess() -> None:
+    start = {"A": 1.0, "B": 0.0, "C": Unknown(-1.0, 5.0, guess=0.0)}
+    problem = consecutive(start=start)
+    program = transcribe(problem, first_meshes(problem, [], Radau(), 1e-5))
+    begin(program, START, [])
+    assert {v.value for v in program.runs[0].states["C"]} == {0.0}
+
+
+def test_a_mesh_that_resolves_the_courses_is_not_refined() -> None:
+    mesh = Mesh(np.linspace(0, 1, 41), Radau())
+    assert mesh.resolves([np.exp(-mesh.times)], 1e-6)
+    assert not mesh.resolves([np.exp(-200 * mesh.times)], 1e-6)
+    found = Collocation().estimate(consecutive(), START)
+    tighter = Collocation(tolerance=1e-9).estimate(consecutive(), START)
+    assert found.parameters == pytest.approx(tighter.parameters, rel=1e-5)
+    assert tighter.trail

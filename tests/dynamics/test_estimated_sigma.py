@@ -1,0 +1,162 @@
+"""Standard deviations that are estimated: maximum likelihood, against SciPy's own minimisation."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from scipy.optimize import approx_fprime, minimize
+from scipy.stats import norm
+
+import igpe
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.system import read_systems
+
+TIMES = np.linspace(0.0, 4.0, 25)
+START = {"k": 0.8, "sd": 0.5}
+
+
+def decay(times):
+    """A decays; sd is an unknown error, `spread` one that grows with the prediction."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, initialize=1.0)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k = pyo.Var(bounds=(1e-2, 1e2), initialize=1.0)
+    m.sd = pyo.Var(bounds=(1e-4, 1e2), initialize=1.0)
+    m.spread = pyo.Expression(m.t, rule=lambda m, t: m.sd * (0.1 + m.A[t]))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    return m
+
+
+def measured(kind="sd"):
+    a = 3.0 * np.exp(-0.6 * TIMES)
+    spread = 0.15 * (0.1 + a) if kind == "spread" else 0.15
+    return pd.DataFrame({
+        "time": TIMES,
+        "A": a + spread * np.random.default_rng(3).standard_normal(len(TIMES)),
+    })
+
+
+def problem(kind="sd", **settings):
+    run = igpe.Experiment(measured(kind), start={"A": 3.0}, sigma={"A": igpe.Estimated(kind)})
+    return igpe.Problem(decay, parameters=["k", "sd"], experiments=run, **settings)
+
+
+def direct(kind):
+    """-log L as a function of (k, sd), in closed form."""
+    y = measured(kind)["A"]
+
+    def told(x):
+        a = 3.0 * np.exp(-x[0] * TIMES)
+        return -norm.logpdf(y, a, x[1] * (0.1 + a) if kind == "spread" else x[1]).sum()
+
+    return told
+
+
+@pytest.mark.parametrize("kind", ["sd", "spread"])
+@pytest.mark.parametrize("logarithmic", [(), ("k", "sd")])
+def test_the_optimum_is_that_of_the_likelihood(kind, logarithmic):
+    posed = problem(kind, logarithmic=logarithmic)
+    found = igpe.SingleShooting().estimate(posed, START)
+    options = {"xatol": 1e-10, "fatol": 1e-12}
+    best = minimize(direct(kind), [0.6, 0.15], method="Nelder-Mead", options=options)
+    assert found.status is igpe.Status.CONVERGED
+    assert list(found.parameters.values()) == pytest.approx(best.x, rel=1e-5)
+    constant = len(TIMES) * np.log(2 * np.pi)
+    assert (found.objective + constant) / 2 == pytest.approx(best.fun, rel=1e-8)
+    told = igpe.negative_log_likelihood(posed, found.parameters)
+    assert told == pytest.approx(best.fun, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["sd", "spread"])
+def test_cost_and_gradient_are_those_of_the_likelihood(kind):
+    posed = problem(kind)
+    residuals = Residuals(posed, read_systems(posed), Automatic())
+    x = np.array([0.5, 0.3])
+    at = residuals(x)
+    constant = len(TIMES) * np.log(2 * np.pi)
+    assert (at.cost + constant) / 2 == pytest.approx(direct(kind)(x), rel=1e-7)
+    slope = approx_fprime(x, direct(kind), 1e-7)
+    assert at.jacobian.T @ at.residual == pytest.approx(slope, rel=1e-4)
+
+
+def test_the_information_is_fishers():
+    posed = problem()
+    at = Residuals(posed, read_systems(posed), Automatic())(np.array([0.6, 0.2]))
+    slope = -3.0 * TIMES * np.exp(-0.6 * TIMES)
+    expected = [[slope @ slope / 0.04, 0.0], [0.0, 2 * len(TIMES) / 0.04]]
+    assert at.jacobian.T @ at.jacobian == pytest.approx(np.array(expected), rel=1e-5, abs=1e-8)
+
+
+def test_numbers_beside_estimated_ones_and_priors():
+    def two(times):
+        m = decay(times)
+        m.B = pyo.Expression(m.t, rule=lambda m, t: 2 * m.A[t])
+        return m
+
+    table = measured().assign(B=lambda t: 2 * t["A"])
+    sigma = {"A": igpe.Estimated("sd"), "B": 0.5}
+    run = igpe.Experiment(table, start={"A": 3.0}, sigma=sigma)
+    priors = {"k": igpe.Normal(1.0, 0.01)}
+    posed = igpe.Problem(two, parameters=["k", "sd"], experiments=run, priors=priors)
+    a = 3.0 * np.exp(-0.7 * TIMES)
+    expected = -norm.logpdf(table["A"], a, 0.2).sum() - norm.logpdf(table["B"], 2 * a, 0.5).sum()
+    values = {"k": 0.7, "sd": 0.2}
+    assert igpe.negative_log_likelihood(posed, values) == pytest.approx(expected, rel=1e-7)
+    more = igpe.negative_log_likelihood(posed, values, priors=True) - expected
+    assert more == pytest.approx(-norm.logpdf(0.7, 1.0, 0.01), rel=1e-5)
+    found = igpe.SingleShooting().estimate(posed, START)
+    assert 0.9 < found.parameters["k"] < 1.0
+
+
+def test_many_starts_find_it():
+    found = igpe.MultiStart(trials=16, starts=4).estimate(problem(), {})
+    assert found.status is igpe.Status.BEST_OF_SEVERAL
+    assert found.parameters["sd"] == pytest.approx(0.15, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "method", [igpe.IncrementalShooting(), igpe.MultipleShooting(), igpe.Collocation()]
+)
+def test_other_methods_refuse(method):
+    with pytest.raises(igpe.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
+        method.estimate(problem(), START)
+
+
+def test_the_five_steps_refuse():
+    with pytest.raises(igpe.Unsupported, match=r"igpe\.estimate minimises a sum of squares"):
+        igpe.estimate(problem())
+
+
+def test_a_stranger_is_refused():
+    run = igpe.Experiment(measured(), start={"A": 3.0}, sigma=igpe.Estimated("error"))
+    with pytest.raises(igpe.DataError, match="no such Var, Param or Expression"):
+        igpe.Problem(decay, parameters=["k"], experiments=run)
+
+
+def test_a_likelihood_needs_deviations():
+    run = igpe.Experiment(measured(), start={"A": 3.0})
+    posed = igpe.Problem(decay, parameters=["k"], experiments=run)
+    with pytest.raises(igpe.ProblemError, match="needs standard deviations"):
+        igpe.negative_log_likelihood(posed, {"k": 1.0})
+
+
+def test_no_name_is_refused():
+    with pytest.raises(igpe.DataError, match="give the name of what it is"):
+        igpe.Estimated(0.1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda p: igpe.profile(p, START),
+        lambda p: igpe.bootstrap(p, START, replications=2),
+        lambda p: igpe.predict(p, START),
+    ],
+    ids=["profile", "bootstrap", "predict"],
+)
+def test_what_counts_squares_refuses_in_a_sentence(ask):
+    with pytest.raises(igpe.Unsupported, match="standard deviations are estimated"):
+        ask(problem())

@@ -1,0 +1,97 @@
+"""Iterated search: from no start to the truth, the same for the same seed, and what ends it."""
+
+import numpy as np
+import pytest
+from zoo import ZOO
+
+import igpe
+from igpe.core.box import Box
+from igpe.core.status import Status
+from igpe.dynamics.search.iterated_search import IteratedSearch, _redrawn
+from igpe.dynamics.shooting.single_shooting import PreparedShooting
+
+CASE = {c.name: c for c in ZOO}
+SHORT = {"starts": 12, "patience": 6, "most": 12, "finalists": 1}
+
+
+@pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible"])
+def test_the_truth_is_found_without_a_start(name):
+    case = CASE[name]
+    found = IteratedSearch(**SHORT).estimate(case.problem(), {})
+    assert found.status is Status.BEST_OF_SEVERAL
+    assert found.parameters == pytest.approx(case.truth, rel=1e-4)
+
+
+def test_implicit_variables_are_searched_by_the_integrator_that_can():
+    case = CASE["dimer"]
+    found = IteratedSearch(starts=4, most=0, finalists=1).estimate(case.problem(), {})
+    assert found.parameters == pytest.approx(case.truth, rel=1e-4)
+
+
+def test_the_same_seed_gives_the_same():
+    problem = CASE["consecutive"].problem(noise=0.05)
+    first, second = (IteratedSearch(**SHORT, seed=5).estimate(problem, {}) for _ in "12")
+    assert first.parameters == second.parameters
+    assert first.reached == second.reached
+
+
+def test_starts_that_agree_end_it():
+    problem = CASE["consecutive"].problem(noise=0.05)
+    found = IteratedSearch(starts=10, agreeing=2, finalists=1).estimate(problem, {})
+    assert found.method.startswith("best of 10 rough searches")
+    longer = IteratedSearch(starts=10, agreeing=11, patience=3, finalists=1).estimate(problem, {})
+    assert longer.method.startswith("best of 13 rough searches")
+    given = IteratedSearch(starts=10, agreeing=2, finalists=1).estimate(
+        problem, CASE["consecutive"].near
+    )
+    assert given.method.startswith("best of 11 rough searches")
+
+
+def test_half_of_the_unknowns_is_redrawn_or_fewer():
+    n, random = 10, np.random.default_rng(0)
+    box = Box(tuple("abcdefghij"), np.zeros(n), np.ones(n))
+    children = [_redrawn(np.zeros(n), np.ones(n), random, box) for _ in range(200)]
+    counts = {int(c.sum()) for c in children}
+    assert counts == {1, 2, 5}  # round(10/16), 10/8, 10/4, 10/2
+    assert all(set(c) <= {0.0, 1.0} for c in children)
+
+
+def interrupted(monkeypatch, after):
+    """Ctrl-C at a rough search of this number."""
+    once, calls = PreparedShooting.fit, []
+
+    def fit(self, start):
+        calls.append(1)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+        return once(self, start)
+
+    monkeypatch.setattr(PreparedShooting, "fit", fit)
+
+
+def test_an_interrupt_keeps_the_best(monkeypatch):
+    case = CASE["consecutive"]
+    interrupted(monkeypatch, after=5)
+    found = IteratedSearch(**SHORT).estimate(case.problem(), {})
+    assert found.status is Status.INTERRUPTED
+    assert np.isfinite(found.objective)
+
+
+def test_an_interrupt_before_the_first_is_one(monkeypatch):
+    interrupted(monkeypatch, after=1)
+    with pytest.raises(KeyboardInterrupt):
+        IteratedSearch(**SHORT).estimate(CASE["consecutive"].problem(), {})
+
+
+@pytest.mark.parametrize(("field", "value"), [("starts", 0), ("pool", 0.5), ("most", -1)])
+def test_fields_that_mean_nothing_are_refused(field, value):
+    with pytest.raises(igpe.ProblemError, match=field):
+        IteratedSearch(**{field: value})
+
+
+def test_bounds_are_needed():
+    case = CASE["decay"]
+    runs = case.problem().experiments
+    problem = igpe.Problem(case.builder, parameters={"k": (0, None)}, experiments=runs)
+    with pytest.raises(igpe.ProblemError, match="needs finite bounds"):
+        IteratedSearch().estimate(problem, {})

@@ -1,0 +1,205 @@
+"""Why an estimate failed reaches the user; what a call gets wrong is said at once."""
+
+import dataclasses
+
+import lotka_volterra_iss as lotka
+import numpy as np
+import pandas as pd
+import pytest
+from zoo import ZOO
+
+import igpe
+from igpe.core.estimates import equivalent_iterations
+from igpe.core.status import Status
+from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.shooting.budget import Budget
+from igpe.dynamics.shooting.incremental.recovery import Recovery
+from igpe.dynamics.shooting.incremental.updated_bounds import UpdatedBounds
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+
+CASE = {case.name: case for case in ZOO}
+METHODS = (igpe.IncrementalShooting, igpe.SingleShooting)
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An integrator whose program is not there; counts its runs."""
+
+    runs: list = dataclasses.field(default_factory=list)
+
+    def prepare(self, ivp, times, *, sensitivities):
+        whole = igpe.Sundials().prepare(ivp, times, sensitivities=sensitivities)
+        return _Missing(whole, self.runs)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Missing:
+    whole: object
+    runs: list
+
+    def run(self, q):
+        self.runs.append(q)
+        found = self.whole.run(np.full(len(q), np.nan))
+        return dataclasses.replace(found, status=Status.NO_SOLVER, reason="Install a compiler.")
+
+    def until(self, last):
+        return dataclasses.replace(self, whole=self.whole.until(last))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_missing_compiler_is_told_and_tried_once(method):
+    integrator = Missing()
+    once = method(integrator, restarts=Restarts())
+    found = once.estimate(CASE["decay"].problem(), {"k": 1.0})
+    assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
+    assert any(note.endswith("broke down: Install a compiler.") for note in found.notes)
+    assert len(integrator.runs) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_nothing_is_left_to_estimate_failure_is_no_success(method):
+    problem = CASE["decay"].problem()
+    held = problem.fixing(CASE["decay"].truth)
+    found = method(Missing()).estimate(held, {})
+    assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
+    assert found.notes[0].endswith("Install a compiler.")
+    assert method(igpe.Sundials()).estimate(held, {}).status is Status.NOTHING_TO_DO
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_integrator_that_refuses_says_why(method):
+    case = CASE["dimer"]
+    found = method(igpe.Lsoda()).estimate(case.problem(), case.near)
+    assert found.status is Status.INTEGRATION_BROKE
+    assert any("LSODA cannot integrate" in note for note in found.notes)
+
+
+def test_a_pole_is_told_with_its_time():
+    start = {"k1": -9.0, "k2": 9.0, "k3": 9.0, "k4": -9.0}
+    found = igpe.SingleShooting(igpe.Lsoda()).estimate(lotka.problem(66), start)
+    assert found.status is Status.INTEGRATION_BROKE
+    (note,) = found.notes
+    assert note.startswith("The last integration of experiment 1 broke down: ")
+    again = igpe.SingleShooting(igpe.Lsoda()).estimate(lotka.problem(66), lotka.TRUTH)
+    assert not any("broke down" in n for n in again.notes)
+
+
+LOTKA = lotka.problem(0, bounds=(0, 10))
+BAD_STARTS = [
+    ({"k1": 1.0}, r"\['k2', 'k3', 'k4'\] have none"),
+    ({**lotka.TRUTH, "k2": np.nan}, "start of 'k2' is nan; .* needs a finite number"),
+    ({**lotka.TRUTH, "k2": np.inf}, "start of 'k2' is inf"),
+    ({**lotka.TRUTH, "k2": "a"}, "start of 'k2' is 'a'"),
+    ([1.0, 2.0], "wanted a mapping"),
+]
+
+
+@pytest.mark.parametrize("method", [*METHODS, igpe.MultiStart])
+@pytest.mark.parametrize(("start", "told"), BAD_STARTS)
+def test_a_start_that_is_none_is_refused(method, start, told):
+    with pytest.raises(igpe.ProblemError, match=told):
+        method().estimate(LOTKA, start)
+
+
+BAD_FIELDS = [
+    (UpdatedBounds, {"confidence": 1.0}),
+    (UpdatedBounds, {"confidence": -0.1}),
+    (UpdatedBounds, {"factor": 0.0}),
+    (Restarts, {"count": -1}),
+    (Restarts, {"seed": -1}),
+    (Restarts, {"chance": 0.0}),
+    (Restarts, {"agreeing": 0}),
+    (Recovery, {"deviations": 0.0}),
+    (Budget, {"max_steps": 0}),
+    (Budget, {"rtol": np.nan}),
+    (igpe.MultiStart, {"starts": 0}),
+    (igpe.MultiStart, {"trials": 2.5}),
+]
+
+
+@pytest.mark.parametrize(("part", "given"), BAD_FIELDS)
+def test_settings_out_of_their_range_are_refused(part, given):
+    (field,) = given
+    with pytest.raises(igpe.ProblemError, match=f"^{field} is .*; {part.__name__} wants"):
+        part(**given)
+
+
+@pytest.mark.parametrize(
+    "intervals", [(np.nan,), (np.nan, 2.0), 5.0, (), ("a",), (np.inf,), (5.0, 2.0), (2.0, 2.0)]
+)
+def test_intervals_are_checked_where_they_are_given(intervals):
+    with pytest.raises(igpe.ProblemError, match="do not increase"):
+        igpe.IncrementalShooting(intervals=intervals)
+    assert igpe.IncrementalShooting(intervals=[1, 5]).intervals == (1.0, 5.0)
+
+
+def test_rows_without_a_number_are_not_integrated():
+    """A row at 1000 with nothing measured, for growth that is past all numbers there."""
+    t = np.r_[np.linspace(0.1, 1.0, 10), 1e3]
+    table = pd.DataFrame({"time": t, "A": np.r_[np.exp(0.7 * t[:10]), np.nan]})
+    table.loc[3, "A"] = np.nan
+    run = igpe.Experiment(table, start={"A": 1.0}, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(CASE["decay"].builder, parameters={"k": (-5, 5)}, experiments=run)
+    for method in METHODS:
+        found = method().estimate(problem, {"k": -1.0})
+        assert found.parameters["k"] == pytest.approx(-0.7, rel=1e-5)
+    trail = igpe.IncrementalShooting().estimate(problem, {"k": -1.0}).trail
+    assert [h.until["1"] for h in trail] == pytest.approx([0.1, 0.2, 0.5, 0.9, 1.0])
+    assert [h.share for h in trail] == pytest.approx([0.1, 0.2, 0.5, 0.9, 1.0])
+
+
+def test_the_budget_is_for_early_horizons_and_never_keeps_from_an_answer():
+    within = Budget().of(igpe.Sundials(rtol=1e-4, max_steps=7))
+    assert (within.rtol, within.atol, within.max_steps) == (1e-4, 1e-8, 7)
+    other = Missing()
+    assert Budget().of(other) is other
+    prepared = igpe.IncrementalShooting(igpe.Sundials()).prepare(LOTKA)
+    assert prepared.rough.runs[0].integrator == Budget().of(igpe.Sundials())
+    assert prepared.rough_stages[-1] is prepared.stages[-1]
+    assert prepared.residuals.runs[0].integrator == igpe.Sundials()
+    useless = igpe.IncrementalShooting(igpe.Sundials(), budget=Budget(max_steps=1))
+    found = useless.estimate(CASE["decay"].problem(), {"k": 1.0})
+    assert found.parameters["k"] == pytest.approx(CASE["decay"].truth["k"], rel=1e-4)
+
+
+def test_work_of_all_starts_is_counted():
+    far = {n: 60.0 for n in lotka.TRUTH}
+    found = igpe.IncrementalShooting().estimate(lotka.problem(seed=64), far)
+    assert found.method.startswith("best of")
+    own = equivalent_iterations(found.trail)
+    assert own == pytest.approx(sum(h.iterations * h.share for h in found.trail))
+    every = sum(h.iterations * h.share for h in (*found.trail, *found.elsewhere))
+    assert found.equivalent_iterations == pytest.approx(every)
+    assert found.equivalent_iterations > own
+    assert f"{own:.3g}; with all further starts" in igpe.horizon_table(found)
+
+
+def test_an_exact_fit_that_predicts_nothing_is_told():
+    prepared = igpe.IncrementalShooting().prepare(lotka.problem(1003))
+    random = np.random.default_rng([1003, 2009])
+    told = []
+    for _ in range(30):
+        start = dict(zip(lotka.TRUTH, random.uniform(0, 10, 4), strict=True))
+        found = prepared.estimate(start)
+        notes = [n for n in found.notes if "interpolates the noise: it missed the" in n]
+        told += notes
+        if notes:  # and it did
+            assert found.trail[0].objective < 0.02 or found.trail[1].objective < 0.04
+    assert 1 <= len(told) <= 15
+    for name in ("reversible", "michaelis_menten"):
+        case = CASE[name]
+        once = igpe.IncrementalShooting(restarts=igpe.Restarts(count=0))  # others begin far away
+        found = once.estimate(case.problem(noise=0.05), case.near)
+        assert not any("interpolates" in n for n in found.notes)
+
+
+def test_many_starts_keep_the_status_and_the_horizons():
+    short = igpe.SingleShooting(search=GaussNewton(max_iterations=1))
+    found = igpe.MultiStart(short, starts=2).estimate(LOTKA, lotka.PAPER_START)
+    assert found.status is Status.ITERATION_LIMIT
+    found = igpe.MultiStart(igpe.IncrementalShooting(), starts=2).estimate(LOTKA, {})
+    assert found.status is Status.BEST_OF_SEVERAL
+    assert [h.until["1"] for h in found.trail[:6]] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert found.trail[5].parameters == found.parameters
+    assert found.elsewhere  # the other start's
+    assert "until" in igpe.horizon_table(found)

@@ -1,0 +1,204 @@
+"""Gauss-Newton on problems with known answers, and where it may fail."""
+
+import numpy as np
+import pytest
+
+from igpe.core.box import Box
+from igpe.core.status import Status
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, _radius
+
+
+def box(n, lower=-np.inf, upper=np.inf):
+    """n unknowns within the same bounds."""
+    return Box(tuple(f"x{i}" for i in range(n)), np.full(n, lower), np.full(n, upper))
+
+
+def rosenbrock(x):
+    """Minimum 0 at (1, 1)."""
+    residual = np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+    return Linearised(residual, np.array([[-20 * x[0], 10.0], [-1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("start", [(-1.2, 1.0), (0.0, 0.0), (1.0, 1.0), (-30.0, 40.0)])
+def test_rosenbrock_from_everywhere(start):
+    fit = GaussNewton().fit(rosenbrock, np.array(start), box(2))
+    assert fit.status is Status.CONVERGED
+    assert fit.x == pytest.approx([1.0, 1.0], rel=1e-8)
+    assert fit.cost == pytest.approx(0.0, abs=1e-16)
+
+
+def test_rosenbrock_on_a_bound():
+    """With x0 <= 0.5 the best is x0 = 0.5, x1 = 0.25."""
+    bounded = Box(("x0", "x1"), np.array([-2.0, -2.0]), np.array([0.5, 2.0]))
+    fit = GaussNewton().fit(rosenbrock, np.array([-1.2, 1.0]), bounded)
+    assert fit.status is Status.CONVERGED
+    assert fit.x == pytest.approx([0.5, 0.25], rel=1e-6)
+    assert fit.cost == pytest.approx(0.25, rel=1e-10)
+
+
+def test_a_start_outside_begins_at_the_nearest_point_inside():
+    seen = []
+
+    def watched(x):
+        seen.append(x.copy())
+        return rosenbrock(x)
+
+    fit = GaussNewton().fit(watched, np.array([50.0, -50.0]), box(2, -3.0, 3.0))
+    assert seen[0].tolist() == [3.0, -3.0]
+    assert all(((x >= -3) & (x <= 3)).all() for x in seen)
+    assert fit.x == pytest.approx([1.0, 1.0], rel=1e-6)
+
+
+def linear(matrix, right):
+    """Residuals A x - b."""
+    return lambda x: Linearised(matrix @ x - right, matrix)
+
+
+def test_rank_deficient_takes_the_shortest_step():
+    matrix = np.array([[1.0, 1.0], [2.0, 2.0], [-1.0, -1.0]])
+    fit = GaussNewton(radius=100.0).fit(linear(matrix, matrix @ [3.0, 1.0]), np.ones(2), box(2))
+    assert fit.status is Status.CONVERGED
+    assert fit.x == pytest.approx([2.0, 2.0], rel=1e-10)
+
+
+def test_a_column_of_zeros_does_not_move():
+    matrix = np.array([[1.0, 0.0], [2.0, 0.0]])
+    fit = GaussNewton().fit(linear(matrix, matrix @ [1.5, 0.0]), np.array([1.0, 7.0]), box(2))
+    assert fit.x == pytest.approx([1.5, 7.0])
+
+
+def test_linear_problems_with_active_bounds_against_a_grid():
+    random = np.random.default_rng(1)
+    matrix, right = random.normal(size=(8, 2)), 5 * random.normal(size=8)
+    fit = GaussNewton().fit(linear(matrix, right), np.zeros(2), box(2, -0.5, 0.5))
+    axis = np.linspace(-0.5, 0.5, 401)
+    grid = np.array(np.meshgrid(axis, axis)).reshape(2, -1)
+    best = np.sum((matrix @ grid - right[:, None]) ** 2, axis=0).min()
+    assert (abs(fit.x) == 0.5).any()
+    assert fit.cost <= best
+    assert fit.cost == pytest.approx(best, rel=1e-4)
+
+
+def test_points_that_cannot_be_computed_are_walked_around():
+    refused = []
+
+    def fragile(x):
+        if x[0] > 1.5 or x[1] > 2.0:
+            refused.append(x)
+            return None
+        return rosenbrock(x)
+
+    fit = GaussNewton(radius=50.0).fit(fragile, np.array([-1.2, 1.9]), box(2))
+    assert fit.x == pytest.approx([1.0, 1.0], rel=1e-6)
+
+    def log(x):
+        refused.append(x)
+        with np.errstate(invalid="ignore"):
+            return Linearised(np.log(x) - 1.0, np.array([[1 / x[0]]]))
+
+    fit = GaussNewton(radius=9.0).fit(log, np.array([60.0]), box(1))
+    assert fit.x == pytest.approx([np.e], rel=1e-8)
+    assert refused
+
+
+@pytest.mark.parametrize("value", [None, Linearised(np.array([np.nan]), np.array([[1.0]]))])
+def test_a_start_that_cannot_be_computed_is_a_status(value):
+    fit = GaussNewton().fit(lambda x: value, np.ones(1), box(1))
+    assert (fit.status, fit.at, fit.cost) == (Status.INTEGRATION_BROKE, None, np.inf)
+    assert fit.x.tolist() == [1.0]
+
+
+def test_zero_residual_ends_at_once():
+    fit = GaussNewton().fit(rosenbrock, np.ones(2), box(2))
+    assert (fit.status, fit.iterations, fit.cost) == (Status.CONVERGED, 1, 0.0)
+
+
+def test_the_iteration_limit_is_a_status():
+    fit = GaussNewton(max_iterations=2).fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert (fit.status, fit.iterations) == (Status.ITERATION_LIMIT, 2)
+    assert fit.cost <= rosenbrock(np.array([-1.2, 1.0])).cost
+
+
+def test_a_box_without_room_stays():
+    fit = GaussNewton().fit(rosenbrock, np.zeros(2), box(2, 0.3, 0.3))
+    assert fit.x.tolist() == [0.3, 0.3]
+    assert fit.status is Status.CONVERGED
+
+
+MISRA_Y = [10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05]
+MISRA_Y += [61.01, 66.40, 75.47, 81.78]
+MISRA_X = [77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3]
+MISRA_X += [536.8, 593.1, 689.1, 760.0]
+
+
+@pytest.mark.parametrize("start", [(500.0, 0.0001), (250.0, 0.0005)])
+def test_misra1a_of_nist(start):
+    """NIST StRD Misra1a: y = b1 (1 - exp(-b2 x)), certified to 11 digits."""
+    x, y = np.array(MISRA_X), np.array(MISRA_Y)
+
+    def residual(b):
+        e = np.exp(-b[1] * x)
+        return Linearised(b[0] * (1 - e) - y, np.column_stack([1 - e, b[0] * x * e]))
+
+    fit = GaussNewton(tolerance=1e-15).fit(residual, np.array(start), box(2))
+    assert fit.x == pytest.approx([2.3894212918e02, 5.5015643181e-04], rel=1e-8)
+    assert fit.cost == pytest.approx(1.2455138894e-01, rel=1e-10)
+
+
+def test_unknowns_of_very_different_size():
+    truth = np.array([3e8, 2e-7, -4.0])
+    matrix = np.random.default_rng(2).normal(size=(9, 3)) / np.abs(truth)
+    fit = GaussNewton().fit(linear(matrix, matrix @ truth), truth * [0.3, 5.0, 0.1], box(3))
+    assert fit.x == pytest.approx(truth, rel=1e-8)
+
+
+def test_it_does_not_stop_where_only_the_region_is_small():
+    """A first radius of 1e-9 promises next to nothing, far from the optimum."""
+    fit = GaussNewton(radius=1e-9, absolute=1e-3).fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert fit.status is Status.CONVERGED
+    assert fit.cost <= 1e-3
+
+
+def test_steps_are_those_taken_and_the_promise_is_told():
+    seen = []
+
+    def watched(x):
+        seen.append(x)
+        return rosenbrock(x)
+
+    fit = GaussNewton().fit(watched, np.array([-1.2, 1.0]), box(2))
+    assert fit.steps < fit.iterations
+    assert len(seen) == fit.iterations  # the start, and each but the last, which only looks
+    assert fit.promised == pytest.approx(0.0, abs=1e-12)
+
+
+def test_residuals_that_do_not_keep_the_promise_tell_how_much_was_left():
+    fit = GaussNewton().fit(
+        lambda x: Linearised(np.array([0.7]), np.array([[1.0]])), np.array([3.0]), box(1)
+    )
+    assert fit.status is Status.CONVERGED  # no region is small enough to gain anything
+    assert fit.promised > 0.0
+    assert (fit.steps, fit.x.tolist()) == (0, [3.0])
+
+
+@pytest.mark.parametrize(("ratio", "shorter"), [(-1e9, 0.1), (-1.0, 1 / 3), (1e-5, 0.5)])
+def test_a_step_too_long_is_interpolated(ratio, shorter):
+    """Slope -2: the parabola of a full Gauss-Newton step, whose promise is 1."""
+    assert _radius(5.0, 2.0, ratio, -2.0) == pytest.approx(2.0 * shorter, rel=1e-4)
+
+
+def test_the_radius_otherwise():
+    assert _radius(5.0, 2.0, -np.inf, -2.0) == pytest.approx(0.4)
+    assert _radius(5.0, 2.0, 0.1, -2.0) == 1.0
+    assert _radius(5.0, 2.0, 0.5, -2.0) == 5.0
+    assert _radius(3.0, 2.0, 0.9, -2.0) == 4.0
+
+
+def test_a_region_that_ends_beside_points_without_a_value_is_no_optimum():
+    def only_up_to_one(x):
+        return Linearised(x - 2.0, np.eye(1)) if x[0] <= 1.0 else None
+
+    fit = GaussNewton().fit(only_up_to_one, np.array([1.0]), box(1))
+    assert fit.x == pytest.approx([1.0])
+    assert fit.status is Status.STALLED

@@ -1,0 +1,148 @@
+"""Linearised errors against closed forms and against repeated experiments."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from igpe.numerics.statistics.covariance import chi_squared_probability, correlation, uncertainty
+
+RANDOM = np.random.default_rng(11)
+DESIGN = np.column_stack([np.ones(12), np.linspace(0.0, 1.0, 12), np.linspace(-1, 1, 12) ** 2])
+FREE = np.zeros(3, dtype=bool)
+
+
+def test_covariance_is_the_inverse_normal_matrix():
+    residual = RANDOM.normal(size=12)
+    known = uncertainty(np.ones(3), residual, DESIGN, held=FREE, sigma_known=True)
+    inverse = np.linalg.inv(DESIGN.T @ DESIGN)
+    assert known.covariance == pytest.approx(inverse, rel=1e-10)
+    assert (known.degrees, known.variance) == (9, 1.0)
+    assert known.upper - 1.0 == pytest.approx(1.959963985 * np.sqrt(np.diag(inverse)), rel=1e-8)
+    told = uncertainty(np.ones(3), residual, DESIGN, held=FREE, sigma_known=False, confidence=0.9)
+    s2 = residual @ residual / 9
+    assert told.covariance == pytest.approx(s2 * inverse, rel=1e-10)
+    half = stats.t.ppf(0.95, 9) * np.sqrt(s2 * np.diag(inverse))
+    assert 1.0 - told.lower == pytest.approx(half, rel=1e-10)
+
+
+@pytest.mark.parametrize("sigma_known", [True, False])
+def test_intervals_hold_the_truth_as_often_as_they_say(sigma_known):
+    truth, trials = np.array([1.0, -2.0, 0.5]), 2000
+    sigma = 1.0 if sigma_known else 0.3
+    errors = sigma * np.random.default_rng(4).normal(size=(trials, 12))
+    covered, found = np.zeros(3), []
+    for error in errors:
+        x = np.linalg.lstsq(DESIGN, DESIGN @ truth + error, rcond=None)[0]
+        residual = DESIGN @ (x - truth) - error
+        told = uncertainty(x, residual, DESIGN, held=FREE, sigma_known=sigma_known)
+        covered += (told.lower <= truth) & (truth <= told.upper)
+        found.append(x)
+    assert covered / trials == pytest.approx([0.95] * 3, abs=0.02)
+    scatter = np.cov(np.array(found).T)
+    factor = sigma**2
+    assert scatter == pytest.approx(
+        factor * np.linalg.inv(DESIGN.T @ DESIGN), rel=0.15, abs=0.03 * factor
+    )
+
+
+def test_what_lies_on_a_bound_is_held():
+    held = np.array([False, True, False])
+    told = uncertainty(np.ones(3), np.ones(12), DESIGN, held=held, sigma_known=True)
+    rest = DESIGN[:, [0, 2]]
+    assert told.covariance[np.ix_([0, 2], [0, 2])] == pytest.approx(np.linalg.inv(rest.T @ rest))
+    assert np.isnan(told.covariance[1]).all()
+    assert np.isnan(told.standard_error[1])
+    assert np.isnan([told.lower[1], told.upper[1]]).all()
+    assert (told.degrees, told.undetermined.any()) == (10, np.False_)
+
+
+def test_all_on_bounds():
+    held = np.ones(3, dtype=bool)
+    told = uncertainty(np.ones(3), np.ones(12), DESIGN, held=held, sigma_known=False)
+    assert np.isnan(told.covariance).all()
+    assert (told.degrees, told.variance) == (12, 1.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9, 1e-9])
+def test_what_the_measurements_do_not_determine(scale):
+    twins = np.column_stack([DESIGN[:, 0], scale * DESIGN[:, 1], 3 * DESIGN[:, 1]])
+    x = np.array([1.0, 1.0 / scale, 1.0])  # the same unknown in another unit
+    told = uncertainty(x, np.ones(12), twins, held=FREE, sigma_known=True)
+    assert told.undetermined.tolist() == [False, True, True]
+    assert np.isfinite(told.standard_error[0])
+    assert np.isinf(told.standard_error[1:]).all()
+    known = DESIGN[:, :2]
+    assert told.covariance[0, 0] == pytest.approx(np.linalg.inv(known.T @ known)[0, 0], rel=1e-6)
+
+
+def test_no_influence_at_all_is_undetermined():
+    silent = np.column_stack([DESIGN[:, 0], np.zeros(12)])
+    told = uncertainty(np.ones(2), np.ones(12), silent, held=FREE[:2], sigma_known=True)
+    assert told.undetermined.tolist() == [False, True]
+    told = uncertainty(np.ones(1), np.ones(3), np.zeros((3, 1)), held=FREE[:1], sigma_known=True)
+    assert told.undetermined.tolist() == [True]
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_no_degrees_of_freedom_without_known_sigma(rows):
+    told = uncertainty(np.ones(3), np.ones(rows), DESIGN[:rows], held=FREE, sigma_known=False)
+    assert np.isnan(told.variance)
+    assert not np.isfinite(told.standard_error).any()
+    sure = uncertainty(np.ones(3), np.ones(3), DESIGN[:3], held=FREE, sigma_known=True)
+    assert np.isfinite(sure.standard_error).all()
+
+
+def test_correlation():
+    told = uncertainty(np.ones(3), np.ones(12), DESIGN, held=FREE, sigma_known=True)
+    found = correlation(told.covariance)
+    assert np.diag(found) == pytest.approx(np.ones(3))
+    assert found == pytest.approx(found.T)
+    covariance = np.array([[4.0, 3.0, np.nan], [3.0, 9.0, np.nan], [np.nan] * 3])
+    assert correlation(covariance)[0, 1] == pytest.approx(0.5)
+    assert np.isnan(correlation(covariance)[2]).all()
+    lost = np.array([[4.0, 0.0], [0.0, np.inf]])
+    assert correlation(lost)[0, 0] == 1.0
+
+
+def test_probability_of_a_chi_squared():
+    assert chi_squared_probability(3.841458821, 1) == pytest.approx(0.05, rel=1e-8)
+    assert chi_squared_probability(0.0, 7) == 1.0
+    assert np.isnan(chi_squared_probability(1.0, 0))
+
+
+@pytest.mark.parametrize("sigma_known", [True, False])
+def test_a_column_of_rounding_errors_determines_nothing(sigma_known):
+    design = DESIGN * np.array([1.0, 1e-15, 1.0])
+    residual = np.linspace(-1.0, 1.0, 12)
+    told = uncertainty(np.ones(3), residual, design, held=FREE, sigma_known=sigma_known)
+    assert told.undetermined.tolist() == [False, True, False]
+    assert np.isinf(told.standard_error[1])
+    assert told.degrees == 10
+
+
+def test_an_unknown_near_zero_is_determined_if_its_range_is_seen():
+    """As an activation energy of 4e-5 J/mol is that may be as large as 2e5."""
+    x, jacobian = np.array([1.0, 4e-10]), np.column_stack([np.ones(9), np.linspace(0, 1, 9)])
+    residual = 0.1 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 0.0])
+    held, bounds = np.zeros(2, dtype=bool), (np.zeros(2), np.array([10.0, 2e5]))
+    alone = uncertainty(x, residual, jacobian, held=held, sigma_known=False)
+    assert alone.undetermined[1]  # the value tells nothing, and there is no range
+    found = uncertainty(x, residual, jacobian, held=held, sigma_known=False, bounds=bounds)
+    assert not found.undetermined.any()
+    assert found.lower[1] == 0.0
+    assert 0.1 < found.upper[1] < 1.0
+
+
+def test_a_one_sided_interval_ends_where_the_objective_has_risen_enough():
+    """Of y = a + b t, b on its bound 0: against the sum of squares itself, a fitted again."""
+    t = np.linspace(0, 1, 30)
+    y = 1.0 - 0.1 * t + 0.1 * np.where(np.arange(30) % 2, 1, -1)
+    x = np.array([y.mean(), 0.0])
+    residual, jacobian = (x[0] - y) / 0.1, np.column_stack([np.ones(30), t]) / 0.1
+    bounds = (np.array([-5.0, 0.0]), np.array([5.0, 5.0]))
+    held = np.array([False, True])
+    found = uncertainty(x, residual, jacobian, held=held, sigma_known=True, bounds=bounds)
+    b = found.upper[1]
+    again = (y - b * t).mean() + b * t - y
+    assert found.lower[1] == 0.0
+    assert np.sum((again / 0.1) ** 2) - residual @ residual == pytest.approx(3.8415, rel=1e-3)

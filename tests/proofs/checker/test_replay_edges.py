@@ -1,0 +1,164 @@
+"""The checker's edges: unknown exponents, rates that overflow, and what is no number."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import containment
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from one_state import one_state
+
+import igpe
+from igpe.proofs.checker import bound, confirm
+from igpe.proofs.checker.course import courses
+from igpe.proofs.checker.dual import Dual
+from igpe.proofs.checker.interval import Interval
+from igpe.proofs.checker.levels import Levels
+from igpe.proofs.checker.rows import Boxes, Effort, Rows
+from igpe.proofs.checker.value import value_at
+
+TIMES = np.linspace(0.25, 2.0, 6)
+
+
+def pair(low: float, high: float) -> Interval:
+    return Interval(np.array([low]), np.array([high]))
+
+
+def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
+    rng = np.random.default_rng(5)
+    bases, exponents = (-2.0, 0.0, 1e-9, 0.3, 1.0, 4.0), (-1.5, 0.0, 0.5, 1.0, 3.0)
+    for _ in range(500):
+        b, n = np.sort(rng.choice(bases, 2)), np.sort(rng.choice(exponents, 2))
+        found = pair(*b).power(pair(*n))
+        for x, y in product((*b, b.mean()), (*n, n.mean())):
+            value = x**y if x > 0 else 0.0
+            assert found.low[0] <= value <= found.high[0]
+    for ends in ((math.nan, 1.0), (0.5, math.nan)):
+        assert not np.isfinite(pair(*ends).power(pair(1.0, 2.0)).high[0])
+        assert not np.isfinite(pair(0.5, 1.0).power(pair(*ends)).high[0])
+
+
+def test_a_power_that_jumps_at_zero_has_no_slope() -> None:
+    one = pair(1.0, 1.0)
+    for exponent, finite in ((0.0, False), (-1.0, False), (1.25, True), (2.5, True)):
+        fixed = Dual(pair(exponent, exponent), {})
+        slope = Dual(pair(-1e-3, 2.0), {0: one}).power(fixed).slope[0]
+        assert np.isfinite([slope.low[0], slope.high[0]]).all() == finite
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_powers_of_polynomials(seed: int) -> None:
+    assert containment.of_powers(seed) == 0
+
+
+def problem(law: Callable[[Any, Any], Any], bounds: dict[str, Any], y: Any) -> igpe.Problem:
+    return one_state(law, bounds, (TIMES, y), sigma=0.02)
+
+
+def saturated(upper: float) -> igpe.Problem:
+    y = np.exp(-0.5 * TIMES) + 0.02 * np.array([1, -1, 1, 1, -1, 0])
+    return problem(lambda m, x: -pyo.exp(m.a) * x, {"a": (-3.0, upper)}, y)
+
+
+def test_a_rate_that_overflows_is_bounded_by_levels() -> None:
+    (course,) = courses(saturated(900.0))
+    levels = Levels(course, [pair(400.0, 900.0)], 1)
+    levels.advance(0, 0.0)
+    assert levels.known.all()
+    assert levels.x[0].low[0] <= 0.0 <= levels.x[0].high[0] < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_levels_contain_the_solution(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    law = problem(lambda m, x: -m.k * x**m.n, {"k": (0.1, 9.0), "n": (0.3, 3.0)}, 0 * TIMES + 1)
+    (course,) = courses(law)
+    k, n = np.sort(rng.uniform(0.1, 9.0, 2)), np.sort(rng.uniform(0.3, 3.0, 2))
+    levels = Levels(course, [pair(*k), pair(*n)], 1)
+    for i, (begin, t) in enumerate(zip((0.0, *TIMES[:-1]), TIMES, strict=True)):
+        levels.advance(i, begin)
+        assert levels.known.all()
+        for a, b in product((*k, k.mean()), (*n, n.mean())):
+            left = 1 - (1 - b) * a * t
+            x = max(left, 0.0) ** (1 / (1 - b)) if b < 1 else left ** (-1 / (b - 1))
+            assert levels.x[0].low[0] <= x <= levels.x[0].high[0]
+
+
+def root(given: igpe.Problem, point: list[float], gap: float = 1e-3) -> dict[str, object]:
+    """A certificate that leaves all work to the checker."""
+    lower, upper = given.box.lower.tolist(), given.box.upper.tolist()
+    objective = value_at(courses(given), np.array(point))[1]
+    return {
+        "format": "igpe dynamic certificate 1",
+        "unknowns": list(given.box.names),
+        "lower": lower,
+        "upper": upper,
+        "point": point,
+        "objective": objective,
+        "lower_bound": objective * (1 - gap),
+        "tree": [{"lower": lower, "upper": upper, "reason": "open", "children": []}],
+    }
+
+
+def test_boxes_whose_rates_overflow_are_confirmed() -> None:
+    cut = 100.0
+    boxes = Boxes.around(np.array([[300.0]]), np.array([[900.0]]))
+    with np.errstate(all="ignore"):
+        found = confirm.everything(courses(saturated(900.0)), boxes, Effort(), cut)
+    assert found.sum[0] > cut
+
+
+def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
+    given = saturated(900.0)
+    found = igpe.verify(root(given, [-0.6992133], gap=1e-2), given, seconds=3000.0)
+    assert found.verdict is igpe.Verdict.VERIFIED
+
+
+def rows(count: int = 1) -> Rows:
+    """One residual near 3 on the whole box: above a cut of 4 beyond doubt."""
+    c = np.zeros((3, 1, count))
+    c[0] = 3.0
+    return Rows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_no_bound_comes_from_what_is_no_number(bad: float) -> None:
+    boxes = Boxes.around(np.array([[0.0]]), np.array([[1.0]]))
+    ends = np.array([[0.0]]), np.array([[1.0]])
+    assert bound.least(rows(), boxes, *ends)[0] > 8
+    for place in range(3):
+        given = rows()
+        given.c[place, 0, 0] = bad
+        assert bound.least(given, boxes, *ends)[0] == 0
+    for value in (bad, math.nan):
+        given = rows()
+        given.e[0, 0] = value
+        if not value < 0:
+            assert bound.least(given, boxes, *ends)[0] == 0
+
+
+def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = saturated(2.0)
+    tree = root(given, [-0.55])
+
+    def nothing(courses: object, boxes: Boxes, effort: object, cut: float) -> Rows:
+        n = len(boxes)
+        c = np.full((3, 1, n), math.nan)
+        return Rows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
+
+    monkeypatch.setattr(confirm, "everything", nothing)
+    found = igpe.verify(tree, given, seconds=0.3)
+    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["objective", "lower_bound", "lower", "upper", "point"])
+def test_a_certificate_with_what_is_no_number_is_refused(name: str, bad: float) -> None:
+    given = saturated(2.0)
+    tree = root(given, [-0.55])
+    tree[name] = [bad] if isinstance(tree[name], list) else bad
+    with pytest.raises(igpe.DataError, match="finite"):
+        igpe.verify(tree, given)

@@ -1,0 +1,244 @@
+"""A certificate is verified, and what is wrong with a corrupted one is found."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import consecutive
+import lotka_volterra
+import numpy as np
+import pandas as pd
+import pytest
+
+import igpe
+from igpe.proofs.checker.tree import read_tree, slabs
+
+Certificate = dict[str, Any]
+OBJECTIVE = 1.18584487e-6  # rounded up
+
+
+def node(lower: list[float], upper: list[float], reason: str, *children: int) -> Certificate:
+    return {"lower": lower, "upper": upper, "reason": reason, "children": list(children)}
+
+
+def certificate() -> Certificate:
+    """Of test problem 1: two leaves, a contraction of the rest, and its leaf."""
+    return {
+        "format": "igpe dynamic certificate 1",
+        "unknowns": ["p1", "p2"],
+        "lower": [0.0, 0.0],
+        "upper": [10.0, 10.0],
+        "point": list(consecutive.OPTIMUM.values()),
+        "objective": OBJECTIVE,
+        "lower_bound": OBJECTIVE * (1 - 1e-6),
+        "tree": [
+            node([0.0, 0.0], [10.0, 10.0], "split", 1, 2),
+            node([0.0, 0.0], [4.7, 10.0], "bound"),
+            node([4.7, 0.0], [10.0, 10.0], "contracted", 3),
+            node([4.7, 0.8], [6.0, 1.3], "split", 4, 5),
+            node([4.7, 0.8], [6.0, 0.95], "bound"),
+            node([4.7, 0.95], [6.0, 1.3], "bound"),
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def problem() -> igpe.Problem:
+    return consecutive.problem()
+
+
+def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_text(json.dumps(certificate()))
+    for source in (certificate(), path, str(path), path.read_text()):
+        found = igpe.verify(source, problem)
+        assert found
+        assert found.verdict is igpe.Verdict.VERIFIED
+        assert found.leaves == 3 + 3
+        assert found.volume == 0
+        assert found.gap <= 1.001e-6
+        low, high = found.objective
+        assert OBJECTIVE * (1 - 1e-8) < low <= high <= OBJECTIVE
+        assert "outward rounding" in str(found)
+
+
+def drop_a_leaf(given: Certificate) -> None:
+    given["tree"][3]["children"] = [4]
+
+
+def move_a_bound(given: Certificate) -> None:
+    given["tree"][4]["upper"][1] = float(np.nextafter(0.95, 0))
+
+
+def enlarge_a_box(given: Certificate) -> None:
+    given["tree"][5]["upper"][0] = float(np.nextafter(6.0, 7))
+
+
+def shift_the_contraction(given: Certificate) -> None:
+    given["tree"][3]["lower"][0] = 4.6
+
+
+def shrink_the_contraction(given: Certificate) -> None:
+    given["tree"][3]["upper"][0] = 5.0
+
+
+def cut_the_root(given: Certificate) -> None:
+    given["tree"][0]["upper"][0] = 9.0
+
+
+def contract_to_nothing(given: Certificate) -> None:
+    given["tree"][2]["children"] = []
+
+
+def cross_bounds(given: Certificate) -> None:
+    given["tree"][1]["lower"][1] = 11.0
+
+
+def give_a_leaf_children(given: Certificate) -> None:
+    given["tree"][1]["children"] = [4]
+
+
+def raise_the_bound(given: Certificate) -> None:
+    given["lower_bound"] = OBJECTIVE * (1 + 1e-6)
+
+
+def lower_the_objective(given: Certificate) -> None:
+    given["objective"] = OBJECTIVE * (1 - 1e-7)
+
+
+def leave_the_box(given: Certificate) -> None:
+    given["point"] = [11.0, 1.0]
+
+
+def another_point(given: Certificate) -> None:
+    """Honest about its own sum of squares, and wrong that nothing is better."""
+    given["point"], given["objective"], given["lower_bound"] = [5.05, 1.0], 1e-3, 1.5e-6
+
+
+CORRUPTIONS: dict[Callable[[Certificate], None], str] = {
+    drop_a_leaf: "node 3",
+    move_a_bound: "leave a gap",
+    enlarge_a_box: "other bounds",
+    shift_the_contraction: "lies outside",
+    shrink_the_contraction: "node 3",
+    cut_the_root: "not the certificate's box",
+    contract_to_nothing: "contracted to 0 boxes",
+    cross_bounds: "crossed",
+    give_a_leaf_children: "leaf with children",
+    raise_the_bound: "below its bound",
+    lower_the_objective: "of its parameters is 1.1858448",
+    leave_the_box: "lie outside its box",
+    another_point: "these parameters have a sum of squares below",
+}
+
+
+@pytest.mark.parametrize("corrupt", CORRUPTIONS)
+def test_a_corrupted_certificate_is_refuted(
+    corrupt: Callable[[Certificate], None], problem: igpe.Problem
+) -> None:
+    given = copy.deepcopy(certificate())
+    corrupt(given)
+    found = igpe.verify(given, problem)
+    assert found.verdict is igpe.Verdict.REFUTED
+    assert not found
+    assert any(CORRUPTIONS[corrupt] in region.why for region in found.regions)
+    assert found.regions[0].why in found.sentence
+
+
+def test_a_local_optimum_is_refuted_by_better_parameters() -> None:
+    """The next best minimum of test problem 6 was moved to the global one's neighbourhood."""
+    run = igpe.Experiment(
+        pd.read_csv(lotka_volterra.DATA), start={"x1": 1.2, "x2": 1.1}, start_time=0.0
+    )
+    bounds = {"p1": (3.2, 3.3), "p2": (0.9, 0.94)}
+    problem = igpe.Problem(lotka_volterra.model, parameters=bounds, experiments=[run])
+    low, high = [3.2, 0.9], [3.3, 0.94]
+    given = certificate() | {
+        "lower": low,
+        "upper": high,
+        "point": low,
+        "objective": 1.0,
+        "lower_bound": 0.0192,
+        "tree": [node(low, high, "bound")],
+    }
+    found = igpe.verify(given, problem)
+    assert found.verdict is igpe.Verdict.REFUTED
+    at = found.regions[0].lower
+    assert at == found.regions[0].upper
+    assert igpe.SingleShooting().estimate(problem, at).objective < 0.0192
+
+
+def test_what_time_did_not_suffice_for_is_told(problem: igpe.Problem) -> None:
+    found = igpe.verify(certificate(), problem, seconds=0.0)
+    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+    assert found.volume == pytest.approx(0.47 + (53 - 1.3 * 0.5) / 100 + 0.0065)
+    assert "Not confirmed on 1e+02 % of the box" in found.sentence
+
+
+def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
+    given = certificate()
+    given["tree"][1]["reason"] = "open"
+    assert igpe.verify(given, problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": "other"}, "format is 'other'"),
+        ({"tree": []}, "no boxes"),
+        ({"point": [1.0]}, "1 bounds, not 2"),
+        ({"objective": float("nan")}, "no finite number"),
+        ({"objective": "1"}, "no finite number"),
+        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "does not come later"),
+        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "so")]}, "reason 'so'"),
+    ],
+)
+def test_what_is_no_certificate_is_said(
+    change: Certificate, says: str, problem: igpe.Problem
+) -> None:
+    with pytest.raises(igpe.DataError, match=says):
+        igpe.verify(certificate() | change, problem)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("nowhere.json", "could not be read"), ("{]", "not JSON"), (3, "is a int")],
+)
+def test_what_cannot_be_read_is_said(source: object, says: str, problem: igpe.Problem) -> None:
+    with pytest.raises(igpe.DataError, match=says):
+        igpe.verify(source, problem)
+
+
+def test_another_problem_is_told() -> None:
+    with pytest.raises(igpe.ProblemError, match="about the unknowns p1, p2"):
+        igpe.verify(certificate(), consecutive.problem().fixing({"p1": 5.0}))
+    run = consecutive.problem().experiments[0]
+    bounds = {"p1": (0, 11), "p2": (0, 10)}
+    other = igpe.Problem(consecutive.model, parameters=bounds, experiments=[run])
+    with pytest.raises(igpe.ProblemError, match="about the box"):
+        igpe.verify(certificate(), other)
+
+
+def test_what_the_checker_does_not_know_is_refused() -> None:
+    start = {"x1": 1.0, "x2": 0.0}
+    data = pd.read_csv(consecutive.DATA)
+    run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.1)
+    names = ["p1", "p2"]
+    loss = igpe.Huber(1.5)
+    problem = igpe.Problem(consecutive.model, parameters=names, experiments=[run], loss=loss)
+    with pytest.raises(igpe.Unsupported, match="a loss other than"):
+        igpe.verify(certificate(), problem)
+
+
+def test_slabs_cover_what_a_contraction_cuts_off() -> None:
+    """Every point of a grid lies in the inner box or in a slab, and slabs do not overlap."""
+    tree = read_tree(certificate())
+    outer, inner = tree.nodes[0], tree.nodes[3]
+    parts = [(inner.low, inner.high), *slabs(outer, inner)]
+    volume = sum(np.prod(np.subtract(b, a)) for a, b in parts)
+    assert volume == pytest.approx(100.0, rel=1e-14)
+    rng = np.random.default_rng(0)
+    for p in 10 * rng.random((500, 2)):
+        assert any((np.array(a) <= p).all() and (p <= np.array(b)).all() for a, b in parts)

@@ -1,0 +1,42 @@
+"""The kernels of the proof as plain Python functions: a fault can be planted in each alone."""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+NAMES = (
+    "compiled",
+    "monomials",
+    "tape",
+    "intervals",
+    "faces",
+    "mueller",
+    "recursion",
+    "remainder",
+    "rows",
+    "bounds",
+    "step",
+    "tube_rows",
+    "whole",
+    "march",
+)
+
+
+def plain() -> dict[str, ModuleType]:
+    """Fresh modules of `igpe.proofs.prover`, not compiled; those that are imported stay what they are."""
+    package = "igpe.proofs.prover"
+    kept = {n: sys.modules.pop(n) for n in list(sys.modules) if n.startswith(package)}
+    numba: Any = sys.modules.get("numba")
+    sys.modules["numba"] = None  # type: ignore[assignment]
+    try:
+        return {n: importlib.import_module(f"{package}.{n}") for n in NAMES}
+    finally:
+        for n in [n for n in sys.modules if n.startswith(package)]:
+            del sys.modules[n]
+        sys.modules.update(kept)
+        del sys.modules["numba"]
+        if numba is not None:
+            sys.modules["numba"] = numba
+        if package in kept:
+            sys.modules["igpe"].proof = kept[package]  # type: ignore[attr-defined]

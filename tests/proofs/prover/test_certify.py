@@ -1,0 +1,285 @@
+"""igpe.certify: published problems proven, and what it refuses."""
+
+import importlib
+import itertools
+import math
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import everything
+from zoo import ZOO
+
+import igpe
+from igpe.proofs.prover import compiled, search
+from igpe.proofs.prover.best import enclosed
+from igpe.proofs.prover.enclosures.enclosure import Enclosure, Found
+from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.search import Node, Search
+
+CASES = {c.name: c for c in ZOO}
+
+
+def published(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def covers(certificate: igpe.DynamicCertificate) -> bool:
+    """Whether every box of the tree is accounted for by its children, and none is left out."""
+    seen = [0]
+    for k, box in enumerate(certificate.tree):
+        seen += box.children
+        children = [certificate.tree[c] for c in box.children]
+        if box.reason == "split":
+            left, right = children
+            assert left.lower == box.lower
+            assert right.upper == box.upper
+            differ = [
+                j for j, (a, b) in enumerate(zip(left.upper, box.upper, strict=True)) if a != b
+            ]
+            assert len(differ) == 1
+            assert left.upper[differ[0]] == right.lower[differ[0]]
+            assert [a for j, a in enumerate(right.lower) if j not in differ] == [
+                a for j, a in enumerate(box.lower) if j not in differ
+            ]
+        elif box.reason == "contracted":
+            inside = zip(box.lower, children[0].lower, children[0].upper, box.upper, strict=True)
+            assert all(a <= b <= c <= d for a, b, c, d in inside), k
+        else:
+            assert not children
+            assert box.reason in ("bound", "open")
+            assert box.reason == "open" or box.bound >= certificate.lower_bound
+    return sorted(seen) == list(range(len(certificate.tree)))
+
+
+@pytest.mark.parametrize(
+    ("name", "gap"),
+    [
+        ("consecutive", 1e-3),
+        ("gas_oil_cracking", 1e-3),
+        ("bellman", 1e-3),
+        ("bellman", 1e-6),
+        ("cops_gas_oil", 1e-3),
+    ],
+)
+def test_published_optima_are_global(name: str, gap: float) -> None:
+    case = published(name)
+    found = igpe.certify(case.problem(), case.OPTIMUM, gap=gap, time_limit=300)
+    assert found.status is igpe.Status.OPTIMAL_WITHIN_GAP
+    assert case.OBJECTIVE * (1 - gap) * (1 - 1e-6) <= found.lower_bound <= case.OBJECTIVE
+    assert found.objective == pytest.approx(case.OBJECTIVE, rel=1e-5)
+    assert found.gap == pytest.approx(gap, rel=1e-6)
+    assert covers(found)
+    assert "No parameters with" in str(found)
+
+
+def test_the_optimum_is_found_from_nothing() -> None:
+    case = published("gas_oil_cracking")
+    found = igpe.certify(case.problem(), time_limit=300)
+    assert found.closed
+    values = dict(zip(found.unknowns, found.parameters, strict=True))
+    assert values == pytest.approx(case.OPTIMUM, rel=1e-3)
+
+
+def test_a_local_optimum_is_left() -> None:
+    """From a poor start the search itself finds the better parameters."""
+    case = published("consecutive")
+    poor = dict.fromkeys(case.OPTIMUM, 8.0)
+    found = igpe.certify(case.problem(), poor, time_limit=300)
+    assert found.closed
+    assert found.objective == pytest.approx(case.OBJECTIVE, rel=1e-2)
+    assert found.lower_bound <= case.OBJECTIVE
+
+
+@pytest.mark.parametrize("name", ["gas_oil_cracking", "bellman", "reversible", "lotka_volterra"])
+def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
+    case = published(name)
+    problem = case.problem()
+    best = problem.box.vector(case.OPTIMUM)
+    dynamic = posed(problem)
+    cut = enclosed(dynamic, best) * (1 + 1e-7)
+    found = Search(Enclosure(dynamic), cut, dynamic.lower, dynamic.upper)
+    found.run(time.perf_counter() + 5)
+    holding = [n for n in found.tree if (n.lower <= best).all() and (best <= n.upper).all()]
+    assert all(n.reason != "bound" for n in holding)
+    assert any(n.reason == "open" for n in holding)
+
+
+@pytest.mark.parametrize("name", ["methanol", "bellman", "reversible", "lotka_volterra"])
+def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str) -> None:
+    dynamic = posed(published(name).problem())
+    enclosure, width = Enclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
+    random, followed = np.random.default_rng(8), 0
+    for _ in range(8):
+        point = dynamic.lower + width * 10.0 ** random.uniform(-3, 0, len(width))
+        cut = enclosed(dynamic, point) * (1 + 1e-7)
+        if math.isfinite(cut):
+            assert {n.reason for n in around(point, enclosure, cut)} == {"open"}
+            followed += 1
+    assert followed >= 4
+
+
+def around(point: Any, enclosure: Enclosure, cut: float, most: int = 40) -> list[Node]:
+    """The boxes that hold a point at the end of a search in these alone."""
+    nodes = [Node(enclosure.dynamic.lower, enclosure.dynamic.upper)]
+    for _ in range(most):
+        found = Search(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
+        found.resume(nodes[:1])
+        found.run(math.inf, enough=lambda found=found: found.examined > 0)
+        holding = [n for n in found.tree if (n.lower <= point).all() and (point <= n.upper).all()]
+        nodes = [n for n in holding if not n.children]
+        if {n.reason for n in nodes} != {"open"}:
+            break
+    return nodes
+
+
+def test_several_experiments_with_start_values_and_priors() -> None:
+    problem = everything()
+    found = igpe.certify(problem, gap=0.05, time_limit=10)
+    assert found.rows[0][0] == ""
+    assert math.isnan(found.rows[0][1])
+    assert {e for e, *_ in found.rows[1:]} == {"one", "two"}
+    best = igpe.MultiStart().estimate(problem, {})
+    assert found.lower_bound <= best.objective * (1 + 1e-9)
+    assert found.objective <= best.objective * (1 + 1e-6)
+    assert found.lower_bound > 0
+
+
+def test_perfect_data() -> None:
+    case = CASES["consecutive"]
+    found = igpe.certify(case.problem(), case.truth, time_limit=100)
+    assert found.closed
+    assert "0 but for rounding" in found.sentence
+
+
+def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = published("lotka_volterra")
+    ticks = itertools.chain(itertools.repeat(0.0, 60), itertools.repeat(math.inf))
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    told: list[str] = []
+    found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300, progress=told.append)
+    assert found.examined == 60
+    assert found.status is igpe.Status.TIME_LIMIT
+    assert found.lower_bound < case.OBJECTIVE
+    assert 0 < found.open_share < 1
+    assert len(found.remaining) == sum(box.reason == "open" for box in found.tree)
+    assert covers(found)
+    assert "stopped at its time limit" in found.sentence
+    assert told
+
+
+def test_what_is_too_narrow_to_be_split_is_told() -> None:
+    lower, upper = np.ones(2), np.array([1.0, 1.0 + 4 * np.spacing(1.0)])
+
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
+        return Found(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+
+    ignorant: Any = SimpleNamespace(examine=nothing, coarse=lambda *_: 0.0)
+    found = Search(ignorant, 1.0, lower, upper)
+    assert found.run(math.inf) is igpe.Status.INTEGRATION_BROKE
+    assert found.examined == len(found.tree) == 7
+    assert (found.lower_bound, found.open_share) == (0.0, 1.0)
+
+
+def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
+    def coarse(low: Any, high: Any, *_: Any) -> float:
+        return 2.0 if low[0] >= 1.0 else 0.25
+
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
+        bound = 0.0 if high[0] > 1.0 else 1.5
+        return Found(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+
+    half: Any = SimpleNamespace(examine=nothing, coarse=coarse)
+    found = Search(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
+    assert found.run(math.inf) is igpe.Status.OPTIMAL_WITHIN_GAP
+    assert found.examined == 2  # the whole and its lower part, the upper being known
+    assert [(box.reason, box.bound) for box in found.tree] == [
+        ("split", 0.0),
+        ("bound", 1.0),
+        ("bound", 1.0),
+    ]
+
+
+def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = published("gas_oil_cracking")
+    examine, calls = Enclosure.examine, itertools.count()
+
+    def interrupted(self: Any, *given: Any, **more: Any) -> Any:
+        if next(calls) == 40:
+            raise KeyboardInterrupt
+        return examine(self, *given, **more)
+
+    monkeypatch.setattr(Enclosure, "examine", interrupted)
+    found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300)
+    assert found.status is igpe.Status.INTERRUPTED
+    assert 0 < found.open_share < 1
+    assert covers(found)
+
+
+def test_json_round_trip(tmp_path: Any) -> None:
+    case = published("bellman")
+    found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300)
+    path = tmp_path / "proof.json"
+    found.to_json(path)
+    assert igpe.DynamicCertificate.from_json(path) == found
+    assert found.without_tree().tree == ()
+    with pytest.raises(igpe.DataError, match="format"):
+        igpe.DynamicCertificate.from_json('{"format": "another"}')
+
+
+def test_as_an_estimator() -> None:
+    case = published("consecutive")
+    for start in ({}, case.OPTIMUM):
+        found = igpe.BranchAndBound(time_limit=300).estimate(case.problem(), start)
+        assert found.status is igpe.Status.OPTIMAL_WITHIN_GAP
+        assert 0 < found.gap < 1.01e-3
+        assert found.parameters == pytest.approx(case.OPTIMUM, rel=1e-3)
+        assert "No parameters with" in found.notes[0]
+
+
+def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["consecutive"]
+    problem, best = case.problem(), case.truth
+    with pytest.raises(igpe.ProblemError, match="nothing to prove"):
+        igpe.certify(problem.fixing(best), {})
+    with pytest.raises(igpe.ProblemError, match="gap is 2; BranchAndBound wants"):
+        igpe.certify(problem, best, gap=2)
+    with pytest.raises(igpe.ProblemError, match="have none"):
+        igpe.certify(problem, {"k1": 1.0})
+    with pytest.raises(igpe.Unsupported, match="explicit slopes"):
+        igpe.certify(CASES["dimer"].problem(), CASES["dimer"].truth)
+    experiment = igpe.Experiment(case.data(), start=case.start, start_time=0.0)
+    robust = igpe.Problem(
+        case.builder, parameters=["k1", "k2"], experiments=experiment, loss=igpe.L1()
+    )
+    with pytest.raises(igpe.Unsupported, match="least squares"):
+        igpe.certify(robust, best)
+    loose = igpe.Problem(
+        case.builder, parameters={"k1": (0, np.inf), "k2": (0, 9)}, experiments=experiment
+    )
+    with pytest.raises(igpe.ProblemError, match="bounds"):
+        igpe.certify(loose, best)
+    monkeypatch.setattr(compiled, "numba", None)
+    with pytest.raises(igpe.SolverMissing, match="pip install"):
+        igpe.certify(problem, best)
+
+
+def test_estimate_appends_the_proof() -> None:
+    problem = CASES["consecutive"].problem(noise=0.05)
+    result = igpe.estimate(problem, certify=True)
+    assert result.proof is not None
+    assert result.proof.closed
+    assert result.proof.lower_bound <= result.objective
+    assert result.proof.sentence in str(result)
+    assert "No parameters with" in result.report()
+    assert igpe.Result.from_json(result.to_json()).proof == result.proof
+    assert "certificate" in result.seconds
+
+
+def test_estimate_tells_why_there_is_no_proof() -> None:
+    result = igpe.estimate(CASES["dimer"].problem(), certify=True)
+    assert result.proof is None
+    assert any(note.startswith("Nothing was proved. igpe.certify needs") for note in result.notes)
+    assert igpe.Result.from_json(result.to_json()).proof is None

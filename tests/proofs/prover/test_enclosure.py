@@ -1,0 +1,232 @@
+"""Whatever is claimed of a box holds at points of it, integrated by other means."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Integrated, everything
+from zoo import ZOO
+
+from igpe.proofs.prover.enclosures import enclosure as enclosing
+from igpe.proofs.prover.enclosures import scales, tube_rows
+from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.tape import TERM
+
+SLACK = 1e-9  # of a residual and its measurement: what the other integration may be off
+ZOO_CASES = {c.name: c for c in ZOO}
+PROBLEMS: dict[str, Callable[[], Any]] = {
+    **{n: c.problem for n, c in ZOO_CASES.items() if n != "dimer"},
+    "everything": everything,
+    **{
+        n: importlib.import_module(n).problem
+        for n in ("bellman", "gas_oil_cracking", "cops_gas_oil", "methanol")
+    },
+}
+
+
+def random_boxes(problem: Any, count: int, seed: int) -> Any:
+    """Boxes of all sizes, and points in them: corners, and others."""
+    rng = np.random.default_rng(seed)
+    low, high = problem.box.lower, problem.box.upper
+    for _ in range(count):
+        middle = low + (high - low) * rng.random(len(low)) ** 3
+        radius = (high - low) * 10 ** rng.uniform(-5, -1, len(low))
+        box = np.maximum(low, middle - radius), np.minimum(high, middle + radius)
+        corners = rng.integers(0, 2, (2, len(low)))
+        inside = rng.random((2, len(low)))
+        yield box, [box[0] + s * (box[1] - box[0]) for s in (*corners, *inside)]
+
+
+def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: int = 2) -> list[str]:
+    """What is claimed of random boxes and does not hold."""
+    enclosure, truth = Enclosure(dynamic, degree), Integrated(problem, posed(problem))
+    weight = np.concatenate([
+        np.ones(dynamic.unmeasured.size),
+        *(r.course.weight * np.maximum(1, abs(r.course.value)) for r in dynamic.experiments),
+    ])
+    found = []
+    for (lower, upper), points in random_boxes(problem, boxes, seed):
+        claim = enclosure.examine(lower, upper, 1e300)
+        rows = [np.array(a) for a in enclosure.rows[:4]]
+        residuals = [truth(p) for p in points]
+        for p, r in zip(points, residuals, strict=True):
+            room = SLACK * (np.abs(r) + weight)
+            away = np.abs(r - rows[0] @ enclosure.monomials(lower, upper, p))
+            if (away > rows[1] + room).any():
+                found.append(f"polynomial, {(away - rows[1]).max():g}")
+            if (r < rows[2] - room).any() or (r > rows[3] + room).any():
+                found.append("range")
+            if (r @ r) * (1 + SLACK) < claim.bound:
+                found.append(f"bound {claim.bound:g} of {r @ r:g}")
+        best = int(np.argmin([r @ r for r in residuals]))
+        found += cut_off(enclosure, lower, upper, points[best], residuals[best] @ residuals[best])
+    return found
+
+
+def cut_off(enclosure: Enclosure, lower: Any, upper: Any, point: Any, squares: float) -> list[str]:
+    """Whether contraction against a cut just above the point loses it."""
+    claim = enclosure.examine(lower, upper, squares * (1 + 1e-6) + 1e-12)
+    if claim.is_empty or claim.bound > squares * (1 + 1e-6) + 1e-12:
+        return ["discarded"]
+    room = 1e-9 * np.abs(point) + 1e-300
+    lost = (point < claim.lower - room) | (point > claim.upper + room)
+    return ["contracted away"] if lost.any() else []
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_claims_hold(name: str) -> None:
+    problem = PROBLEMS[name]()
+    assert violations(problem, posed(problem), boxes=12, seed=3) == []
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+@pytest.mark.parametrize("name", ["michaelis_menten", "everything"])
+def test_claims_hold_at_other_degrees(name: str, degree: int) -> None:
+    problem = PROBLEMS[name]()
+    assert violations(problem, posed(problem), boxes=6, seed=4, degree=degree) == []
+
+
+def test_small_boxes_are_enclosed_sharply() -> None:
+    """Containment alone could be had by knowing nothing."""
+    problem = PROBLEMS["everything"]()
+    enclosure = Enclosure(posed(problem))
+    middle = 0.5 * (problem.box.lower + problem.box.upper)
+    errors = []
+    for width in (1e-2, 1e-3):
+        claim = enclosure.examine(middle - width, middle + width, 1e300)
+        assert claim.rows == enclosure.size
+        errors.append(enclosure.rows.error.max())
+    assert errors[0] < 1e-2
+    assert errors[1] < 3e-2 * errors[0]  # better than quadratic
+
+
+def _without_remainders(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    march = enclosing.march
+
+    def broken(*given: Any) -> Any:
+        outcome, rows = march(*given), given[-2]
+        rows.error[np.isfinite(rows.error)] *= 0.2
+        return outcome
+
+    monkeypatch.setattr(enclosing, "march", broken)
+    return dynamic
+
+
+def _smaller_boxes(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    whole = scales.scaled
+    monkeypatch.setattr(scales, "scaled", lambda a, b: whole(a, b) * np.array([1.0, 0.8]))
+    return dynamic
+
+
+def _fewer_orders(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Coefficients beyond the second are dropped without being counted."""
+
+    def spoilt(run: Any) -> Any:
+        slope = run.tapes[0]._replace(reach=np.minimum(run.tapes[0].reach, 1))
+        return run._replace(tapes=(slope, *run.tapes[1:]))
+
+    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+
+
+def _other_numbers(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    def spoilt(run: Any) -> Any:
+        course = run.course._replace(start=run.course.start - 1e-3)
+        return run._replace(course=course)
+
+    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+
+
+def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    conclude = enclosing.conclude
+    monkeypatch.setattr(enclosing, "conclude", lambda a, r, cut, u: 1.2 * conclude(a, r, cut, u))
+    return dynamic
+
+
+def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Tubes cut off where solutions below the cut still go."""
+    monkeypatch.setattr(
+        enclosing,
+        "tube_rows",
+        changed(tube_rows, "reach(cut, others) / course", "0.1 * reach(cut, others) / course"),
+    )
+    return dynamic
+
+
+def changed(module: ModuleType, what: str, by: str) -> Any:
+    """The function that a module is named for, with some of the module's text changed."""
+    text = Path(module.__file__ or "").read_text(encoding="utf-8")
+    assert text.count(what) == 1
+    name = module.__name__.rpartition(".")[2]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{name}_changed.py")
+        file.write_text(text.replace(what, by), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        broken = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(broken)
+    return getattr(broken, name)
+
+
+MUTATIONS = (
+    _shorter_reach,
+    _without_remainders,
+    _smaller_boxes,
+    _fewer_orders,
+    _other_numbers,
+    _greedy_cut,
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_broken_bound_is_caught(
+    mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = ZOO_CASES["consecutive"].problem(noise=0.1)
+    dynamic = posed(problem)
+    assert violations(problem, dynamic, boxes=12, seed=5) == []
+    assert violations(problem, mutation(monkeypatch, dynamic), boxes=12, seed=5) != []
+
+
+def _other_weights(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Means of smaller weights: the tubes are about another model."""
+
+    def spoilt(run: Any) -> Any:
+        number = np.where(run.sharp.op == TERM, 0.8 * run.sharp.number, run.sharp.number)
+        return run._replace(sharp=run.sharp._replace(number=number))
+
+    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+
+
+def _straight(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
+    """Exponential scales whose remainders are forgotten."""
+    whole = enclosing.polynomials
+    monkeypatch.setattr(
+        enclosing, "polynomials", lambda *given: whole(*given) * np.array([1, 1, 0, 0, 0])
+    )
+    return dynamic
+
+
+@pytest.mark.parametrize("mutation", [_other_weights, _straight])
+def test_a_broken_bound_of_quotients_is_caught(
+    mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = PROBLEMS["michaelis_menten"]()
+    dynamic = posed(problem)
+    assert violations(problem, dynamic, boxes=15, seed=5) == []
+    assert violations(problem, mutation(monkeypatch, dynamic), boxes=15, seed=5) != []
+
+
+def test_the_middle_is_what_it_says() -> None:
+    problem = PROBLEMS["gas_oil_cracking"]()
+    dynamic = posed(problem)
+    middle = np.array([12.0, 8.0, 2.0])
+    found = Enclosure(dynamic).examine(middle - 1e-3, middle + 1e-3, 1e300)
+    r = Integrated(problem, dynamic)(middle)
+    assert found.middle == pytest.approx(r @ r, rel=1e-6)
