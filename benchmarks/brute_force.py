@@ -1,8 +1,8 @@
 """Is a proven bound ever above a point of its box? Cases, random boxes, and the search for points.
 
-For a random box of a problem the bound of `igpe.algebraic.bounds` is compared with the best point that
-sampling and a shrinking local search find there, the linear parameters by SciPy. No such point may
-lie below the bound, however the box, the direction and the options were chosen. The same is asked
+For a random box of a problem the bound of `igpe.algebraic.bounds` is compared with the best point
+that sampling and a shrinking local search find there, the linear parameters by SciPy. No such
+point may lie below the bound, however the box, the direction and the options were chosen. The same is asked
 of every enclosure: no column, at any sampled point, may reach farther than `Hull.support` says.
 """
 

@@ -1,6 +1,6 @@
 """Whether what is claimed of a box holds at parameters of it, integrated by other means.
 
-Four claims of `igpe.proofs.prover`: each residual is within its polynomial's error, and within its range;
+Four claims of `igpe.proofs.prover`: each residual is within its polynomial's error and its range;
 the sum of squares is not below the bound; and contraction against a cut loses no parameters below
 it. Half of the boxes lie near good parameters, as those do that decide a proof; half anywhere.
 """

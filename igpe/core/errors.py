@@ -8,7 +8,7 @@ IgpeError
 ├── SolverMissing      an outside program is not installed                 -> install it
 └── EstimationFailed   every attempt ended without usable parameters       -> read .status
 
-Inside the package failure is a value (`igpe.core.status.Status`); these are raised at the public door.
+Inside the package failure is a value (`Status`); these are raised at the public door.
 Every message says what was found, what was wanted, and what to do.
 """
 

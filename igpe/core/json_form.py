@@ -140,9 +140,9 @@ class Form(NamedTuple):
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
-    """Plain values as JSON text; also written to `path` if given, as `igpe.core.files.write` does."""
+    """Plain values as JSON text; also written to `path` if given, as `files.write` does."""
     if isinstance(value, Mapping) and "command" not in value:
-        # What it is comes first, where `igpe.core.files.write` looks.
+        # What it is comes first, where `files.write` looks.
         value = {k: value[k] for k in ("stored", "format") if k in value} | dict(value)
     written = json.dumps(value, indent=2, allow_nan=False)
     if path is not None:

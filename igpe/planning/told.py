@@ -1,10 +1,10 @@
 """What a planned experiment tells of the unknowns: sensitivities by standard deviations.
 
 A measurement of h with a standard deviation s that the model computes has the information
-h'h'/s^2 + 2 s's'/s^2 (outer products), as in `igpe.dynamics.shooting.likelihood_residuals`: two rows.
+h'h'/s^2 + 2 s's'/s^2 (outer products), as in `shooting/likelihood_residuals`: two rows.
 
 Their derivatives by the design are exact where the second-order variational equations can be
-compiled too, or nothing can. Long ones are not compiled (`igpe.dynamics.integrators.dormand_prince`), and an
+compiled too, or nothing can. Long ones are not compiled (`DormandPrince`), and an
 interpreter takes seven times as long for them as it takes to integrate the compiled sensitivities
 twice for each number to choose (urethane, ten numbers: 44 against 6 ms): there, central differences
 of the exact sensitivities.

@@ -23,7 +23,7 @@ def with_findings(
 ) -> Result:
     """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
 
-    at      residuals and derivative at the estimate, as `igpe.dynamics.shooting.residuals` has them; or None
+    at      residuals and derivative at the estimate, as `Residuals` has them; or None
     active  (k, n) derivative of active constraints
     """
     if at is None or not np.isfinite(at.jacobian).all():

@@ -1,6 +1,6 @@
 """The discretised problem straight in CasADi, without a Pyomo model on the mesh.
 
-The same program as `igpe.dynamics.collocation.transcription`, less what can be eliminated: slopes, and algebraic
+The same program as `transcription`, less what can be eliminated: slopes, and algebraic
 variables that the equations define.
 """
 

@@ -1,8 +1,8 @@
 """The residuals of a problem by integration, with exact sensitivities.
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
-those of `igpe.dynamics.shooting.unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
-standard deviations are estimated `igpe.dynamics.shooting.likelihood_residuals` takes their place.
+those of `unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
+standard deviations are estimated `likelihood_residuals` takes their place.
 """
 
 from collections.abc import Mapping, Sequence

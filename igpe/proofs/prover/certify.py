@@ -68,7 +68,7 @@ class BranchAndBound:
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`; the local method begins at `start`, if there is one.
+        """See `Estimator`; the local method begins at `start`, if there is one.
 
         raises  as `igpe.certify` does
         """

@@ -3,7 +3,7 @@
 A row holds the derivatives of one coefficient of one output by all unknowns, at a random point
 modulo a prime. What is measured often gives all its rows; what is measured once or twice gives as
 many, each a random mixture of all, as a value at a later time is. Where inputs have breaks a row is
-an output at one time, a power series in the length of the experiment (`igpe.structure.series.grid`).
+an output at one time, a power series in the length of the experiment (`series/grid`).
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Rows:
     told     of each point, the echelon form of what is measured
     extra    of each point, name -> rows of what is not measured in some experiment
     orders   how many coefficients were computed
-    degrees  of the equations and of the start values, in the sense of `igpe.structure.series.degree`
+    degrees  of the equations and of the start values, in the sense of `series/degree`
     generic  whether known start values were drawn at random, because at those given the equations
              are not defined, or have no solution that could be found
     beyond   names of the functions that are no quotients of polynomials

@@ -6,7 +6,7 @@ import libsbml
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).parents[2] / "data" / "petab"
+ROOT = Path(__file__).parents[3] / "data" / "petab"
 
 
 def decay() -> libsbml.SBMLDocument:

@@ -7,30 +7,30 @@ from typing import Any
 
 NAMES = (
     "compiled",
-    "monomials",
+    "enclosures.monomials",
     "tape",
-    "intervals",
-    "faces",
-    "mueller",
-    "recursion",
-    "remainder",
-    "rows",
+    "enclosures.intervals",
+    "enclosures.faces",
+    "enclosures.mueller",
+    "enclosures.recursion",
+    "enclosures.remainder",
+    "enclosures.rows",
     "bounds",
-    "step",
-    "tube_rows",
+    "enclosures.step",
+    "enclosures.tube_rows",
     "whole",
-    "march",
+    "enclosures.march",
 )
 
 
 def plain() -> dict[str, ModuleType]:
-    """Fresh modules of `igpe.proofs.prover`, not compiled; those that are imported stay what they are."""
+    """Fresh modules of `igpe.proofs.prover`, not compiled; imported ones stay as they are."""
     package = "igpe.proofs.prover"
     kept = {n: sys.modules.pop(n) for n in list(sys.modules) if n.startswith(package)}
     numba: Any = sys.modules.get("numba")
     sys.modules["numba"] = None  # type: ignore[assignment]
     try:
-        return {n: importlib.import_module(f"{package}.{n}") for n in NAMES}
+        return {n.split(".")[-1]: importlib.import_module(f"{package}.{n}") for n in NAMES}
     finally:
         for n in [n for n in sys.modules if n.startswith(package)]:
             del sys.modules[n]
@@ -39,4 +39,4 @@ def plain() -> dict[str, ModuleType]:
         if numba is not None:
             sys.modules["numba"] = numba
         if package in kept:
-            sys.modules["igpe"].proof = kept[package]  # type: ignore[attr-defined]
+            sys.modules["igpe.proofs"].prover = kept[package]  # type: ignore[attr-defined]

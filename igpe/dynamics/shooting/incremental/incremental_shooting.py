@@ -60,7 +60,7 @@ class IncrementalShooting:
     early       on the horizons before
     budget      of the integrations there; None: as of all. Where no estimate is found within it,
                 the search is made again without
-    intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `igpe.dynamics.shooting.incremental.horizons`)
+    intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `horizons`)
     bounds      how they follow the estimates
     recovery    help where an estimate cannot be integrated further; None gives up there
     restarts    further starts where a fit is bad

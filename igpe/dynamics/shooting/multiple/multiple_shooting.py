@@ -1,7 +1,7 @@
 """Multiple shooting: intervals that begin at nodes of their own and meet in the end.
 
-Continuation from free nodes (`igpe.numerics.least_squares.chains.soft_links`), then generalised Gauss-Newton with
-exact matching (`igpe.numerics.least_squares.chains.generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
+Continuation from free nodes (`chains/soft_links`), then generalised Gauss-Newton with
+exact matching (`chains/generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
 chi squared: a fit that the measurement errors do not explain is a wrong minimum, and the search
 begins again with tighter links, with more intervals, and from elsewhere.
 """
