@@ -2,8 +2,9 @@
 
 For a random box of a problem the bound of `igpe.algebraic.bounds` is compared with the best point
 that sampling and a shrinking local search find there, the linear parameters by SciPy. No such
-point may lie below the bound, however the box, the direction and the options were chosen. The same is asked
-of every enclosure: no column, at any sampled point, may reach farther than `Hull.support` says.
+point may lie below the bound, however the box, the direction and the options were chosen. The same
+is asked of every enclosure: no column, at any sampled point, may reach farther than `Hull.support`
+says.
 """
 
 import itertools

@@ -19,7 +19,7 @@ from pyomo import dae
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.proofs.prover.certify import FEW
 from igpe.proofs.prover.enclosures.enclosure import Enclosure
 from igpe.proofs.prover.posed import Dynamic, posed

@@ -36,7 +36,7 @@ from figures import Row, at_least, at_most, command
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.planning.choosing import choose
 from igpe.planning.evidence import Evidence, Judge
 from igpe.planning.posing import Posed, pose

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from figures import MODELS, Row, at_least, at_most, command
 
 import igpe
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.identifiability import Algebra, identifiability
 from igpe.structure.identifiability.numerical import moved_unknowns

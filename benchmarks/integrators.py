@@ -35,7 +35,7 @@ import igpe
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Integrator
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 
 RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
 EXACT = igpe.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)

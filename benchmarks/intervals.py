@@ -43,7 +43,7 @@ from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKuttaIntervals
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, OneByOne
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 
 RTOL, ATOL = 1e-6, 1e-8
 EXACT = OneByOne(igpe.Sundials(1e-11, 1e-13, max_steps=10**6))

@@ -34,7 +34,7 @@ from figures import MODELS, Row, at_most, command
 from kinetic_chain import chain
 
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.structure.structure import analyse
 
 TRANSLATION = 2.0  # s, target for 1,000 equations

@@ -40,7 +40,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from igpe.core.arrays import IntArray
 from igpe.equations.incidence import blocks, parts
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.structure.structure import analyse
 
 SIZES = (100, 1_000, 10_000, 100_000)

@@ -34,7 +34,7 @@ from published import PAPER
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 

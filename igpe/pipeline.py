@@ -38,7 +38,8 @@ from igpe.dynamics.shooting.model_weights import first_weighted
 from igpe.dynamics.shooting.polish import Polished, passed_bounds, polish
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import Settled, settle
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.estimation.equally_good import with_other_optima
 from igpe.estimation.proven import complement_proven, with_proof
 from igpe.estimation.settings import Settings

@@ -13,7 +13,7 @@ from spoiling import Case, pose, read, run, twins
 
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.loss import Huber, Normal, PiecewiseConstant
 

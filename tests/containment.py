@@ -17,7 +17,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import bound, functions, polynomial, rows, step, transport
 from igpe.proofs.checker.course import Course, courses

@@ -6,7 +6,7 @@ from typing import Any
 import bad_models as bad
 import pandas as pd
 
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

@@ -16,7 +16,7 @@ from bad_problems import MODELS, SETTINGS
 from spoiling import pose, run, table
 
 from igpe.core.errors import IgpeError
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.inputs import steps
 
 GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)

@@ -15,7 +15,7 @@ from igpe.core.errors import ModelError
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.pipeline import estimate
 from igpe.problem.problem import Problem
 

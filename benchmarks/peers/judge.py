@@ -10,7 +10,7 @@ import numpy as np
 import igpe
 from igpe.dynamics.shooting.residuals import measured_only
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 
 ACCURATE = igpe.Sundials(rtol=1e-10, atol=1e-12, max_steps=10**6)
 

@@ -16,7 +16,7 @@ import igpe
 from igpe.core.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 from peers.sbml import conditions, sbml
 from peers.told import PYTHON, told
 

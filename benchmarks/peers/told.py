@@ -14,8 +14,8 @@ import casadi as ca
 import igpe
 from igpe.equations.elimination import solve_all
 from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.reading.read import read_system
 from igpe.equations.stack import stack
-from igpe.equations.system import read_system
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from peers.task import NotPosedError

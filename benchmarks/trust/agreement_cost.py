@@ -20,10 +20,10 @@ from figures import Row, at_most
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 import igpe
-from igpe.equations import system
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.agreement import require_agreement
-from igpe.equations.system import read_systems
+from igpe.equations.reading import read
+from igpe.equations.reading.read import read_systems
 
 MODELS = ("consecutive", "bellman", "methanol", "lotka_volterra", "urethane")
 SIZES = (2, 20, 100)
@@ -39,11 +39,11 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
         if given.only and given.only not in name:
             continue
         times = np.median([_times(make) for _ in range(REPEATED)], axis=0)
-        read, translated, compared = 1000 * times
+        reading, translated, compared = 1000 * times
         yield at_most(name, "comparison", compared, "ms")
-        yield at_most(name, "of building and reading", 100 * compared / read, "%")
+        yield at_most(name, "of building and reading", 100 * compared / reading, "%")
         limit = SHARE if name in MODELS or name == f"chain of {SIZES[-1]}" else None
-        share = 100 * compared / (read + translated)
+        share = 100 * compared / (reading + translated)
         yield at_most(name, "of building and translating", share, "%", limit)
 
 
@@ -57,14 +57,14 @@ def _times(make: Callable[[], igpe.Problem]) -> tuple[float, float, float]:
         require_agreement(*given)  # type: ignore[arg-type]
         spent += time.perf_counter() - begin
 
-    with patch.object(system, "require_agreement", timed):
+    with patch.object(read, "require_agreement", timed):
         begin = time.perf_counter()
         problem = make()
         systems = read_systems(problem)
-        read = time.perf_counter()
+        reading = time.perf_counter()
         for one, experiment in zip(systems, problem.experiments, strict=True):
             initial_value_problem(problem, experiment, one)
-        return read - begin - spent, time.perf_counter() - read, spent
+        return reading - begin - spent, time.perf_counter() - reading, spent
 
 
 def _published(name: str) -> Callable[[], igpe.Problem]:

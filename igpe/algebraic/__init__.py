@@ -1,0 +1,5 @@
+"""Step 3: regressions of slopes, solved globally with a proven gap.
+
+Uses `structure`, `smoothing`, `solvers`. A new route is one file with a class that has `estimate`;
+`bounds/` holds branch and bound over the nonlinear parameters.
+"""

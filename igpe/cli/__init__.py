@@ -1,9 +1,6 @@
-"""The command line: a problem file from tables, and what can be done with one; stored results.
+"""The command `igpe`: each subcommand is one function in one file.
 
-A model file is a Python file with a function `problem()` that returns an `igpe.Problem`, or a PEtab
-problem's YAML file.
-Exit codes: 0 done, 1 nothing could be estimated or verified, 2 bad input, 130 interrupted.
-Answers go to standard output, progress and errors to standard error.
+Uses everything below. Add a subcommand here; what it computes belongs elsewhere.
 """
 
 # Typer reads annotations at run time, and everything slow is imported inside the commands, so that

@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.system import read_systems_at
+from igpe.equations.reading.read import read_systems_at
 from igpe.problem.problem import Problem
 
 MOST_STATES = 4  # that a sentence lists

@@ -7,7 +7,7 @@ import casadi as ca
 
 from igpe.core.digest import digest
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.problem.starts import ModelStarts

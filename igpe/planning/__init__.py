@@ -1,1 +1,4 @@
-"""Optimum experimental design: which experiment tells most of the parameters."""
+"""Optimum experimental design: the next experiment, and what it would say.
+
+Uses `dynamics`, `results`.
+"""

@@ -14,7 +14,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.model_weights import Weights
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.rank import directions
 from igpe.planning.freedom import Deviation, Noise, read_deviation
 from igpe.problem.experiment import Experiment, Start

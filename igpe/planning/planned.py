@@ -10,7 +10,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.planning.sensitivity_problem import Choice, sensitivity_problem
 from igpe.problem.experiment import Experiment, Unknown

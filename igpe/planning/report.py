@@ -9,7 +9,7 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
-from igpe.equations.system import read_systems_at
+from igpe.equations.reading.read import read_systems_at
 from igpe.planning.evidence import Determined, Judge, determined
 from igpe.planning.freedom import Noise
 from igpe.planning.plan import Plan

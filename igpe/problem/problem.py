@@ -22,6 +22,7 @@ from igpe.problem.parameter_bounds import (
     with_logarithms,
 )
 from igpe.problem.problem_checks import (
+    Parts,
     check_arguments,
     check_experiment,
     check_model,
@@ -94,9 +95,12 @@ class Problem:
         self.parameters = expanded("parameters", parameters, self.instances)
         self.local = frozenset(expanded("local", self._given["local"], self.instances))
         self.experiments = tuple(map(convert_units, runs, self.instances))
-        check_model(self)
+        parts = Parts(
+            model, self.experiments, self.instances, self.parameters, self.local, self.time_varying
+        )
+        check_model(parts)
         for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
-            check_experiment(self, e, instance, starts)
+            check_experiment(parts, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: tuple[FloatArray, ...] | None = None
         self.compared: set[str] = set()  # experiments whose equations were read and compared
@@ -111,7 +115,7 @@ class Problem:
                 f"Priors are given for {strangers}, which are no unknowns; the unknowns are "
                 f"{list(self.unknowns.names)}."
             )
-        check_weights(self)
+        check_weights(self.experiments, self.priors)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy keep what the problem was made of and build the models again."""
@@ -186,7 +190,7 @@ class Problem:
         sigma   for each experiment (n,), in the order and unit of its `measurements.value`
         raises  ProblemError unless there is a positive number for each measurement
         """
-        held = held_sigma(self, sigma)
+        held = held_sigma(self.experiments, sigma)
         found = object.__new__(Problem)
         found.__dict__.update(self.__dict__)
         found._weights = held

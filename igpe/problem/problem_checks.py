@@ -1,9 +1,9 @@
 """Do model, experiments and parameters fit together? Every refusal of `Problem` is here."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
@@ -18,8 +18,16 @@ from igpe.problem.model import Instance
 from igpe.problem.starts import ModelStarts
 from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
 
-if TYPE_CHECKING:
-    from igpe.problem.problem import Problem
+
+class Parts(NamedTuple):
+    """What a problem is made of: the user's builder, and the rest by the names of `Problem`."""
+
+    model: Any
+    experiments: tuple[Experiment, ...]
+    instances: tuple[Instance, ...]
+    parameters: tuple[str, ...]
+    local: frozenset[str]
+    time_varying: Mapping[str, PiecewiseConstant]
 
 
 def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:
@@ -93,26 +101,26 @@ def _check_each(role: str, given: Any, kind: type, wanted: str) -> None:
             raise ProblemError(f"{role} of '{name}' is {shown(value_)}; wanted {wanted}.")
 
 
-def check_weights(problem: "Problem") -> None:
+def check_weights(experiments: Sequence[Experiment], priors: Mapping[str, Normal]) -> None:
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
-    known = [e.name for e in problem.experiments if e.sigma_known or e.estimated_sigma]
-    unknown = [e.name for e in problem.experiments if e.name not in known]
+    known = [e.name for e in experiments if e.sigma_known or e.estimated_sigma]
+    unknown = [e.name for e in experiments if e.name not in known]
     if known and unknown:
         raise ProblemError(
             f"The experiments {known} have standard deviations, {unknown} have none, so they "
             "cannot be weighed against each other; give all experiments sigma=..., or none."
         )
-    if problem.priors and unknown:
+    if priors and unknown:
         raise ProblemError(
-            f"Priors are given for {list(problem.priors)}, but their weight beside measurements of "
+            f"Priors are given for {list(priors)}, but their weight beside measurements of "
             "unknown exactness would depend on the units; give the measurements standard "
             "deviations (sigma=...), or leave the priors out."
         )
 
 
-def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
+def held_sigma(experiments: Sequence[Experiment], sigma: Any) -> tuple[FloatArray, ...]:
     """Standard deviations as arrays: a positive number for each measurement."""
-    sizes = [len(e.measurements.value) for e in problem.experiments]
+    sizes = [len(e.measurements.value) for e in experiments]
     try:
         held = tuple(np.array(s, dtype=float) for s in sigma)
     except (TypeError, ValueError):
@@ -126,26 +134,26 @@ def held_sigma(problem: "Problem", sigma: Any) -> tuple[FloatArray, ...]:
     return held
 
 
-def check_model(problem: "Problem") -> None:
+def check_model(parts: Parts) -> None:
     """The parameters exist and are scalar, and nothing else is left free."""
-    starts = [s for e in problem.experiments for s in e.start.values()]
-    is_nothing = not problem.parameters and not problem.time_varying
+    starts = [s for e in parts.experiments for s in e.start.values()]
+    is_nothing = not parts.parameters and not parts.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
         raise ProblemError(
             "No parameters are named; list the model's Vars that are to be estimated."
         )
-    strangers = sorted(problem.local - set(problem.parameters))
-    for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
-        for name in problem.parameters:
-            _check_parameter(problem, experiment, name, instance)
-        unknown = [n for n in problem.time_varying if n not in instance.series]
+    strangers = sorted(parts.local - set(parts.parameters))
+    for experiment, instance in zip(parts.experiments, parts.instances, strict=True):
+        for name in parts.parameters:
+            _check_parameter(parts, experiment, name, instance)
+        unknown = [n for n in parts.time_varying if n not in instance.series]
         if unknown:
             raise ProblemError(
-                f"{_where(problem, experiment)}time_varying names {unknown}; the model's variables "
+                f"{_where(parts, experiment)}time_varying names {unknown}; the model's variables "
                 f"over time that are no states are {sorted(instance.series)}."
             )
     if strangers:
-        raise ProblemError(f"local={strangers} are not among the parameters {problem.parameters}.")
+        raise ProblemError(f"local={strangers} are not among the parameters {parts.parameters}.")
 
 
 def is_labelled(builder: Any) -> bool:
@@ -153,17 +161,15 @@ def is_labelled(builder: Any) -> bool:
     return bool(getattr(builder, "is_labelled", False))
 
 
-def _check_parameter(
-    problem: "Problem", experiment: Experiment, name: str, instance: Instance
-) -> None:
-    place = _where(problem, experiment)
+def _check_parameter(parts: Parts, experiment: Experiment, name: str, instance: Instance) -> None:
+    place = _where(parts, experiment)
     if instance.over_time(name) is not None:
         raise ProblemError(
             f"{place}'{name}' varies with time, so it is no parameter; declare it in "
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
-        elsewhere = any(name in i.scalars for i in problem.instances)
+        elsewhere = any(name in i.scalars for i in parts.instances)
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
@@ -177,14 +183,14 @@ def _check_parameter(
             f"{place}parameter '{name}' is a Var of the domain {component.domain.name}; igpe "
             "estimates real numbers. Use pyo.Reals with bounds, or estimate once for each value."
         )
-    if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
+    if component.is_variable_type() and component.fixed and not is_labelled(parts.model):
         raise ProblemError(
             f"{place}parameter '{name}' is fixed at {value(component)} in the model, and named in "
             f"parameters=. Leave it out of parameters to keep it fixed, or remove the line that "
             f"fixes it (m.{name}.fix(...)) to estimate it."
         )
-    units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
-    if len(units) > 1 and name not in problem.local:
+    units = {unit_name(i.scalars[name]) for i in parts.instances if name in i.scalars}
+    if len(units) > 1 and name not in parts.local:
         raise ProblemError(
             f"Parameter '{name}' has the units {sorted(units)} in the experiments' models; give it "
             "one unit, or make it local."
@@ -192,18 +198,18 @@ def _check_parameter(
 
 
 def check_experiment(
-    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+    parts: Parts, experiment: Experiment, instance: Instance, starts: ModelStarts
 ) -> None:
     """What the experiment names exists in the model, and everything it must know is given."""
     _check_measured(experiment, instance)
     _check_estimated(experiment, instance)
-    _check_inputs(problem, experiment, instance)
-    _check_starts(problem, experiment, instance, starts)
-    _check_free(problem, experiment, instance)
+    _check_inputs(parts, experiment, instance)
+    _check_starts(parts, experiment, instance, starts)
+    _check_free(parts, experiment, instance)
 
 
-def _where(problem: "Problem", experiment: Experiment) -> str:
-    return "" if len(problem.experiments) == 1 else f"Experiment '{experiment.name}': "
+def _where(parts: Parts, experiment: Experiment) -> str:
+    return "" if len(parts.experiments) == 1 else f"Experiment '{experiment.name}': "
 
 
 def _check_measured(experiment: Experiment, instance: Instance) -> None:
@@ -232,14 +238,14 @@ def _check_estimated(experiment: Experiment, instance: Instance) -> None:
             )
 
 
-def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
-    place = _where(problem, experiment)
+def _check_inputs(parts: Parts, experiment: Experiment, instance: Instance) -> None:
+    place = _where(parts, experiment)
     for name in experiment.inputs:
-        if name in problem.parameters:
+        if name in parts.parameters:
             raise ProblemError(
                 f"{place}'{name}' is given as an input and named as a parameter; take one away."
             )
-        if name in problem.time_varying:
+        if name in parts.time_varying:
             raise ProblemError(
                 f"{place}'{name}' is given as an input and estimated by time_varying=; take one "
                 "away."
@@ -257,9 +263,9 @@ def _check_inputs(problem: "Problem", experiment: Experiment, instance: Instance
 
 
 def _check_starts(
-    problem: "Problem", experiment: Experiment, instance: Instance, starts: ModelStarts
+    parts: Parts, experiment: Experiment, instance: Instance, starts: ModelStarts
 ) -> None:
-    place = _where(problem, experiment)
+    place = _where(parts, experiment)
     strangers = [n for n in experiment.start if n not in instance.states]
     if strangers:
         raise ProblemError(
@@ -274,17 +280,17 @@ def _check_starts(
             "igpe.Unknown(lower, upper) to estimate it."
         )
     named = [v for v in experiment.start.values() if isinstance(v, str)]
-    unknown = [n for n in named if n not in problem.parameters]
+    unknown = [n for n in named if n not in parts.parameters]
     if unknown:
         raise ProblemError(
             f"{place}start values name {unknown}, which are not among the parameters "
-            f"{list(problem.parameters)}."
+            f"{list(parts.parameters)}."
         )
 
 
-def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) -> None:
+def _check_free(parts: Parts, experiment: Experiment, instance: Instance) -> None:
     """No scalar variable in the equations is left without a value."""
-    known = {*problem.parameters, *experiment.inputs}
+    known = {*parts.parameters, *experiment.inputs}
     scalars = {id(v): n for n, v in instance.scalars.items() if n not in known}
     for variable in _used(instance):
         name = scalars.get(id(variable))
@@ -295,7 +301,7 @@ def _check_free(problem: "Problem", experiment: Experiment, instance: Instance) 
             )
     for name, series in instance.series.items():
         data = next(iter(series.values()))
-        named = name in experiment.inputs or name in problem.time_varying
+        named = name in experiment.inputs or name in parts.time_varying
         given = named or data.is_variable_type()
         if not given and value(data, exception=False) is None:
             raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")

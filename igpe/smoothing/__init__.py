@@ -1,0 +1,5 @@
+"""Step 1: measurements become curves with errors of value and slope.
+
+Uses `core`. A new smoother is one file with a class that has `smooth(times, values, ...)`
+(`base.Smoother`).
+"""

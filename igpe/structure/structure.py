@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.structure_map import plot_maps

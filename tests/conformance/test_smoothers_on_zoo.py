@@ -7,7 +7,7 @@ from zoo import ZOO, Case
 import igpe
 from igpe.algebraic.curves import smooth_measurements
 from igpe.dynamics.shooting.residuals import simulate
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.smoothing.base import Smoother
 
 SMOOTHERS: list[Smoother] = [

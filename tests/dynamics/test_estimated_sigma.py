@@ -11,7 +11,7 @@ from scipy.stats import norm
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 
 TIMES = np.linspace(0.0, 4.0, 25)
 START = {"k": 0.8, "sd": 0.5}

@@ -6,7 +6,7 @@ from zoo import ZOO
 
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import Simulated, fine_grid, profiles
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.smoothing.interpolation import Interpolation
 
 CASE = {c.name: c for c in ZOO}

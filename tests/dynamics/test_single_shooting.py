@@ -11,7 +11,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.loss import L1, Normal
 from igpe.problem.problem import Problem

@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.unmeasured import unmeasured
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
 from igpe.problem.loss import L1, Normal, PiecewiseConstant

@@ -13,7 +13,7 @@ from pyomo.core.expr import numeric_expr
 
 from igpe.core.errors import ModelError
 from igpe.equations.reading import agreement, readings
-from igpe.equations.system import read_system, read_systems
+from igpe.equations.reading.read import read_system, read_systems
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -131,7 +131,7 @@ def test_a_small_term_that_is_lost_is_noticed(share, monkeypatch):
 def test_each_experiment_is_compared_once_also_by_copies(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "igpe.equations.system.require_agreement", lambda *a: calls.append(a[1].name)
+        "igpe.equations.reading.read.require_agreement", lambda *a: calls.append(a[1].name)
     )
     problem = posed(experiments=2)
     for _ in range(2):

@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.core.errors import ModelError
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

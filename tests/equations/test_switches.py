@@ -9,7 +9,7 @@ from pyomo import dae
 import igpe
 from igpe.core.errors import ModelError
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import linear, steps
 from igpe.problem.problem import Problem

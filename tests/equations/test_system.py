@@ -11,7 +11,8 @@ import pytest
 from pyomo import dae
 
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import System, read_system
+from igpe.equations.reading.read import read_system
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
 from igpe.problem.problem import Problem

@@ -11,7 +11,7 @@ from pyomo import dae
 from zoo import ZOO, Case
 
 from igpe.equations.linearity import equation_linearity
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

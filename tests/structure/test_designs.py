@@ -9,7 +9,7 @@ from known_designs import DESIGNS, LINEAR, ONE
 from known_models import Known
 
 import igpe
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.estimation.rank_notes import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict

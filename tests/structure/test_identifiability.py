@@ -10,7 +10,7 @@ import pytest
 from known_models import KNOWN, PULSE, SIX, TIMES, Known, cascade
 
 import igpe
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.identifiability import Algebra, identifiability
 from igpe.structure.identifiability.numerical import moved_unknowns

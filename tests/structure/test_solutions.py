@@ -10,7 +10,7 @@ import sympy
 from known_models import KNOWN, PUBLISHED, PULSE, TIMES, Known
 
 import igpe
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.expansion import expand
 from igpe.structure.identifiability.posed import pose

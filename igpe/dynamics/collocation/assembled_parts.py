@@ -14,7 +14,8 @@ from igpe.dynamics.collocation.guess import NO_IDEA
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.shooting.base import constraints
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem

@@ -30,7 +30,8 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.polish import put_on_bounds
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import settled
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.compiled_ipopt import KNOWN, Known

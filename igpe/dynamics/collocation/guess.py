@@ -14,7 +14,8 @@ from igpe.dynamics.collocation.mesh import Mesh, Radau, first_mesh
 from igpe.dynamics.collocation.transcription import Run, Transcription
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem

@@ -19,7 +19,7 @@ from igpe.dynamics.search.searches import UNANSWERED, unanswered
 from igpe.dynamics.shooting.base import Estimator, is_plain
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.equations.fingerprint import fingerprint
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.problem import Problem
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Function, Item, Work

@@ -8,7 +8,8 @@ from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.smoothing.gcv_spline import GcvSpline

@@ -17,7 +17,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton

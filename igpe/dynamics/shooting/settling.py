@@ -24,7 +24,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.model_weights import Weights, first_weighted
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.problem import Problem
 
 STILL = 1e-6  # relative change of every standard deviation that is none

@@ -17,7 +17,7 @@ from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spre
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.wanted import require_start
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.line_search import LineSearch

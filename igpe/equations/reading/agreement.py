@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from itertools import repeat
 from operator import attrgetter, methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -31,14 +31,12 @@ from pyomo.core.expr.visitor import identify_variables
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError
 from igpe.equations.stack import stack
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, Series
 from igpe.problem.problem import Problem
 from igpe.problem.starts import model_starts
-
-if TYPE_CHECKING:
-    from igpe.equations.system import System
 
 TOLERANCE = 1e-9  # of the sum of the absolute terms
 ROUNDING = 1e-14  # relative change of a quantity that stands for rounding
@@ -193,7 +191,7 @@ def _applied(node: Any, values: list[Any]) -> Any:
 
 
 def require_agreement(
-    problem: Problem, experiment: Experiment, system: "System", between: Instance
+    problem: Problem, experiment: Experiment, system: System, between: Instance
 ) -> None:
     """Compare a translated system with Pyomo's values of the equations it came from.
 
@@ -219,7 +217,7 @@ class _Comparison:
         self,
         problem: Problem,
         experiment: Experiment,
-        system: "System",
+        system: System,
         instances: tuple[Instance, ...],
     ) -> None:
         self.system, self.instances = system, instances
@@ -450,7 +448,7 @@ class _Draw:
     """Values of all quantities at points."""
 
     def __init__(
-        self, problem: Problem, experiment: Experiment, instance: Instance, system: "System"
+        self, problem: Problem, experiment: Experiment, instance: Instance, system: System
     ) -> None:
         self.problem, self.experiment, self.instance = problem, experiment, instance
         self.symbols, self.starts = system.symbols, system.starts

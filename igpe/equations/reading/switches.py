@@ -6,16 +6,14 @@ moves adds. Both branches meeting where the condition changes is no jump (see `T
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import casadi as ca
 
 from igpe.core.errors import ModelError
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
-
-if TYPE_CHECKING:
-    from igpe.equations.system import System
 
 LONGEST = 80  # characters of a condition in a message
 
@@ -28,12 +26,12 @@ class _Cause(NamedTuple):
     unknown: str | None = None
 
 
-def moving(problem: Problem, experiment: Experiment, system: "System") -> set[str]:
+def moving(problem: Problem, experiment: Experiment, system: System) -> set[str]:
     """The free unknowns that decide when the system jumps."""
     return {c.unknown for _, _, c in _causes(problem, experiment, system) if c.unknown}
 
 
-def refuse_switches(problem: Problem, experiment: Experiment, system: "System") -> None:
+def refuse_switches(problem: Problem, experiment: Experiment, system: System) -> None:
     """Raise ModelError if a jump of the system depends on a free unknown or a state."""
     for name, condition, cause in _causes(problem, experiment, system):
         text = str(condition)
@@ -49,7 +47,7 @@ def refuse_switches(problem: Problem, experiment: Experiment, system: "System") 
 
 
 def _causes(
-    problem: Problem, experiment: Experiment, system: "System"
+    problem: Problem, experiment: Experiment, system: System
 ) -> Iterator[tuple[str, Any, _Cause]]:
     for name, condition in system.jumps:
         for cause in _moved_by(problem, experiment, system, ca.symvar(condition)):
@@ -57,7 +55,7 @@ def _causes(
 
 
 def _moved_by(
-    problem: Problem, experiment: Experiment, system: "System", used: Sequence[Any]
+    problem: Problem, experiment: Experiment, system: System, used: Sequence[Any]
 ) -> Iterator[_Cause]:
     s = system.symbols
     unknown = {n: problem.unknown_of(n, experiment) for n in s.parameters}
@@ -87,7 +85,7 @@ def _of_varying(problem: Problem, experiment: Experiment, name: str) -> Iterator
 
 
 def _of_start(
-    problem: Problem, experiment: Experiment, system: "System", state: str
+    problem: Problem, experiment: Experiment, system: System, state: str
 ) -> Iterator[_Cause]:
     given: Any = experiment.start.get(state, system.starts.get(state))
     if isinstance(given, Unknown):

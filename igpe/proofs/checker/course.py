@@ -12,7 +12,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.loss import LeastSquares
 from igpe.problem.problem import Problem

@@ -16,7 +16,8 @@ from igpe.dynamics.shooting.residuals import measured_only
 from igpe.dynamics.shooting.unmeasured import Unmeasured, unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import in_words
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosures.mueller import Course

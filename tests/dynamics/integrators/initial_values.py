@@ -12,7 +12,7 @@ from igpe.dynamics.integrators.dormand_prince import DormandPrince
 from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

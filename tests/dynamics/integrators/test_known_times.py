@@ -19,7 +19,7 @@ from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.pieces import pieces_of
 from igpe.dynamics.integrators.whole_horizon import WholeHorizon
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_system
+from igpe.equations.reading.read import read_system
 
 CENTER, WIDTHS = 0.437, (0.1, 0.05, 0.02, 1e-3, 1e-5)
 TIMES = np.array([0.2, CENTER, 0.8, 1.0])  # one of them inside the pulse

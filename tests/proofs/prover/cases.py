@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.proofs.prover.posed import Dynamic, Posed
 
 

@@ -39,7 +39,7 @@ from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.stage import Counted, Solved, Stage
 from igpe.dynamics.shooting.wanted import require_start
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.line_search import LineSearch

@@ -21,7 +21,7 @@ from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, measured_only
 from igpe.dynamics.shooting.starting import Starting, starting
 from igpe.dynamics.shooting.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point, Reduced
 from igpe.numerics.least_squares.chains.limits import Limits

@@ -46,7 +46,7 @@ from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spre
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.wanted import require_start
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.chains import Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton

@@ -1,0 +1,165 @@
+"""From a user's model to the equations of each experiment, and whether these are what was written.
+
+The model is built at times of our own, its equations are read at several of them, translated to
+CasADi, and compared with Pyomo's values. What cannot be read is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from pyomo.common.gc_manager import PauseGC
+from pyomo.core.expr.visitor import identify_variables
+
+from igpe.core.errors import ModelError
+from igpe.equations.incidence import incidence, parts
+from igpe.equations.reading.agreement import require_agreement
+from igpe.equations.reading.readings import read_equations
+from igpe.equations.reading.switches import moving, refuse_switches
+from igpe.equations.stack import stack
+from igpe.equations.symbols import Symbols, make_symbols
+from igpe.equations.system import System
+from igpe.equations.translate import Translator
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import Instance, build
+from igpe.problem.problem import Problem
+from igpe.problem.starts import model_starts
+
+# Generic places to read equations at; those next to the ends show a lag phase.
+INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)
+
+
+def read_system(problem: Problem, experiment: Experiment) -> System:
+    """Translate the model as one experiment uses it.
+
+    What was translated is compared with the model once for each experiment of a problem.
+
+    raises ModelError if an equation cannot be translated, depends on time in a way that cannot be
+    followed or is not what Pyomo computes, or if the equations do not determine slopes and
+    algebraic variables (higher index)
+    """
+    first, last = experiment.start_time, float(experiment.times[-1])
+    span = last - first or 1.0
+    places = [first + share * span for share in INTERIOR]
+    times = [first, *places, first + span]
+    instance = build(problem.model, times, experiment)
+    instants = _nearest(instance, places)
+    symbols = make_symbols(problem, experiment, instance, instants[0])
+    reading = read_equations(instance, symbols, experiment.told, instants)
+    system = System(
+        symbols=symbols,
+        equations=tuple(reading.equations),
+        residual=stack(reading.equations.values()),
+        measured=reading.measured,
+        starts=_model_starts(instance, symbols),
+        any_times=set(map(float, instance.time)) == set(times),
+        jumps=tuple(reading.jumps),
+    )
+    _refuse_unsolvable(system, instance)
+    if experiment.name not in problem.compared:
+        require_agreement(problem, experiment, system, instance)
+        problem.compared.add(experiment.name)
+    return system
+
+
+def read_systems(problem: Problem) -> tuple[System, ...]:
+    """The system of every experiment, in their order.
+
+    raises ModelError as `read_system` does, and if a jump depends on a free unknown or a state
+    """
+    systems = _translated(problem)
+    _refuse_switches(problem, systems)
+    return systems
+
+
+def read_systems_at(
+    problem: Problem, values: Mapping[str, float]
+) -> tuple[Problem, dict[str, float], tuple[System, ...]]:
+    """The systems where all free unknowns have values: those that decide when it jumps are held.
+
+    returns  the problem with these unknowns fixed, the values of the others, the systems
+    raises   ModelError as `read_system` does, and if a jump depends on a state
+    """
+    systems = _translated(problem)
+    pairs = zip(problem.experiments, systems, strict=True)
+    names = {name for e, system in pairs for name in moving(problem, e, system)}
+    held = problem.fixing({n: values[n] for n in problem.box.names if n in names})
+    _refuse_switches(held, systems)
+    return held, {n: values[n] for n in held.box.names}, systems
+
+
+def _translated(problem: Problem) -> tuple[System, ...]:
+    with PauseGC():  # a third of the time of large models: their many objects are all in use
+        return tuple(read_system(problem, e) for e in problem.experiments)
+
+
+def _refuse_switches(problem: Problem, systems: tuple[System, ...]) -> None:
+    for experiment, system in zip(problem.experiments, systems, strict=True):
+        refuse_switches(problem, experiment, system)
+
+
+def _nearest(instance: Instance, places: list[float]) -> list[float]:
+    """Times of the model (which may have its own) next to the places, without the ends."""
+    interior = list(instance.time)[1:-1]
+    if not interior:
+        raise ModelError(
+            f"The model's time has only the points {list(instance.time)}; the builder must put the "
+            "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
+        )
+    order = [int(np.argmin(np.abs(np.array(interior) - p))) for p in places]
+    return [float(interior[i]) for i in dict.fromkeys(order)]
+
+
+def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
+    found = model_starts(instance)
+    known = {id(instance.scalars[n]): symbols.p[i] for i, n in enumerate(symbols.parameters)}
+    starts: dict[str, Any] = dict(found.fixed)
+    for state, constraint in found.conditions.items():
+        unknown = ca.SX.sym(state)
+        translate = Translator(
+            {**known, id(instance.states[state][instance.first]): unknown}, symbols.t
+        )
+        lower, body, _ = constraint.to_bounded_expression()
+        residual = ca.SX(translate(body) - translate(lower))
+        slope = ca.jacobian(residual, unknown)
+        if ca.which_depends(residual, unknown, 2)[0] or slope.is_zero():
+            raise ModelError(
+                f"The start condition '{constraint.name}' is not linear in '{state}', or does not "
+                f"determine it; write it as {state} == expression of parameters."
+            )
+        starts[state] = -ca.substitute(residual, unknown, 0) / slope
+    return starts
+
+
+def _refuse_unsolvable(system: System, instance: Instance) -> None:
+    found = parts(incidence(system.residual, system.unknowns))
+    if not found.spare_rows and not found.spare_columns:
+        return
+    _refuse_timeless(instance)
+    spare = [system.equations[i] for i in found.over_rows]
+    free = [system.unknown_names[j] for j in found.under_columns]
+    raise ModelError(
+        "The equations do not determine the slopes and algebraic variables at each time"
+        + (
+            f"; too many equations: {spare} hold only known quantities or share unknowns"
+            * bool(spare)
+        )
+        + (f"; undetermined: {free}" * bool(free))
+        + ". If an equation constrains states alone the model has a higher index: differentiate it "
+        "and use the result in its place. If a variable is an input, give it in "
+        "Experiment(inputs=...)."
+    )
+
+
+def _refuse_timeless(instance: Instance) -> None:
+    """Refuse differential equations that are not indexed by the time, as those of a list."""
+    slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
+    for name, constraint in instance.conditions.items():
+        if any(id(v) in slopes for v in identify_variables(constraint.expr)):
+            raise ModelError(
+                f"The constraint '{name}' holds a derivative but is not indexed by the time, so "
+                "igpe cannot tell what holds at other times. Write it as a rule over the time: "
+                "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
+                "ConstraintList or as single constraints."
+            )
