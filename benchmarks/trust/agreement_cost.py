@@ -21,8 +21,8 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 
 import igpe
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading import read
+from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.read import read_systems
 
 MODELS = ("consecutive", "bellman", "methanol", "lotka_volterra", "urethane")

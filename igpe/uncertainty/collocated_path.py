@@ -22,7 +22,7 @@ from igpe.dynamics.collocation.transcription import Transcription, transcribe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.guess import Simulated, profiles
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.problem import Problem
 from igpe.solvers.base import name_of
 from igpe.solvers.ipopt import Ipopt, Prepared

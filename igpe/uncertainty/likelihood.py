@@ -25,7 +25,7 @@ from igpe.dynamics.shooting.base import require_known_sigma, require_plain
 from igpe.dynamics.shooting.model_weights import weighted_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise

@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
 from igpe.uncertainty.collocated_path import CollocatedPath, collocated

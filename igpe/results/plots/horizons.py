@@ -17,7 +17,8 @@ from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
-from igpe.equations.system import System, read_systems
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import colour, labelled

@@ -15,7 +15,7 @@ from igpe.core.estimates import Estimate, Horizon, Iterate
 from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Intervals
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import read_systems
+from igpe.equations.reading.read import read_systems
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for, colour, labelled
 
