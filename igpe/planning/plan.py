@@ -20,7 +20,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.noise.error_model import Proportional
 from igpe.problem.noise.estimated import Estimated
 from igpe.problem.tables import Data, read_table, rows_of
-from igpe.results.plots.plan import plot_plan
+from igpe.results.plots.plan import Planned, plot_plan
 from igpe.results.result_text import number
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -144,7 +144,10 @@ class Plan:
 
     def plot(self, axes: Any = None) -> Any:
         """Inputs, predicted courses with the samples, errors before and after; returns axes."""
-        return plot_plan(self.experiments, self.courses, self.errors, axes)
+        planned = [
+            Planned(e.name, e.inputs, e.start_time, e.times, e.measured) for e in self.experiments
+        ]
+        return plot_plan(planned, self.courses, self.errors, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows; inputs that are functions of time by their name."""

@@ -14,7 +14,7 @@ from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, checked_types, plain, restored, write_json
 from igpe.core.status import Status
 from igpe.results.certificate import STOPPED
-from igpe.results.plots.proof import plot_boxes
+from igpe.results.plots.proof import Box, plot_boxes
 
 FORMAT = "igpe dynamic certificate 1"
 
@@ -134,7 +134,15 @@ class DynamicCertificate:
 
     def plot(self, axes: Any = None) -> Any:
         """The boxes over the plane of two unknowns: `igpe.results.plots.proof.plot_boxes`."""
-        return plot_boxes(self, axes)
+        boxes = [Box(b.lower, b.upper, b.reason) for b in self.tree]
+        return plot_boxes(
+            boxes,
+            self.parameters,
+            axes,
+            unknowns=self.unknowns,
+            lower=self.lower,
+            upper=self.upper,
+        )
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The certificate with its tree as JSON text; also written to `path` if given.

@@ -2,23 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from igpe.core.estimates import relative_gap
 from igpe.core.markup import bullets, table
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
-
-if TYPE_CHECKING:
-    from igpe.results.dynamic_certificate import DynamicCertificate
-    from igpe.results.result import Parameter, Result
+from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.result_data import Parameter, ResultData
 
 SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found by")
 
 
-def text(result: "Result") -> str:
+def text(result: ResultData) -> str:
     """The answer first, then how sure it is, then how it came about."""
     lines = _aligned(estimates(result))
     for title, rows in other_tables(result):
@@ -31,14 +28,14 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def html(result: "Result") -> str:
+def html(result: ResultData) -> str:
     """The same as a table and a list."""
     heads, *rows = estimates(result)
     others = [table(*_split(rows), title) for title, rows in other_tables(result)]
     return table(heads, rows) + "".join(others) + bullets(_sentences(result))
 
 
-def other_tables(result: "Result") -> list[tuple[str, list[list[str]]]]:
+def other_tables(result: ResultData) -> list[tuple[str, list[list[str]]]]:
     """A title, and heads and rows, of every other set of values that explains the data alike."""
     return [
         (
@@ -64,18 +61,18 @@ def number(value: float, error: float = math.nan) -> str:
     return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
 
 
-def estimates(result: "Result") -> list[list[str]]:
+def estimates(result: ResultData) -> list[list[str]]:
     """Heads and one row for each unknown, without columns that say nothing."""
     return _rows(result.estimates)
 
 
-def _rows(estimated: Sequence["Parameter"]) -> list[list[str]]:
+def _rows(estimated: Sequence[Parameter]) -> list[list[str]]:
     rows = [_cells(p) for p in estimated]
     kept = [i for i in range(len(HEADS)) if any(row[i] for row in rows)]
     return [[row[i] for i in kept] for row in (HEADS, *rows)]
 
 
-def _cells(p: "Parameter") -> tuple[str, ...]:
+def _cells(p: Parameter) -> tuple[str, ...]:
     if p.remark:
         on_bound = math.isnan(p.standard_error)
         shown = on_bound and math.isfinite(p.lower) and math.isfinite(p.upper)
@@ -87,7 +84,7 @@ def _cells(p: "Parameter") -> tuple[str, ...]:
     return p.name, number(p.value, p.standard_error), error, known, p.unit, p.found_by
 
 
-def _sentences(result: "Result") -> Sequence[str]:
+def _sentences(result: ResultData) -> Sequence[str]:
     return [
         *fitness(result),
         verdict(result),
@@ -99,12 +96,12 @@ def _sentences(result: "Result") -> Sequence[str]:
     ]
 
 
-def fitness(result: "Result") -> list[str]:
+def fitness(result: ResultData) -> list[str]:
     """Whether the model fits the measurements."""
     return [result.adequacy.sentence] if result.adequacy else []
 
 
-def quality(result: "Result") -> list[str]:
+def quality(result: ResultData) -> list[str]:
     """How good the fit is, and what the intervals are."""
     words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
     return [
@@ -115,7 +112,7 @@ def quality(result: "Result") -> list[str]:
     ]
 
 
-def _intervals(result: "Result") -> list[str]:
+def _intervals(result: ResultData) -> list[str]:
     """What the intervals are, and what they assume."""
     if not _has_intervals(result):
         return []
@@ -125,7 +122,7 @@ def _intervals(result: "Result") -> list[str]:
     return [told]
 
 
-def _cut(result: "Result") -> str:
+def _cut(result: ResultData) -> str:
     """Whether bounds cut intervals short."""
     cut = any(
         math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
@@ -136,11 +133,11 @@ def _cut(result: "Result") -> str:
     return f", {' and '.join(words)}" if words else ""
 
 
-def _has_intervals(result: "Result") -> bool:
+def _has_intervals(result: ResultData) -> bool:
     return any(math.isfinite(p.lower) and not p.remark for p in result.estimates)
 
 
-def _spread(result: "Result") -> list[str]:
+def _spread(result: ResultData) -> list[str]:
     if math.isfinite(result.probability):
         return [
             f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
@@ -153,7 +150,7 @@ def _spread(result: "Result") -> list[str]:
     ]
 
 
-def verdict(result: "Result") -> str:
+def verdict(result: ResultData) -> str:
     """How good the optimum is, from all that is known: the proof, the candidates, the status."""
     if not result.status.usable or result.status not in SEARCHED:
         return result.status.value
@@ -171,13 +168,13 @@ def verdict(result: "Result") -> str:
     return f"{_agreement(result)}Not proved: a better optimum may exist.{_advice(result)}"
 
 
-def has_better(result: "Result", proof: "DynamicCertificate") -> bool:
+def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
     """Return True if the proof met parameters with a smaller sum of squares than the estimate's."""
     least, mine = proof.objective, result.objective
     return least < mine and not is_same_objective(least, mine, _rounding(result))
 
 
-def _by_proof(proof: "DynamicCertificate") -> str:
+def _by_proof(proof: DynamicCertificate) -> str:
     """What to say where the proof met better parameters."""
     values = ", ".join(
         f"{n} = {number(v)}" for n, v in zip(proof.unknowns, proof.parameters, strict=True)
@@ -188,7 +185,7 @@ def _by_proof(proof: "DynamicCertificate") -> str:
     )
 
 
-def _agreement(result: "Result") -> str:
+def _agreement(result: ResultData) -> str:
     """How many candidates of step 3 led to the estimate; empty where there was only one."""
     ends = [c.objective for c in result.candidates]
     if len(ends) <= 1:
@@ -203,21 +200,21 @@ def _agreement(result: "Result") -> str:
     return f"{led} of {len(ends)} candidates led to this sum of squares, {rest}. "
 
 
-def _advice(result: "Result") -> str:
+def _advice(result: ResultData) -> str:
     return " Run igpe.certify(problem, result) to find out." if result.proof is None else ""
 
 
-def _shared(result: "Result") -> str:
+def _shared(result: ResultData) -> str:
     return " Other values are as good, see below." if result.other_optima else ""
 
 
-def _rounding(result: "Result") -> float:
+def _rounding(result: ResultData) -> float:
     """Differences of the sum of squares that mean nothing."""
     weights = result.points["sigma"].fillna(1.0)
     return ROUNDING * float(((result.points["measured"] / weights) ** 2).sum())
 
 
-def _time(result: "Result") -> str:
+def _time(result: ResultData) -> str:
     longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
     whole = f"Time {sum(result.seconds.values()):.1f} s"
     return f"{whole} (step {longest}: {result.seconds[longest]:.1f} s)." if longest else f"{whole}."

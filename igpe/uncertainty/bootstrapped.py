@@ -12,6 +12,7 @@ from scipy import special
 from igpe.core.arrays import FloatArray
 from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets
+from igpe.results.plots.uncertainty import plot_bootstrap
 from igpe.results.result_text import number
 
 FORMAT = 1  # of the JSON form
@@ -77,9 +78,7 @@ class Bootstrapped:
 
     def plot(self, axes: Any = None) -> Any:
         """A histogram of each unknown with estimate and interval; returns axes."""
-        from igpe.results.plots.uncertainty import plot_bootstrap  # noqa: PLC0415 - knows this file
-
-        return plot_bootstrap(self, axes)
+        return plot_bootstrap(self.parameters, self.to_frame(), self.confidence, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows."""

@@ -24,6 +24,7 @@ from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import Run
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
+from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bands import Band, Course, quantities
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.likelihood import likelihood, require_confidence
@@ -53,9 +54,7 @@ class Prediction:
 
     def plot(self, axes: Any = None) -> Any:
         """Mean with both bands and the measurements, one panel a quantity; returns axes."""
-        from igpe.results.plots.uncertainty import plot_prediction  # noqa: PLC0415 - knows this file
-
-        return plot_prediction(self, axes)
+        return plot_prediction(self.table, self.measured, self.confidence, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows."""

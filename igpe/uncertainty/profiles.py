@@ -13,6 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Form, checked_types, plain, restored, write_json
 from igpe.core.markup import bullets
+from igpe.results.plots.uncertainty import Curve, plot_profiles
 from igpe.results.result_text import number
 from igpe.uncertainty.walk import End
 
@@ -114,9 +115,18 @@ class Profiles:
 
     def plot(self, axes: Any = None) -> Any:
         """Rise of the sum of squares over each unknown, with level and parabola; returns axes."""
-        from igpe.results.plots.uncertainty import plot_profiles  # noqa: PLC0415 - knows this file
-
-        return plot_profiles(self, axes)
+        curves = [
+            Curve(
+                name=p.name,
+                unit=p.unit,
+                estimate=p.estimate,
+                values=p.values,
+                rises=(p.costs - self.objective) / self.rise,
+                linearised=self.linearised[p.name],
+            )
+            for p in self.profiles
+        ]
+        return plot_profiles(curves, self.confidence, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in types that JSON knows."""

@@ -17,6 +17,7 @@ from igpe.core.errors import ProblemError
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.ellipse import ellipse
 from igpe.problem.problem import Problem
+from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (
     Likelihood,
     chosen,
@@ -55,9 +56,15 @@ class Region:
 
     def plot(self, axes: Any = None) -> Any:
         """Region, linearised ellipse and estimate; returns the axes."""
-        from igpe.results.plots.uncertainty import plot_region  # noqa: PLC0415 - knows this file
-
-        return plot_region(self, axes)
+        return plot_region(
+            self.edge,
+            self.linearised,
+            axes,
+            names=self.names,
+            units=self.units,
+            estimate=self.estimate,
+            confidence=self.confidence,
+        )
 
 
 def region(

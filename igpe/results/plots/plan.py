@@ -1,25 +1,36 @@
 """A plan as a picture."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from igpe.core.arrays import FloatArray
 from igpe.core.escaping import label as escaped
 from igpe.problem.inputs import Table
 from igpe.results.plots.axes import axes_for, colour
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from igpe.planning.planned_experiment import PlannedExperiment
 
 PANEL = (4.2, 3.0)  # inches
 WIDEST = 1e3  # percent: larger errors are drawn as large
 
 
+class Planned(NamedTuple):
+    """One planned experiment.
+
+    inputs      name -> number, `Table` or function of time, from start_time on
+    times       (n,) when to sample;  measured: what to measure in each sample
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    start_time: float
+    times: FloatArray
+    measured: Sequence[str]
+
+
 def plot_plan(
-    experiments: "Sequence[PlannedExperiment]",
+    experiments: Sequence[Planned],
     courses: pd.DataFrame,
     errors: pd.DataFrame,
     axes: Any = None,
@@ -51,7 +62,7 @@ def plot_plan(
     return drawn
 
 
-def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float, color: str) -> None:
+def _profile(ax: Any, e: Planned, name: str, end: float, color: str) -> None:
     table = e.inputs[name]
     times = np.unique(np.concatenate([[e.start_time, end], table.times]))
     times = times[(times >= e.start_time) & (times <= end)]
@@ -61,7 +72,7 @@ def _profile(ax: Any, e: "PlannedExperiment", name: str, end: float, color: str)
     )  # fmt: skip
 
 
-def _course(ax: Any, e: "PlannedExperiment", name: str, courses: pd.DataFrame, color: str) -> None:
+def _course(ax: Any, e: Planned, name: str, courses: pd.DataFrame, color: str) -> None:
     here = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
     ax.plot(here["time"], here["predicted"], color=color, label=escaped(e.name))
     if name in e.measured:

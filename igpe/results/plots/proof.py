@@ -1,14 +1,11 @@
 """The boxes of a proof as a picture: what was ruled out, how, and what is left."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from igpe.core.errors import ProblemError
 from igpe.core.escaping import label as escaped
 from igpe.results.plots.axes import axes_for, colour
-
-if TYPE_CHECKING:  # the certificate draws itself with this file
-    from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
 
 PAIR = 2
 LOOKS: Mapping[str, tuple[str, str, str]] = {
@@ -19,35 +16,53 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 """Reason -> colour, hatching, words."""
 
 
-def plot_boxes(proof: "DynamicCertificate", axes: Any = None) -> Any:
-    """Every box of the tree over the plane of the two unknowns, and the best parameters.
+class Box(NamedTuple):
+    """One box of the tree: its bounds (n,), and what became of it, as in `LOOKS`."""
 
-    proof    of a problem with two unknowns
-    axes     matplotlib axes; None makes a figure
-    returns  the axes
-    raises   ProblemError for another number of unknowns
+    lower: Sequence[float]
+    upper: Sequence[float]
+    reason: str
+
+
+def plot_boxes(
+    boxes: Sequence[Box],
+    parameters: Sequence[float],
+    axes: Any = None,
+    *,
+    unknowns: Sequence[str],
+    lower: Sequence[float],
+    upper: Sequence[float],
+) -> Any:
+    """Draw every box of the tree over the plane of the two unknowns, and the best parameters.
+
+    boxes       of the proof's tree; children come after the box they lie in
+    parameters  (n,) the best
+    axes        matplotlib axes; None makes a figure
+    unknowns    names (n,) of the two, within lower, upper (n,)
+    returns     the axes
+    raises      ProblemError for another number of unknowns
     """
-    if len(proof.unknowns) != PAIR:
+    if len(unknowns) != PAIR:
         raise ProblemError(
-            f"The proof is of {len(proof.unknowns)} unknowns ({', '.join(proof.unknowns)}); boxes "
-            "are drawn for two. See .remaining for a table, or hold others with problem.fixing."
+            f"The proof is of {len(unknowns)} unknowns ({', '.join(unknowns)}); boxes are drawn "
+            "for two. See .remaining for a table, or hold others with problem.fixing."
         )
     ax = axes_for(1, axes, (6.0, 4.5))[0]
     seen: set[str] = set()
-    for box in proof.tree:  # children come after what they lie in
+    for box in boxes:
         if box.reason in LOOKS:
             _draw(ax, box, first=box.reason not in seen)
             seen.add(box.reason)
-    ax.plot(*proof.parameters, "*", color=colour(3), markersize=14, label="best parameters")
-    ax.set_xlim(proof.lower[0], proof.upper[0])
-    ax.set_ylim(proof.lower[1], proof.upper[1])
-    ax.set_xlabel(escaped(proof.unknowns[0]))
-    ax.set_ylabel(escaped(proof.unknowns[1]))
+    ax.plot(*parameters, "*", color=colour(3), markersize=14, label="best parameters")
+    ax.set_xlim(lower[0], upper[0])
+    ax.set_ylim(lower[1], upper[1])
+    ax.set_xlabel(escaped(unknowns[0]))
+    ax.set_ylabel(escaped(unknowns[1]))
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, fontsize="small")
     return ax
 
 
-def _draw(ax: Any, box: "TreeBox", *, first: bool) -> None:
+def _draw(ax: Any, box: Box, *, first: bool) -> None:
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - slow to import
 
     face, hatch, words = LOOKS[box.reason]

@@ -1,19 +1,16 @@
 """The answer: the estimates, how sure they are, what is proved, what to heed."""
 
 from html import escape
-from typing import TYPE_CHECKING
 
 from igpe.core.markup import bullets, table
 from igpe.results.report.section import Section, wide
+from igpe.results.result_data import ResultData
 from igpe.results.result_text import estimates, fitness, other_tables, quality, verdict
-
-if TYPE_CHECKING:
-    from igpe.results.result import Result
 
 UNPROVED = "Step 3 proved nothing: no unknown was estimated algebraically."
 
 
-def answer(result: "Result") -> Section:
+def answer(result: ResultData) -> Section:
     """All that a reader in a hurry needs."""
     heads, *rows = estimates(result)
     caption = f"Estimated unknowns, with {100 * result.confidence:g} % intervals"
@@ -31,6 +28,6 @@ def answer(result: "Result") -> Section:
     return Section("The answer", "".join(parts))
 
 
-def _proved(result: "Result") -> list[str]:
+def _proved(result: ResultData) -> list[str]:
     whole = [] if result.proof is None else [result.proof.sentence]
     return [*(c.sentence for c in result.certificates), *whole] or [UNPROVED]

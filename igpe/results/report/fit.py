@@ -1,26 +1,22 @@
 """How well the model meets the measurements: pictures, sums, residuals, all points."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from igpe.core.markup import paragraph
 from igpe.results.report.pictures import fits, panels, residuals
 from igpe.results.report.section import Section, frame_table, legend
 from igpe.results.residual_table import standard_residuals
-
-if TYPE_CHECKING:
-    from igpe.results.result import Result
+from igpe.results.result_data import ResultData
 
 
-def fit(result: "Result") -> Section:
+def fit(result: ResultData) -> Section:
     """Each measured quantity of each experiment beside the fitted model."""
     told = frame_table(_without_single_experiment(result.fit().reset_index()), "Fit by quantity")
     drawn = fits(panels(result.points, result.curves))
     return Section("Fit", legend("measured", "fitted model") + drawn + told)
 
 
-def residual(result: "Result") -> Section:
+def residual(result: ResultData) -> Section:
     """What the model leaves unexplained, over time, and every measurement."""
     words = "Residuals of a right model scatter around zero without a pattern"
     values, standard = standard_residuals(result.points, result.variance)

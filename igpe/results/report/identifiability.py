@@ -2,7 +2,6 @@
 
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,21 +10,19 @@ from igpe.core.markup import paragraph
 from igpe.results.plots.structure_map import draw, size
 from igpe.results.report.pictures import figure, gallery
 from igpe.results.report.section import Section, frame_table, wide, wide_table
-
-if TYPE_CHECKING:
-    from igpe.results.result import Result
+from igpe.results.result_data import ResultData
 
 MAP = "Which equations give what"
 
 
-def identifiability(result: "Result") -> Section:
+def identifiability(result: ResultData) -> Section:
     """How each unknown is reached, and which estimates move together."""
     told = _structure(result) + _maps(result)
     told += _correlation(result.correlation) + _combinations(result)
     return Section("Identifiability", told)
 
 
-def _structure(result: "Result") -> str:
+def _structure(result: ResultData) -> str:
     """Lines that begin with an unknown are rows; the others are remarks on all of them."""
     lines = [line.partition("  ") for line in result.structure.splitlines()]
     rows = [(name, said.strip()) for name, _, said in lines if name in result.parameters and said]
@@ -34,7 +31,7 @@ def _structure(result: "Result") -> str:
     return wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, told))
 
 
-def _maps(result: "Result") -> str:
+def _maps(result: ResultData) -> str:
     """One picture for each structure, as large as its names need."""
     if not result.maps:
         return ""
@@ -62,7 +59,7 @@ def _correlation(table: pd.DataFrame) -> str:
     return paragraph(words) + frame_table(texts, "Correlation of the estimates")
 
 
-def _combinations(result: "Result") -> str:
+def _combinations(result: ResultData) -> str:
     table = result.combinations()
     if len(table) < 2:  # noqa: PLR2004 - one unknown combines with nothing
         return ""

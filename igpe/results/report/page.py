@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from igpe.results.report.answer import answer
 from igpe.results.report.fit import fit, residual
@@ -17,11 +16,9 @@ from igpe.results.report.palette import variables
 from igpe.results.report.reproduction import reproduction
 from igpe.results.report.section import Section
 from igpe.results.report.steps import candidates, steps
+from igpe.results.result_data import ResultData
 
-if TYPE_CHECKING:
-    from igpe.results.result import Result
-
-Write = Callable[["Result"], Section]
+Write = Callable[[ResultData], Section]
 
 SECTIONS: tuple[Write, ...] = (
     answer,
@@ -42,7 +39,7 @@ CSS = Path(__file__).with_name("page.css")
 
 
 def page(
-    result: "Result",
+    result: ResultData,
     title: str = TITLE,
     date: str = "",
     sections: Sequence[Write] = SECTIONS,
@@ -94,7 +91,7 @@ def _anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
-def _author(result: "Result") -> str:
+def _author(result: ResultData) -> str:
     version = result.versions.get("igpe", "")
     known = f" {version}" if version[:1].isdigit() else ""
     return f"Written by igpe{known}, which finds globally right parameters of dynamic models."

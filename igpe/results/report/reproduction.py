@@ -1,16 +1,12 @@
 """What is needed to get these numbers again."""
 
-from typing import TYPE_CHECKING
-
 from igpe.core.markup import folded, paragraph, preformatted
 from igpe.results.report.section import Section, wide_table
+from igpe.results.result_data import ResultData
 from igpe.results.result_text import number
 
-if TYPE_CHECKING:
-    from igpe.results.result import Result
 
-
-def reproduction(result: "Result") -> Section:
+def reproduction(result: ResultData) -> Section:
     """Bounds, seed, settings and versions."""
     words = (
         "The model, the measurements and what stands here give these numbers again, but for what a "

@@ -1,24 +1,21 @@
 """How the answer came about: the candidates, and what each of the five steps did."""
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from igpe.core.markup import paragraph
+from igpe.results.certificate import Certificate
 from igpe.results.plots.waterfall import draw, series, words
 from igpe.results.report.pictures import figure, gallery, panels, smoothed
 from igpe.results.report.section import Section, legend, wide_table
+from igpe.results.result_data import ResultData
 from igpe.results.result_text import number
-
-if TYPE_CHECKING:
-    from igpe.results.certificate import Certificate
-    from igpe.results.result import Result
 
 POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap", "how it ended")
 
 
-def candidates(result: "Result") -> Section:
+def candidates(result: ResultData) -> Section:
     """All ways that were tried, best first, and where each of them led."""
     ways = result.candidates
     ended = [
@@ -36,7 +33,7 @@ def candidates(result: "Result") -> Section:
     )
 
 
-def _waterfall(result: "Result") -> str:
+def _waterfall(result: ResultData) -> str:
     """Where the ways ended, if there are several."""
     ways = result.candidates
     ends = series([c.objective for c in ways], [c.status.usable for c in ways])
@@ -46,7 +43,7 @@ def _waterfall(result: "Result") -> str:
     return gallery([drawn])
 
 
-def steps(result: "Result") -> Section:
+def steps(result: ResultData) -> Section:
     """What each step did, with its wall time."""
     return Section(
         "Step by step",
@@ -54,14 +51,14 @@ def steps(result: "Result") -> Section:
     )
 
 
-def _smoothing(result: "Result") -> str:
+def _smoothing(result: ResultData) -> str:
     drawn = smoothed(panels(result.points, result.curves))
     words = "Curves through the measurements, which give states and slopes to steps 2 and 3."
     key = legend("measured", "smoothed, with its 95 % band")
     return f"<h3>Step 1: smoothing</h3>{paragraph(words)}{key}{drawn}" if drawn else ""
 
 
-def _algebraic(result: "Result") -> str:
+def _algebraic(result: ResultData) -> str:
     words = (
         "Equations whose states are all smoothed predict slopes without integration (step 2, see "
         "Identifiability). Their unknowns are fitted to these slopes, with a proof where one is "
@@ -72,7 +69,7 @@ def _algebraic(result: "Result") -> str:
     return f"<h3>Steps 2 and 3: structure, algebraic problems</h3>{paragraph(words)}{told}"
 
 
-def _certificate(one: "Certificate") -> tuple[str, ...]:
+def _certificate(one: Certificate) -> tuple[str, ...]:
     of = f"{one.origin} of {', '.join(one.slopes)}"
     where = f", experiments {', '.join(one.experiments)}" if len(one.experiments) > 1 else ""
     proved = math.isfinite(one.lower_bound)
@@ -87,7 +84,7 @@ def _certificate(one: "Certificate") -> tuple[str, ...]:
     )
 
 
-def _dynamic(result: "Result") -> str:
+def _dynamic(result: ResultData) -> str:
     words = (
         "On the model integrated over time, step 4 finds what algebra cannot reach, and step 5 "
         "corrects all unknowns at once. This is the best candidate on its way."
@@ -104,6 +101,6 @@ def _dynamic(result: "Result") -> str:
     return f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(words)}{told}{proof}"
 
 
-def _seconds(result: "Result") -> str:
+def _seconds(result: ResultData) -> str:
     rows = [(step, f"{seconds:.2f}") for step, seconds in result.seconds.items()]
     return wide_table(("step", "seconds"), rows, "Wall time")
