@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from igpe.core.status import Status as Status
     from igpe.dynamics.collocation.collocation import Collocation as Collocation
     from igpe.dynamics.integrators.automatic import Automatic as Automatic
-    from igpe.dynamics.integrators.automatic_intervals import (
+    from igpe.dynamics.integrators.batch.automatic_intervals import (
         AutomaticIntervals as AutomaticIntervals,
     )
-    from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta as RungeKutta
-    from igpe.dynamics.integrators.dormand_prince import DormandPrince as DormandPrince
-    from igpe.dynamics.integrators.local_linearization import (
+    from igpe.dynamics.integrators.batch.local_linearization import (
         LocalLinearization as LocalLinearization,
     )
-    from igpe.dynamics.integrators.lock_step import LockStep as LockStep
+    from igpe.dynamics.integrators.batch.lock_step import LockStep as LockStep
+    from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta as RungeKutta
+    from igpe.dynamics.integrators.dormand_prince import DormandPrince as DormandPrince
     from igpe.dynamics.integrators.lsoda import Lsoda as Lsoda
     from igpe.dynamics.integrators.sundials import Sundials as Sundials
     from igpe.dynamics.likelihood import negative_log_likelihood as negative_log_likelihood
@@ -135,7 +135,7 @@ _HOME = {
     "AOptimal": "igpe.planning.criteria",
     "AmplProgram": "igpe.solvers.program",
     "Automatic": "igpe.dynamics.integrators.automatic",
-    "AutomaticIntervals": "igpe.dynamics.integrators.automatic_intervals",
+    "AutomaticIntervals": "igpe.dynamics.integrators.batch.automatic_intervals",
     "BackwardLifting": "igpe.numerics.least_squares.chains.backward_lifting",
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
@@ -167,8 +167,8 @@ _HOME = {
     "LeastSquares": "igpe.problem.loss",
     "Levels": "igpe.planning.freedom",
     "Local": "igpe.algebraic.local",
-    "LocalLinearization": "igpe.dynamics.integrators.local_linearization",
-    "LockStep": "igpe.dynamics.integrators.lock_step",
+    "LocalLinearization": "igpe.dynamics.integrators.batch.local_linearization",
+    "LockStep": "igpe.dynamics.integrators.batch.lock_step",
     "Lsoda": "igpe.dynamics.integrators.lsoda",
     "MAiNGO": "igpe.solvers.maingo",
     "ModelComparison": "igpe.uncertainty.models",

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from igpe.estimation.notes import passed, several
-from igpe.results.result import Optimum, Parameter
+from igpe.results.result_data import Optimum, Parameter
 
 K1 = Parameter("k1", 1.0, 0.1, 0.8, 1.2, "", (0.0, 10.0), "step 3")
 K2 = Parameter("k2", 0.0, np.nan, 0.0, 0.3, "", (0.0, 10.0), "step 3", "on its lower bound")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from igpe.problem.problem import Problem
-from igpe.results.result import Optimum, Parameter
+from igpe.results.result_data import Optimum, Parameter
 
 MOST = 5  # other sets of values that a sentence lists
 COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")

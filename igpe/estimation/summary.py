@@ -33,7 +33,8 @@ from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.problem import Problem
 from igpe.results.certificate import Certificate
-from igpe.results.result import Candidate, Optimum, Parameter, Result
+from igpe.results.result import Result
+from igpe.results.result_data import Candidate, Optimum, Parameter
 from igpe.structure.findings import Reach
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure

@@ -19,8 +19,6 @@ from igpe.results.result_data import Candidate, Optimum, Parameter, ResultData
 from igpe.results.result_text import html, text, verdict
 from igpe.results.structure_map import StructureMap
 
-__all__ = ["Candidate", "Optimum", "Parameter", "Result"]
-
 FORMAT = 1  # of the JSON form
 TEXTS = "experiment", "name", "unit"
 POINTS = "time", "measured", "fitted", "residual", "sigma"

@@ -11,8 +11,8 @@ from zoo import ZOO
 
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
+from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.search.restarts import Restarts
 from igpe.dynamics.shooting.multiple.backward import Backward, lifted
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting

@@ -8,8 +8,8 @@ from zoo import ZOO
 
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
-from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton

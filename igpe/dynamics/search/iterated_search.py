@@ -23,10 +23,10 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.integrators.whole_horizon import WholeHorizon
 from igpe.dynamics.search.multistart import distinct
 from igpe.dynamics.shooting.base import Profile, require_bounds
 from igpe.dynamics.shooting.residuals import FINISH

@@ -10,7 +10,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.shooting.multiple.chains import shootings
 from igpe.dynamics.shooting.residuals import Broken
 from igpe.numerics.least_squares.base import Linearised

@@ -12,7 +12,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.escaping import label as escaped
 from igpe.core.estimates import Estimate, Horizon, Iterate
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Intervals
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems

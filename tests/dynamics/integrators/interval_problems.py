@@ -13,11 +13,11 @@ from initial_values import needs_compiler, one_state, posed
 from pyomo import dae
 from zoo import ZOO
 
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.integrators.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import steps

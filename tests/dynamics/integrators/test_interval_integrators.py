@@ -25,11 +25,11 @@ from interval_problems import (
 )
 
 from igpe.core.status import Status
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.integrators.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.sundials import Sundials
 
 NAMES = ["henon_heiles", "calcium", "stirred_tank", "reversible", "decay"]

@@ -11,13 +11,13 @@ from scipy.special import erf
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
+from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.integrators.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.pieces import pieces_of
-from igpe.dynamics.integrators.whole_horizon import WholeHorizon
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 

@@ -6,10 +6,10 @@ from initial_values import needs_compiler
 from interval_problems import NUMBERS, assert_close, exact, prepared
 
 from igpe.core.status import Status
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.lock_step import LockStep, LockStepIntervals
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.integrators.lock_step import LockStep, LockStepIntervals
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from initial_values import needs_compiler, one_state
 from interval_problems import EXACT, NUMBERS, Cut, exact, posed, prepared
 
 from igpe.core.status import Status
+from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.batch.runge_kutta_source import DRIVER
 from igpe.dynamics.integrators.intervals import interval_of
-from igpe.dynamics.integrators.local_linearization import LocalLinearization
 
 pytestmark = needs_compiler
 PAIRS = pytest.mark.parametrize("pair", [Pair.EXPLICIT, Pair.IMPLICIT], ids=lambda p: p.name)

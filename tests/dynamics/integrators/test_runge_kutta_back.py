@@ -7,7 +7,7 @@ import pytest
 from initial_values import needs_compiler
 from interval_problems import LANES, cut, fed, prepared
 
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 
 pytestmark = needs_compiler

@@ -6,9 +6,9 @@ from initial_values import needs_compiler, one_state, posed, robertson, simulati
 from zoo import ZOO
 
 from igpe.core.status import Status
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon, WholeSimulation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.integrators.whole_horizon import WholeHorizon, WholeSimulation
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 

@@ -7,7 +7,8 @@ import pandas as pd
 
 from igpe.core.status import Status
 from igpe.results.certificate import Certificate
-from igpe.results.result import Candidate, Parameter, Result
+from igpe.results.result import Result
+from igpe.results.result_data import Candidate, Parameter
 from igpe.results.structure_map import DYNAMIC, OVER, SQUARE, Block, Part, Source, StructureMap
 
 EVIL = "<script>alert('k')</script>\"><img src=x onerror=alert(1)>&amp;$x_{"

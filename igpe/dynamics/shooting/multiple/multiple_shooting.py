@@ -19,7 +19,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import IntervalIntegrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.restarts import PERFECT, Attempt, Restarts, concluded

@@ -8,10 +8,10 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
+from igpe.dynamics.integrators.batch.lock_step import LockStep, LockStepIntervals
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.intervals import Along, Intervals, OneByOne, Recorded, Shots, Swept
-from igpe.dynamics.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.initial_value import InitialValueProblem

@@ -8,6 +8,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
+from igpe.dynamics.integrators.batch.linearised import Linear, Linearised
 from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions
 from igpe.dynamics.integrators.cut import Cut, Round, cut
 from igpe.dynamics.integrators.intervals import Intervals, Shots, interval_of
@@ -20,7 +21,6 @@ from igpe.dynamics.integrators.limits import (
     check,
     no_number,
 )
-from igpe.dynamics.integrators.linearised import Linear, Linearised
 from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.equations.initial_value import InitialValueProblem
 

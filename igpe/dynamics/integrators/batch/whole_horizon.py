@@ -14,8 +14,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Along, Chaining
 from igpe.equations.in_place import InPlace
 from igpe.equations.initial_value import InitialValueProblem

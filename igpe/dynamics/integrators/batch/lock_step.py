@@ -8,10 +8,10 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Augmented, augmented
+from igpe.dynamics.integrators.batch.lock_step_course import Course, Slope
 from igpe.dynamics.integrators.cut import Cut, cut
 from igpe.dynamics.integrators.intervals import Intervals, Shots, started_anywhere
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
-from igpe.dynamics.integrators.lock_step_course import Course, Slope
 from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.in_place import InPlace
