@@ -59,6 +59,8 @@ def bootstrap(
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   what `igpe.campaign` raises
     """
+    is_kind = hasattr(kind, "draw") and not isinstance(kind, type)
+    require(is_kind, "bootstrap", "kind", kind, "igpe.Parametric() or igpe.Residual()")
     require_confidence("bootstrap", confidence)
     ok = is_count(replications) and replications >= 1
     require(ok, "bootstrap", "replications", replications, "a whole number, 1 or more")

@@ -212,6 +212,7 @@ def test_words_and_pictures():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
+        ({"kind": 10}, ProblemError, r"kind is 10; bootstrap wants igpe.Parametric\(\)"),
         ({"replications": 0}, ProblemError, "1 or more"),
         ({"seed": -1}, ProblemError, "0 or more"),
         ({"confidence": 1.0}, ProblemError, "between 0 and 1"),
