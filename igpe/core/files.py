@@ -21,6 +21,8 @@ MARK = re.compile(
     re.DOTALL,
 )
 """JSON of a command or a class, pages, pictures and tables of parameters that igpe wrote."""
+RESULT = b'"stored": "result"'
+RESULT_OF_0_1 = re.compile(rb'\A\{\s*"estimates": \[\s*\{\s*"name": "')
 
 
 def write(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
@@ -75,6 +77,8 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
 
 def _mark(data: bytes) -> bytes:
     """What kind of file of igpe's it is, by both its ends; empty if it is none."""
+    if RESULT_OF_0_1.match(data):
+        return RESULT
     found = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
     return b"" if found is None else next(mark for mark in found.groups() if mark)
 

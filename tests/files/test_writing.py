@@ -46,6 +46,13 @@ def test_own_files_are_replaced_by_their_kind(kind: str, tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_result_of_version_0_1_is_replaced(tmp_path: Path) -> None:
+    """It had no mark."""
+    (tmp_path / "out").write_text('{\n  "estimates": [\n    {\n      "name": "p1",')
+    write(tmp_path / "out", OWN["stored"].format(1))
+    assert '"stored"' in (tmp_path / "out").read_text()
+
+
 @pytest.mark.parametrize("there", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("kind", OWN)
 def test_files_of_others_stay(there: str | bytes, kind: str, tmp_path: Path) -> None:
