@@ -27,7 +27,7 @@ SETTINGS = {
     "generic": {"NUMBA_CPU_NAME": "generic"},
     "without AVX2": {"CC": str(ROOT / ".ci" / "plain-cc")},
 }
-NUMERICAL = ("least_squares", "integrators", "smoothing", "statistics", "algebraic", "structure")
+NUMERICAL = ("numerics", "dynamics/integrators", "smoothing", "algebraic", "structure")
 
 
 def figures(given: argparse.Namespace) -> Iterator[Row]:
