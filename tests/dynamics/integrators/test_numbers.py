@@ -46,7 +46,7 @@ def constants_stay(monkeypatch):
     """A function that compiles constants into the equations from then on."""
 
     def take():
-        for room in ("runge_kutta_source", "dormand_prince"):
+        for room in ("batch.runge_kutta_source", "dormand_prince"):
             monkeypatch.setattr(
                 f"igpe.dynamics.integrators.{room}.lifted", lambda f: Lifted(tuple(f), np.zeros(0))
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parents[1] / "petab")]
+sys.path += [str(HERE), str(HERE.parents[1] / "formats" / "petab")]
 
 import decay  # noqa: E402 - lies beside this file
 import small  # noqa: E402 - of the tests of PEtab
