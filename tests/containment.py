@@ -1,8 +1,8 @@
 """Is the true value inside? Each check counts how often it is not; correct code gives 0.
 
-The same checks must find code that was broken on purpose (`tests/proofs/checker/test_mutations.py`). True
-values are fractions where only + - * / are used, mpmath's where a function is, and an accurate
-integration where time is.
+The same checks must find code that was broken on purpose (`proofs/checker/test_mutations.py`).
+True values are fractions where only + - * / are used, mpmath's where a function is, and an
+accurate integration where time is.
 """
 
 from collections.abc import Callable, Iterator
