@@ -369,8 +369,7 @@ class _Comparison:
                 return True
         if not (np.isfinite(true) and np.isfinite(translated)):
             return self._overflows(body, point)
-        shaken = _shaken(self.values, (body, members.uppers[k]), point)
-        return bool(abs(true - translated) <= AMPLIFIED * np.max(np.abs(shaken - true)))
+        return _is_rounding(self.values, (body, members.uppers[k]), point, true - translated)
 
     def _member(self, row: int, point: int) -> tuple[Any, Any]:
         number, time = self.points[point]
@@ -432,8 +431,7 @@ class _Comparison:
         other, more = values.terms([upper] * len(at), at)
         wrong = np.abs(value - other) > TOLERANCE * (size + more)
         for k in np.flatnonzero(wrong).tolist():
-            shaken = _shaken(values, (body, upper), k) - (value[k] - other[k])
-            if abs(value[k] - other[k]) <= AMPLIFIED * np.max(np.abs(shaken)):
+            if _is_rounding(values, (body, upper), k, float(value[k] - other[k])):
                 continue
             start = f"the start value {values.table[row, k]:.6g}"
             raise _disagreement(condition.name, [start], (float(value[k]), float(other[k])))
@@ -532,13 +530,16 @@ def _width(lower: float, upper: float, nominal: float) -> float:
     return next((v for v in sizes if 0 < v < math.inf), 1.0)
 
 
-def _shaken(values: Values, sides: tuple[Any, Any], point: int) -> FloatArray:
-    """(n,) differences of two sides at a point with every quantity changed by rounding."""
+def _is_rounding(values: Values, sides: tuple[Any, Any], point: int, difference: float) -> bool:
+    """Whether a difference is about what both sides change by if every quantity is rounded."""
     n = 9
     change = 1 + ROUNDING * np.random.default_rng(1).uniform(-1, 1, (len(values.table), n))
-    shaken = Values(values.rows, values.table[:, [point]] * change)
-    body, upper = sides
-    return shaken.of([body] * n, np.arange(n)) - shaken.of([upper] * n, np.arange(n))
+    at = values.table[:, [point]]
+    table = np.hstack([at, at * change])
+    shaken = Values(values.rows, table)
+    body, upper = (shaken.of([side] * (n + 1), np.arange(n + 1)) for side in sides)
+    true, *others = body - upper
+    return bool(abs(difference) <= AMPLIFIED * np.max(np.abs(np.array(others) - true)))
 
 
 def _sides(data: Any) -> tuple[Any, Any]:
