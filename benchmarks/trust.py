@@ -12,13 +12,11 @@ import os
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
-import importlib
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from figures import Row, command
+from figures import command
+from trust.run import options, sections
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tests" / "structure"))  # known_models
@@ -39,13 +37,5 @@ SECTIONS = (
 )
 
 
-def _section(name: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
-    def rows(given: argparse.Namespace) -> Iterator[Row]:
-        yield from importlib.import_module(f"trust.{name}").figures(given)
-
-    return rows
-
-
 if __name__ == "__main__":
-    options = importlib.import_module("trust.run").options
-    command(__doc__, "Trust", {name: _section(name) for name in SECTIONS}, options)
+    command(__doc__, "Trust", sections("trust", SECTIONS), options)

@@ -13,12 +13,26 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from figures import Row
 
 Answer = dict[str, Any]
 WORKERS = 2
 QUICK = 10  # --quick runs one case in so many
+
+
+def sections(
+    package: str, names: Sequence[str]
+) -> dict[str, Callable[[argparse.Namespace], Iterator[Row]]]:
+    """Name -> what makes the rows of that module of a package, which is imported only then."""
+
+    def of(name: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
+        return lambda given: import_module(f"{package}.{name}").figures(given)
+
+    return {name: of(name) for name in names}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
