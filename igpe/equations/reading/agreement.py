@@ -351,6 +351,7 @@ class _Comparison:
         for data in (*at, *instance.scalars.values(), *starts):
             row = self.values.rows.get(id(data))
             if row is not None:
+                pyo.value(data, exception=False)  # a Param takes its default when first read
                 data._value = float(self.values.table[row, point])
 
     def _is_explained(self, members: Members, k: int, true: float, translated: float) -> bool:
