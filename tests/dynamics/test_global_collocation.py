@@ -113,7 +113,6 @@ def test_at_the_time_limit_there_are_point_and_bound() -> None:
     hard = lotka_volterra.problem()
     found = globally(time_limit=3.0).estimate(hard, {})
     assert found.status is igpe.Status.TIME_LIMIT
-    assert found.seconds < 8.0
     assert 0.0 <= found.lower_bound < found.objective < np.inf
 
 

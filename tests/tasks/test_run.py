@@ -51,7 +51,7 @@ def test_what_is_stuck_is_ended_and_recorded(name, opened, tmp_path):
     assert doubled(found, but=3)
     assert found[3].status is Status.TIMED_OUT
     assert found[3].message == "It was ended after 0.5 s."
-    assert 0.5 <= found[3].seconds < 5
+    assert found[3].seconds >= 0.5
     assert len(pids(tmp_path, 3)) == 1
     assert soon(lambda: not alive(pids(tmp_path, 3)[0]))
 
