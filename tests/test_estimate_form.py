@@ -6,8 +6,7 @@ import lotka_volterra_iss
 import numpy as np
 
 import igpe
-from igpe.core.estimate_form import estimate_of, estimate_row
-from igpe.core.estimates import Estimate, Horizon
+from igpe.core.estimates import Estimate, Horizon, estimate_of, estimate_row
 from igpe.core.status import Status
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from igpe.core.deadline import Deadline, finishing
 from igpe.core.digest import digest
 from igpe.core.errors import EstimationFailed
-from igpe.core.estimate_form import estimate_of, estimate_row
-from igpe.core.estimates import Estimate
+from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.allowance import allowance

@@ -12,8 +12,7 @@ from igpe.core.arguments import is_count, is_number, require
 from igpe.core.arrays import FloatArray
 from igpe.core.digest import SHORT, digest
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.estimate_form import estimate_of, estimate_row
-from igpe.core.estimates import Estimate
+from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.json_form import checked_types
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import Estimator, Profile, from_many_starts, require_bounds
