@@ -5,7 +5,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from igpe.core.escaping import printable
+from igpe.core.markup import printable
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 

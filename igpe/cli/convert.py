@@ -140,7 +140,7 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
     from io import BytesIO
 
     from igpe.core.errors import DataError
-    from igpe.core.escaping import cell
+    from igpe.core.markup import cell
     from igpe.problem.tables import PACKAGES
 
     ending, content = target.suffix.lower(), BytesIO()

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from igpe.core.escaping import one_line, printable
+from igpe.core.markup import one_line, printable
 
 FORMAT = 1  # of the JSON that commands write
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import DataError
-from igpe.core.escaping import printable
 from igpe.core.files import read_json, write
+from igpe.core.markup import printable
 
 NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 LARGEST = 2**63

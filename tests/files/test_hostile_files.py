@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
-from igpe.core.escaping import cell, label, printable, quoted
+from igpe.core.markup import cell, label, printable, quoted
 from igpe.formats.kinetics.equation import read_equation
 from igpe.problem.tables import read_table
 from igpe.proofs.checker.tree import read_tree

@@ -1,6 +1,6 @@
 """The model of a drafted problem by equations: a pyomo.dae skeleton that runs as it is."""
 
-from igpe.core.escaping import one_line, quoted
+from igpe.core.markup import one_line, quoted
 from igpe.formats.draft.headers import identifier
 from igpe.formats.draft.sheet import Sheet
 from igpe.formats.draft.text import Part

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from igpe.core.escaping import one_line, quoted
+from igpe.core.markup import one_line, quoted
 from igpe.formats.draft.sheet import Sheet
 from igpe.formats.draft.text import Part
 from igpe.formats.draft.units import ReactorUnits, reactor_units

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from igpe.core.escaping import docstring, one_line, quoted
+from igpe.core.markup import docstring, one_line, quoted
 from igpe.formats.draft.headers import Column
 from igpe.formats.draft.sheet import Sheet
 from igpe.formats.draft.values import Start, short

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.escaping import label
+from igpe.core.markup import label
 
 COLUMNS = 3  # panels side by side
 PANEL = (4.2, 3.2)  # inches

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from igpe.core.escaping import label as escaped
+from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import PANEL, axes_for, colour, labelled
 
 BAND = 1.96  # standard deviations on either side: 95 %

@@ -11,8 +11,8 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.escaping import label as escaped
 from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
+from igpe.core.markup import label as escaped
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import fine_grid

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from igpe.core.errors import ProblemError
-from igpe.core.escaping import label as escaped
+from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for, colour
 
 PAIR = 2

@@ -10,8 +10,8 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.escaping import label as escaped
 from igpe.core.estimates import Estimate, Horizon, Iterate
+from igpe.core.markup import label as escaped
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Intervals
 from igpe.equations.initial_value import initial_value_problem

@@ -9,7 +9,7 @@ from scipy import special
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.escaping import label as escaped
+from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for, labelled
 from igpe.results.plots.fit import residual_panel
 from igpe.results.residual_table import standard_residuals

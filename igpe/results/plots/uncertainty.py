@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from igpe.core.arrays import FloatArray
-from igpe.core.escaping import label as escaped
+from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for, labelled
 
 
