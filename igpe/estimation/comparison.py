@@ -11,8 +11,7 @@ import pandas as pd
 from igpe.core.arguments import is_number, require
 from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
-from igpe.core.progress import Progress
-from igpe.core.status import Status
+from igpe.core.status import Progress, Status
 from igpe.dynamics.search.restarts import PERFECT
 from igpe.dynamics.search.searches import Asked, given_starts, is_estimator, searched
 from igpe.dynamics.shooting.base import Estimator

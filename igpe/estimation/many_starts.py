@@ -14,8 +14,7 @@ from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.markup import preformatted
-from igpe.core.progress import Progress
-from igpe.core.status import Status
+from igpe.core.status import Progress, Status
 from igpe.dynamics.search.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamics.shooting.base import Estimator
 from igpe.dynamics.shooting.single_shooting import SingleShooting

@@ -7,7 +7,7 @@ import numpy as np
 
 from igpe.core.deadline import stopped
 from igpe.core.errors import IgpeError
-from igpe.core.progress import Clock
+from igpe.core.status import Clock
 from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import ProveComplement, Settings
 from igpe.estimation.summary import Steps, Way, summarise

@@ -12,7 +12,7 @@ from igpe.core.arguments import is_count, require
 from igpe.core.deadline import session
 from igpe.core.digest import digest
 from igpe.core.json_form import plain, restored
-from igpe.core.progress import Progress
+from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem

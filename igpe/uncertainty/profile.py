@@ -15,7 +15,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.digest import digest
 from igpe.core.errors import EstimationFailed
-from igpe.core.progress import Progress
+from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem

@@ -13,7 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, session
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import bullets
-from igpe.core.progress import Progress
+from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
 from igpe.uncertainty.likelihood import likelihood, require_confidence

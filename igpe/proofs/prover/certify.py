@@ -12,8 +12,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.progress import Progress
-from igpe.core.status import Status
+from igpe.core.status import Progress, Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, Profile
 from igpe.dynamics.shooting.single_shooting import SingleShooting
