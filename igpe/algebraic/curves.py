@@ -7,8 +7,8 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.problem.experiment import Experiment
+from igpe.problem.model import ModelStarts
 from igpe.problem.problem import Problem
-from igpe.problem.starts import ModelStarts
 from igpe.smoothing.base import Smooth, Smoother
 
 

@@ -9,8 +9,8 @@ from igpe.core.digest import digest
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 from igpe.problem.experiment import Experiment
+from igpe.problem.model import ModelStarts
 from igpe.problem.problem import Problem
-from igpe.problem.starts import ModelStarts
 
 
 def fingerprint(problem: Problem) -> str:

@@ -4,19 +4,127 @@ The builder is the user's function `model(times)` (or `model(times, experiment)`
 ordinary Pyomo model with one ContinuousSet made of `times`. It is called afresh for every use, so
 the user's own objects are never changed. Components are spoken of by their name without the time
 index: `c[0.5,A]` belongs to `c[A]`.
+
+A model's components, gathered along time.
+
+pyomo.dae.flatten does the same through slices, each of which searches all members of its component:
+a model of a thousand equations takes minutes that way. Here every member is looked at once.
+
+Where the model itself says that states start: fixed values and equations at the first time.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyomo.environ as pyo
 from pyomo.core.base.block import Block
+from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.errors import ModelError
-from igpe.problem.along_time import AlongTime, along_time
+
+Components = dict[str, Any]
+AlongTime = dict[str, dict[float, Any]]
+
+
+class Place(NamedTuple):
+    """A component's name without its time index, and its time (None if it has none)."""
+
+    name: str
+    time: float | None
+
+
+def along_time(
+    model: Any,
+    time: Any,
+    ctype: Any,
+    wanted: Callable[[Any], bool] = lambda _: True,
+    used: Set[str] = frozenset(),
+) -> tuple[Components, AlongTime]:
+    """Active component data of a type: without time by name, and over time by name and time.
+
+    time    the ContinuousSet
+    wanted  which components (not data) to look at
+    used    names to keep where a quantity has several (a Pyomo Reference is one)
+    raises  ModelError if two names of one quantity are used
+    """
+    constant: Components = {}
+    varying: AlongTime = {}
+    blocks: dict[int, Place] = {id(model): Place("", None)}
+    for component in model.component_objects(ctype, active=True, descend_into=True):
+        if not wanted(component):
+            continue
+        for index, data in _members(component):
+            if not getattr(data, "active", True):
+                continue
+            place = _place(component, index, time, blocks)
+            if place.time is None:
+                constant[place.name] = data
+            else:
+                varying.setdefault(place.name, {})[place.time] = data
+    chosen = _one_name_each(varying, used)
+    return constant, {n: dict(sorted(varying[n].items())) for n in chosen}
+
+
+def _one_name_each(varying: AlongTime, used: Set[str]) -> list[str]:
+    """The names by which quantities are called: those used, else the last one declared."""
+    called: dict[int, str] = {}
+    for name, series in varying.items():
+        whole = id(next(iter(series.values())))
+        other = called.get(whole)
+        if other in used and name in used:
+            raise ModelError(
+                f"'{other}' and '{name}' are one quantity (a Reference); use one of the names."
+            )
+        if other is None or other not in used:
+            called[whole] = name
+    return list(called.values())
+
+
+def _members(component: Any) -> Iterator[tuple[Any, Any]]:
+    if not component.is_indexed():
+        yield None, component
+    elif hasattr(component, "mutable"):  # a Param makes its members when asked for them
+        for index in component.index_set():
+            yield index, component[index]
+    else:
+        yield from component.items()
+
+
+def _place(component: Any, index: Any, time: Any, blocks: dict[int, Place]) -> Place:
+    parent = _block_place(component.parent_block(), time, blocks)
+    own = _own_place(component, index, time)
+    name = f"{parent.name}.{own.name}" if parent.name else own.name
+    return Place(name, parent.time if own.time is None else own.time)
+
+
+def _block_place(block: Any, time: Any, blocks: dict[int, Place]) -> Place:
+    if id(block) not in blocks:
+        blocks[id(block)] = _place(block.parent_component(), block.index(), time, blocks)
+    return blocks[id(block)]
+
+
+def _own_place(component: Any, index: Any, time: Any) -> Place:
+    if index is None and not component.is_indexed():
+        return Place(component.local_name, None)
+    key = index if isinstance(index, tuple) else (index,)
+    at = _position(component, time)
+    rest = ",".join(str(k) for i, k in enumerate(key) if i != at)
+    name = f"{component.local_name}[{rest}]" if rest else component.local_name
+    return Place(name, None if at is None else float(key[at]))
+
+
+def _position(component: Any, time: Any) -> int | None:
+    """Where in the component's index the time stands."""
+    before = 0
+    for subset in component.index_set().subsets():
+        if subset is time:
+            return before
+        before += subset.dimen or 1
+    return None
+
 
 Builder: TypeAlias = Callable[..., Any]
 Series: TypeAlias = Mapping[float, Any]
@@ -225,3 +333,43 @@ def _discretisation(derivative: Any) -> list[Any]:
     """The constraint pyomo.dae added for a derivative when it discretised the model, if it did."""
     added = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
     return [] if added is None else [added]
+
+
+@dataclass(frozen=True)
+class ModelStarts:
+    """Start values found in a built model.
+
+    fixed       state -> number
+    conditions  state -> Pyomo constraint that holds this state at the first time and otherwise
+                only parameters
+    others      name -> the remaining constraints without time: boundary conditions, couplings
+    """
+
+    fixed: Mapping[str, float]
+    conditions: Mapping[str, Any]
+    others: Mapping[str, Any]
+
+    @property
+    def states(self) -> set[str]:
+        """States whose start the model gives."""
+        return set(self.fixed) | set(self.conditions)
+
+
+def model_starts(instance: Instance) -> ModelStarts:
+    """What the model says about the start of its states."""
+    first = instance.first
+    initial = {name: series[first] for name, series in instance.states.items()}
+    fixed = {name: float(x.value) for name, x in initial.items() if x.fixed and x.value is not None}
+    state_of = {id(x): name for name, x in initial.items()}
+    scalars = {id(x) for x in instance.scalars.values()}
+    conditions, others = {}, {}
+    for name, constraint in instance.conditions.items():
+        variables = {id(v): v for v in identify_variables(constraint.expr, include_fixed=True)}
+        states = [state_of[i] for i in variables if i in state_of]
+        strangers = [i for i in variables if i not in state_of and i not in scalars]
+        is_start = constraint.equality and len(states) == 1 and not strangers
+        if is_start and states[0] not in conditions and states[0] not in fixed:
+            conditions[states[0]] = constraint
+        else:
+            others[name] = constraint
+    return ModelStarts(fixed, conditions, others)

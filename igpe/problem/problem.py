@@ -13,7 +13,7 @@ from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
-from igpe.problem.model import Builder, Instance, build
+from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.parameter_bounds import (
     Bounds,
     bounds_of,
@@ -31,7 +31,6 @@ from igpe.problem.problem_checks import (
     held_sigma,
     name_experiments,
 )
-from igpe.problem.starts import ModelStarts, model_starts
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import unit_name
 

@@ -14,8 +14,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant
-from igpe.problem.model import Instance
-from igpe.problem.starts import ModelStarts
+from igpe.problem.model import Instance, ModelStarts
 from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
 
 

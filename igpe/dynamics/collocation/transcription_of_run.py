@@ -12,9 +12,8 @@ from pyomo.core.expr.visitor import identify_variables, replace_expressions
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.loss import ROUNDING
-from igpe.problem.model import Instance
+from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
-from igpe.problem.starts import model_starts
 
 
 class Scalars:

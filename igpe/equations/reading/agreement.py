@@ -34,9 +34,8 @@ from igpe.equations.stack import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import Instance, Series
+from igpe.problem.model import Instance, Series, model_starts
 from igpe.problem.problem import Problem
-from igpe.problem.starts import model_starts
 
 TOLERANCE = 1e-9  # of the sum of the absolute terms
 ROUNDING = 1e-14  # relative change of a quantity that stands for rounding

@@ -22,9 +22,8 @@ from igpe.equations.symbols import Symbols, make_symbols
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment
-from igpe.problem.model import Instance, build
+from igpe.problem.model import Instance, build, model_starts
 from igpe.problem.problem import Problem
-from igpe.problem.starts import model_starts
 
 # Generic places to read equations at; those next to the ends show a lag phase.
 INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)

@@ -21,8 +21,7 @@ from igpe.equations.reading.pieces import Joined, explored, mentions, places
 from igpe.equations.reading.rules import REFUSALS, reason, said
 from igpe.equations.symbols import Role, Symbols, require_at
 from igpe.equations.translate import Translator
-from igpe.problem.along_time import along_time
-from igpe.problem.model import Instance, Series
+from igpe.problem.model import Instance, Series, along_time
 
 PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
 
