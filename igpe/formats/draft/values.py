@@ -8,7 +8,7 @@ import numpy as np
 
 from igpe.core.errors import DataError
 from igpe.formats.draft.sheet import Run
-from igpe.problem.experiment_checks import start_time_of
+from igpe.problem.experiment import start_time_of
 
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
