@@ -20,7 +20,7 @@ import igpe
 from igpe.dynamics.shooting.model_weights import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.sigma import Proportional
 
 METHOD = igpe.SingleShooting(igpe.Sundials(rtol=1e-8, atol=1e-10))  # nothing is compiled
 SEEDS = 200

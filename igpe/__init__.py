@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from igpe.problem.loss import LeastSquares as LeastSquares
     from igpe.problem.loss import Normal as Normal
     from igpe.problem.loss import PiecewiseConstant as PiecewiseConstant
-    from igpe.problem.noise.error_model import Proportional as Proportional
-    from igpe.problem.noise.estimated import Estimated as Estimated
+    from igpe.problem.noise.sigma import Estimated as Estimated
+    from igpe.problem.noise.sigma import Proportional as Proportional
     from igpe.problem.problem import Problem as Problem
     from igpe.proofs.checker.verified import Verdict as Verdict
     from igpe.proofs.checker.verified import Verified as Verified
@@ -152,7 +152,7 @@ _HOME = {
     "DynamicCertificate": "igpe.results.dynamic_certificate",
     "EOptimal": "igpe.planning.criteria",
     "Estimate": "igpe.core.estimates",
-    "Estimated": "igpe.problem.noise.estimated",
+    "Estimated": "igpe.problem.noise.sigma",
     "EstimationFailed": "igpe.core.errors",
     "Experiment": "igpe.problem.experiment",
     "GcvSpline": "igpe.smoothing.gcv_spline",
@@ -186,7 +186,7 @@ _HOME = {
     "ProblemError": "igpe.core.errors",
     "Profiles": "igpe.uncertainty.profiles",
     "Projected": "igpe.algebraic.projected",
-    "Proportional": "igpe.problem.noise.error_model",
+    "Proportional": "igpe.problem.noise.sigma",
     "ProveComplement": "igpe.estimation.settings",
     "Ramps": "igpe.planning.freedom",
     "Region": "igpe.uncertainty.region",

@@ -12,7 +12,7 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.sigma import Proportional
 from igpe.problem.problem import Problem
 
 CASE = next(c for c in ZOO if c.name == "lotka_volterra")

@@ -9,7 +9,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.sigma import Proportional
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
 

@@ -21,7 +21,7 @@ from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
 from igpe.problem.loss import Normal
 from igpe.problem.model import Builder, build
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated
 from igpe.problem.parameter_bounds import Bounds
 from igpe.problem.problem import Problem
 

@@ -9,8 +9,7 @@ import numpy as np
 from igpe.core.arguments import is_count, is_finite, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.problem.noise.error_model import Proportional
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated, Proportional
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from igpe.core.markup import bullets
 from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.error_model import Proportional
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated, Proportional
 from igpe.problem.tables import Data, read_table, rows_of
 from igpe.results.plots.plan import Planned, plot_plan
 from igpe.results.result_text import number

@@ -15,7 +15,7 @@ from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.planning.sensitivity_problem import Choice, sensitivity_problem
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear, steps
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated
 from igpe.problem.problem import Problem
 
 

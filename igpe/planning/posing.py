@@ -25,8 +25,7 @@ from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.told import Told
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, steps
-from igpe.problem.noise.error_model import Proportional
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated, Proportional
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 

@@ -18,7 +18,7 @@ from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.planning.posing import Posed, planned_name
 from igpe.planning.search import Found, Search
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated
 from igpe.problem.problem import Problem
 
 POINTS = 200  # of the courses

@@ -21,7 +21,7 @@ from igpe.dynamics.integrators.automatic import AutomaticSimulation
 from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.freedom import Deviation, Noise
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated
 
 SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))

@@ -16,10 +16,11 @@ from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
-from igpe.problem.noise.error_model import Proportional, deviations
 from igpe.problem.noise.sigma import (
+    Proportional,
     Sigma,
     check_sigma,
+    deviations,
     error_models,
     estimated_sigma,
     sigma_columns,

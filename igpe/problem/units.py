@@ -9,7 +9,7 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.problem.experiment import Measurements
-from igpe.problem.noise.error_model import Proportional
+from igpe.problem.noise.sigma import Proportional
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 _POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")

@@ -14,7 +14,7 @@ from igpe.formats.petab.libraries import library
 from igpe.formats.petab.sbml import Sbml
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import steps
-from igpe.problem.noise.estimated import Estimated
+from igpe.problem.noise.sigma import Estimated
 
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
 SEPARATOR = ";"
