@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
-from igpe.equations.nodes import Node, nodes_of
+from igpe.equations.operations import Node, nodes_of
 from igpe.proofs.prover.tape import (
     ADD,
     CONST,
