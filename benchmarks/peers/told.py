@@ -15,7 +15,7 @@ import igpe
 from igpe.equations.elimination import solve_all
 from igpe.equations.operations import OPERATION_NAMES, replayed
 from igpe.equations.reading.read import read_system
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from peers.task import NotPosedError

@@ -19,7 +19,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.equations.operations import as_before, replayed
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 
 SAME = 1e-9  # relative difference of residuals that are the same
 TRIALS = 4  # points at which sameness is tried

@@ -31,7 +31,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.equations.incidence import incidence
 from igpe.equations.linearity import linear_parameters
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 
 PROVEN = (Status.GLOBAL_BY_CONVEXITY, Status.OPTIMAL_WITHIN_GAP)
 WORSE = (  # from the best ending of a stage to the worst

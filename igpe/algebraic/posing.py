@@ -14,7 +14,7 @@ from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.weights import StateErrors, Target, Weights
 from igpe.core.arrays import FloatArray
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description

@@ -13,7 +13,7 @@ from typing import Any
 import casadi as ca
 
 from igpe.equations.incidence import Block, blocks, incidence, matching
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
 

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from scipy.sparse import csr_array
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.equations.system import System
 
 

@@ -1,5 +1,9 @@
-"""CasADi symbols for everything a model's equations speak of."""
+"""CasADi symbols for everything a model's equations speak of.
 
+One CasADi column from many expressions.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,10 +11,15 @@ import casadi as ca
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
-from igpe.equations.stack import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.model import Instance, Series
 from igpe.problem.problem import Problem
+
+
+def stack(expressions: Iterable[Any]) -> Any:
+    """SX column vector of the expressions; 0 x 1 if there are none."""
+    entries = list(expressions)
+    return ca.SX(ca.vertcat(*entries)) if entries else ca.SX(0, 1)
 
 
 class Role(NamedTuple):

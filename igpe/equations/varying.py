@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem

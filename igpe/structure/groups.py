@@ -13,7 +13,7 @@ import casadi as ca
 import networkx as nx
 
 from igpe.equations.linearity import linear_parameters
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.structure.subsystems import Reduced, Subsystem
 
 

@@ -12,7 +12,7 @@ from zoo import ZOO
 from igpe.equations.elimination import LARGEST_SYMBOLIC, solve_all, solve_for
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

@@ -16,7 +16,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 
 
 class Pattern(NamedTuple):

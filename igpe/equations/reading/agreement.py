@@ -30,7 +30,7 @@ from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate

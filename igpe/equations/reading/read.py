@@ -17,8 +17,7 @@ from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.readings import read_equations
 from igpe.equations.reading.switches import moving, refuse_switches
-from igpe.equations.stack import stack
-from igpe.equations.symbols import Symbols, make_symbols
+from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment

@@ -5,7 +5,7 @@ from typing import Any
 
 import casadi as ca
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.problem import Problem
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from igpe.equations.incidence import incidence
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem

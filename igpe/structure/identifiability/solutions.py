@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alternatives
 from igpe.structure.identifiability.closure import closed
 from igpe.structure.identifiability.expansion import Expansion

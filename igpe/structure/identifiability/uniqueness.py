@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.structure.identifiability.expansion import Expansion
 from igpe.structure.identifiability.lattice import Lattice
 from igpe.structure.identifiability.posed import single_starts

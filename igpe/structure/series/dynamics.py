@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 
 
 class Piece(NamedTuple):

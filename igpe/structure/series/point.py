@@ -14,7 +14,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.equations.linearity import linear_parameters
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Signals
 from igpe.structure.series.dynamics import Dynamics

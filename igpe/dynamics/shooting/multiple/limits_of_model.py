@@ -20,7 +20,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.dynamics.integrators.intervals import Shots, interval_of
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.stack import stack
+from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains.limits import Limits
 from igpe.problem.inputs import evaluate
