@@ -30,8 +30,8 @@ from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.equations.incidence import incidence
-from igpe.equations.linearity import linear_parameters
 from igpe.equations.symbols import stack
+from igpe.equations.system import linear_parameters
 
 PROVEN = (Status.GLOBAL_BY_CONVEXITY, Status.OPTIMAL_WITHIN_GAP)
 WORSE = (  # from the best ending of a stage to the worst

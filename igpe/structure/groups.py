@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import casadi as ca
 import networkx as nx
 
-from igpe.equations.linearity import linear_parameters
 from igpe.equations.symbols import stack
+from igpe.equations.system import linear_parameters
 from igpe.structure.subsystems import Reduced, Subsystem
 
 

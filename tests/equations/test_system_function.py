@@ -10,8 +10,8 @@ import pytest
 from pyomo import dae
 from zoo import ZOO, Case
 
-from igpe.equations.linearity import equation_linearity
 from igpe.equations.reading.read import read_system
+from igpe.equations.system import equation_linearity
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

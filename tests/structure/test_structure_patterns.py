@@ -9,7 +9,7 @@ from scipy.sparse import coo_matrix, csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from igpe.equations.incidence import blocks, parts
-from igpe.equations.linearity import linear_parameters
+from igpe.equations.system import linear_parameters
 from igpe.structure.advice import rows_of_slopes
 from igpe.structure.subsystems import first_matched
 

@@ -21,7 +21,7 @@ from igpe.algebraic.bounds.taylor.tape import Tape
 from igpe.algebraic.bounds.taylor.terms import Term, terms_of
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.box import Box
-from igpe.equations.linearity import linear_parameters
+from igpe.equations.system import linear_parameters
 
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.equations.linearity import linear_parameters
 from igpe.equations.symbols import stack
+from igpe.equations.system import linear_parameters
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Signals
 from igpe.structure.series.dynamics import Dynamics
