@@ -21,7 +21,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.numerics.least_squares.base import Linearised
 
 

@@ -4,6 +4,8 @@ The block triangular form says in which order; a block that is linear in its few
 with symbols, any other block stays implicit and its unknowns become algebraic variables y of
 
     dx = f(t, x, y, u, p),    0 = g(t, x, y, u, p).
+
+CasADi functions called on arrays in place, without the conversions of an ordinary call.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
+import numpy as np
 
+from igpe.core.arrays import FloatArray
 from igpe.equations.incidence import Block, blocks, incidence, matching
 from igpe.equations.symbols import stack
 
@@ -85,3 +89,23 @@ def _solve_block(equations: Any, unknowns: Any) -> Any | None:
     if unknowns.numel() == 1:
         return -constant / matrix
     return ca.solve(matrix, -constant)
+
+
+class InPlace:
+    """A function that reads and writes arrays of ours; every result must be given a place."""
+
+    def __init__(self, function: Any) -> None:
+        self._buffer, self.evaluate = function.buffer()
+        self._kept: dict[tuple[str, int], FloatArray] = {}  # CasADi holds addresses alone
+
+    def read(self, index: int, array: FloatArray) -> None:
+        """Where an argument stands from now on; in memory in CasADi's order, column by column."""
+        kept: Any = np.ascontiguousarray(array)
+        self._buffer.set_arg(index, memoryview(kept))
+        self._kept["read", index] = kept
+
+    def write(self, index: int, array: FloatArray) -> None:
+        """Where a result goes from now on."""
+        kept: Any = array
+        self._buffer.set_res(index, memoryview(kept))
+        self._kept["write", index] = kept

@@ -23,7 +23,7 @@ from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.pieces import Piece
 from igpe.dynamics.integrators.prepared import Came, Prepared
 from igpe.dynamics.integrators.refused import Refused, implicit_refused
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 
 CALLS = 2  # evaluations of a step
 LOOK = 64  # evaluations between two looks at size and time

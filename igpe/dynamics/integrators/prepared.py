@@ -18,7 +18,7 @@ from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, at
 from igpe.dynamics.integrators.pieces import Piece, pieces_of
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.time.timed import Stops
 

@@ -26,7 +26,7 @@ from igpe.dynamics.integrators.limits import MOST_STEPS, Limits, at, between, no
 from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.pieces import Piece
 from igpe.dynamics.integrators.prepared import Came, Prepared
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from scipy.linalg import expm
 
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 

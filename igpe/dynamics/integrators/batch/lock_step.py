@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.intervals import Intervals, Shots, started_anywhe
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
 from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
 from igpe.dynamics.integrators.tolerances import Tolerances
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 

@@ -17,7 +17,7 @@ from igpe.dynamics.integrators.cut import Round
 from igpe.dynamics.integrators.limits import Limits, at, no_number
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
 from igpe.dynamics.integrators.tolerances import Tolerances
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 A, C, E, DENSE = (getattr(DORMAND_PRINCE, name) for name in ("a", "c", "error", "dense"))

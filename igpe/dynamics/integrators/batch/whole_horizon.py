@@ -17,7 +17,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Along, Chaining
-from igpe.equations.in_place import InPlace
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 
