@@ -19,7 +19,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
-from igpe.equations.reading.of_time import of_time, ramp
+from igpe.equations.reading.pieces import of_time, ramp
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.equations.time.timed import Clock, Stops, as_products, held, stops

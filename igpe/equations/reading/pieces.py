@@ -6,20 +6,35 @@ A rule or a function that asks `if t < 0.4` answers with one branch only. An `In
     if t < 0.4 the first, else the second
 
 is what it says at all times. Conditions stay as deep in the expression as they are in the model.
+
+Jumps whose time is not known before the integration: refused.
+
+`pyo.Expr_if(t < m.T, ...)` jumps where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the
+state x does. Integrators are cut at times that are known; sensitivities would lack what a jump that
+moves adds. Both branches meeting where the condition changes is no jump (see `Translator`).
+
+Inputs that are functions of the time, as expressions of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import casadi as ca
+import numpy as np
 from pyomo.common.numeric_types import native_types
 from pyomo.core.base.var import VarData
 from pyomo.core.expr.numeric_expr import SumExpression
 
+from igpe.core.errors import DataError, ModelError
 from igpe.equations.reading.alike import Roles, alike, is_plain
 from igpe.equations.reading.instant import Computed, Instant, plain
+from igpe.equations.reading.rules import REFUSALS, reason
+from igpe.equations.system import System
 from igpe.equations.translate import Translator
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table, TimeExpression, evaluate
+from igpe.problem.problem import Problem
 
 MOST = 400  # times at which one rule may change
 
@@ -136,3 +151,143 @@ def mentions(node: Any, ids: set[int]) -> bool:
     if not (hasattr(node, "is_expression_type") and node.is_expression_type()):
         return False
     return any(mentions(argument, ids) for argument in node.args)
+
+
+LONGEST = 80  # characters of a condition in a message
+
+
+class _Cause(NamedTuple):
+    """What moves a jump: its kind, its name, and the problem's unknown if it is one."""
+
+    kind: str
+    name: str
+    unknown: str | None = None
+
+
+def moving(problem: Problem, experiment: Experiment, system: System) -> set[str]:
+    """The free unknowns that decide when the system jumps."""
+    return {c.unknown for _, _, c in _causes(problem, experiment, system) if c.unknown}
+
+
+def refuse_switches(problem: Problem, experiment: Experiment, system: System) -> None:
+    """Raise ModelError if a jump of the system depends on a free unknown or a state."""
+    for name, condition, cause in _causes(problem, experiment, system):
+        text = str(condition)
+        shown = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+        hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
+        advice = hold if cause.unknown else "Write"
+        raise ModelError(
+            f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
+            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps "
+            f"at known times only. {advice} a smooth transition instead of the condition, for "
+            "example 1/(1 + pyo.exp(-(a - b)/width))."
+        )
+
+
+def _causes(
+    problem: Problem, experiment: Experiment, system: System
+) -> Iterator[tuple[str, Any, _Cause]]:
+    for name, condition in system.jumps:
+        for cause in _moved_by(problem, experiment, system, ca.symvar(condition)):
+            yield name, condition, cause
+
+
+def _moved_by(
+    problem: Problem, experiment: Experiment, system: System, used: Sequence[Any]
+) -> Iterator[_Cause]:
+    s = system.symbols
+    unknown = {n: problem.unknown_of(n, experiment) for n in s.parameters}
+    free = set(problem.box.names)
+    for symbol in used:
+        kind, place = _role(s, symbol)
+        if kind in {"x", "dx"}:
+            yield _Cause("state" if kind == "x" else "slope of the state", s.states[place])
+        elif kind == "p" and unknown[s.parameters[place]] in free:
+            yield _Cause("unknown", s.parameters[place], unknown[s.parameters[place]])
+        elif kind == "u" and s.inputs[place] in problem.time_varying:
+            yield from _of_varying(problem, experiment, s.inputs[place])
+        elif kind == "s":
+            yield from _of_start(problem, experiment, system, s.states[place])
+        elif kind == "z":
+            solved = system.solved.expressions[len(s.states) + place]
+            if len(s.states) + place in system.solved.implicit:
+                yield _Cause("variable", s.algebraics[place])
+            else:
+                yield from _moved_by(problem, experiment, system, ca.symvar(solved))
+
+
+def _of_varying(problem: Problem, experiment: Experiment, name: str) -> Iterator[_Cause]:
+    for unknown in problem.pieces(name, experiment):
+        if unknown in problem.box.names:
+            yield _Cause("unknown", unknown, unknown)
+
+
+def _of_start(
+    problem: Problem, experiment: Experiment, system: System, state: str
+) -> Iterator[_Cause]:
+    given: Any = experiment.start.get(state, system.starts.get(state))
+    if isinstance(given, Unknown):
+        unknown = problem.start_unknown(state, experiment)
+        if unknown in problem.box.names:
+            yield _Cause("unknown", unknown, unknown)
+    elif isinstance(given, str):
+        unknown = problem.unknown_of(given, experiment)
+        if unknown in problem.box.names:
+            yield _Cause("unknown", given, unknown)
+    elif not isinstance(given, float):
+        yield from _moved_by(problem, experiment, system, ca.symvar(ca.SX(given)))
+
+
+def _role(symbols: Any, symbol: Any) -> tuple[str, int]:
+    for kind in ("t", "dx", "x", "z", "u", "p", "s"):
+        vector = getattr(symbols, kind)
+        for place in range(vector.numel()):
+            if ca.is_equal(vector[place], symbol):
+                return kind, place
+    raise KeyError(str(symbol))
+
+
+PLACES = 65  # times at which an input given as a function is compared with its expression
+
+
+def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) -> Any:
+    """The function as an expression of t, believed only if it gives the function's numbers."""
+    first, last = experiment.start_time, float(experiment.times[-1])
+
+    def ask(now: float) -> tuple[Any, set[float]]:
+        instant = Instant(np.nan, now)  # looks up nothing
+        return plain(given(instant)), instant.seen
+
+    try:
+        cuts, answers = explored(ask, first, (first + last) / 2)
+        expression = ca.SX(Joined(Translator({}, t), {})(cuts, answers))
+    except REFUSALS as error:
+        raise _unexplained(name, reason(error)) from error
+    places = np.linspace(first, last, PLACES)
+    places = np.unique([*places, *experiment.times, *(c for c in cuts if c <= last)])
+    came = np.asarray(ca.Function("input", [t], [expression])(places[None])).ravel()
+    true = np.array([evaluate(given, p) for p in places.tolist()])
+    wrong = ~np.isclose(came, true, rtol=1e-10, atol=0) & (np.isfinite(came) | np.isfinite(true))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        why = f"at {places[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
+        raise _unexplained(name, why)
+    return expression
+
+
+def ramp(table: Table, t: Any) -> Any:
+    """A table that is linear between its times, as an expression of t."""
+    a, b = table.segment(float(table.times[-1]))
+    result = ca.SX(a + b * t)
+    for time in reversed(table.times.tolist()):
+        a, b = table.segment(float(np.nextafter(time, -np.inf)))
+        result = ca.if_else(t < time, a + b * t, result)
+    return result
+
+
+def _unexplained(name: str, why: str) -> DataError:
+    return DataError(
+        f"Input '{name}' depends on time in a way igpe cannot follow: {why}. Write it with Pyomo's "
+        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as igpe.linear or "
+        "igpe.steps."
+    )

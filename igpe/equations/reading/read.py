@@ -15,8 +15,8 @@ from pyomo.core.expr.visitor import identify_variables
 from igpe.core.errors import ModelError
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
+from igpe.equations.reading.pieces import moving, refuse_switches
 from igpe.equations.reading.readings import read_equations
-from igpe.equations.reading.switches import moving, refuse_switches
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator

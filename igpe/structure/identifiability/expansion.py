@@ -16,7 +16,7 @@ import numpy as np
 
 from igpe.core.errors import IgpeError
 from igpe.equations.elimination import solve_all
-from igpe.equations.reading.of_time import of_time
+from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import stack
 from igpe.equations.time.timed import Clock, as_products, held
 from igpe.problem.experiment import Experiment
