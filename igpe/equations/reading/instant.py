@@ -4,6 +4,8 @@ A rule written `m.dx[t] == -m.k * m.x[t] * pyo.exp(-t)` bakes the number of each
 constraint. Calling the rule again with an `Instant` keeps the symbol: it indexes the variables like
 the number it stands for, compares like any number that is chosen, and arithmetic with it gives
 `Computed` numbers, which enter Pyomo's expressions as expressions.
+
+Asking a model's rules about a time.
 """
 
 import operator
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.common.errors import PyomoException
 from pyomo.core.expr.numvalue import NumericValue
 
 OUTSIDE = (
@@ -371,3 +374,31 @@ def _number(other: Any) -> float | None:
     if is_constant is not None and is_constant():
         return float(other())
     return None
+
+
+REFUSALS = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, PyomoException)
+"""What a rule may raise when it is asked with an `Instant`."""
+
+
+def reason(error: Exception) -> str:
+    """Why a rule cannot be asked with an `Instant`, in igpe's words where Pyomo's mislead."""
+    text = str(error)
+    if "Implicit conversion of Pyomo numeric value" in text:
+        return OUTSIDE
+    if "Cannot convert non-constant Pyomo expression" in text:
+        return UNDECIDED
+    return text
+
+
+def said(data: Any, time: float, instant: Any) -> Any:
+    """What the rule behind a component's member at `time` says when asked with `instant`.
+
+    raises ValueError if there is no rule over the time, and whatever the rule raises
+    """
+    component, index = data.parent_component(), data.index()
+    is_indexed_by_time = index == time or (isinstance(index, tuple) and time in index)
+    rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
+    if not is_indexed_by_time or rule is None:
+        raise ValueError("it is not written as a rule over the time")
+    key = tuple(instant if i == time else i for i in index) if isinstance(index, tuple) else instant
+    return plain(rule(data.parent_block(), key))

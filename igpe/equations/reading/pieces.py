@@ -28,8 +28,7 @@ from pyomo.core.expr.numeric_expr import SumExpression
 
 from igpe.core.errors import DataError, ModelError
 from igpe.equations.reading.alike import Roles, alike, is_plain
-from igpe.equations.reading.instant import Computed, Instant, plain
-from igpe.equations.reading.rules import REFUSALS, reason
+from igpe.equations.reading.instant import REFUSALS, Computed, Instant, plain, reason
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment, Unknown
