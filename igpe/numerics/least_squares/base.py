@@ -1,4 +1,15 @@
-"""Nonlinear least squares: min |r(x)|^2 inside bounds. Knows no time and no model."""
+"""Nonlinear least squares: min |r(x)|^2 inside bounds. Knows no time and no model.
+
+Unknowns between positive bounds that are sought by their logarithms.
+
+u = log x where the box says so: one step of 0.1 is 10 % of x wherever it lies, so that 1e-6 and 1e6
+look alike, and the linear model does not predict negative rate constants.
+
+The size of an unknown where its value does not tell it: at zero.
+
+Nothing here is in the unknown's units, so that an unknown of 1e-12 is as good as one of 1: a size
+is taken from where the search begins, else from the bounds, else from the residuals themselves.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
@@ -89,3 +100,69 @@ class Search(Protocol):
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
         ...
+
+
+class Logarithms:
+    """The way there and back for one box.
+
+    box    of u
+    which  (n,) unknowns that are logarithms there
+    """
+
+    def __init__(self, box: Box) -> None:
+        self.own = box
+        self.which = box.in_logarithms
+        self.box = Box(box.names, self.there(box.lower), self.there(box.upper))
+
+    def there(self, x: FloatArray) -> FloatArray:
+        """(n,) u of x."""
+        return np.where(self.which, np.log(np.where(self.which, x, 1.0)), x)
+
+    def home(self, u: FloatArray) -> FloatArray:
+        """(n,) x of u; a bound is that bound, whatever the rounding."""
+        x = self.own.clip(np.where(self.which, np.exp(np.where(self.which, u, 0.0)), u))
+        x = np.where(u <= self.box.lower, self.own.lower, x)
+        return np.where(u >= self.box.upper, self.own.upper, x)
+
+    def seen(self, residual: Residual) -> Residual:
+        """The residual as a function of u."""
+
+        def told(u: FloatArray) -> Linearised | None:
+            x = self.home(u)
+            at = residual(x)
+            return None if at is None else at._replace(jacobian=at.jacobian * self._slope(x))
+
+        return told
+
+    def back(self, fit: Fit) -> Fit:
+        """What was found, in x."""
+        x, at = self.home(fit.x), fit.at
+        if at is not None:
+            at = at._replace(jacobian=at.jacobian / self._slope(x))
+        return fit._replace(x=x, at=at)
+
+    def _slope(self, x: FloatArray) -> FloatArray:
+        """(n,) dx / du."""
+        return np.where(self.which, x, 1.0)
+
+
+SHARE = 1e-3  # of the range between finite bounds: the size of an unknown that begins at zero
+NEAR = 1e-2  # of where it began: the size of an unknown that comes close to zero
+FAINT = 1e-9  # of a step that the residuals ask for: a size below is lost in rounding
+UNKNOWN = 1e-2  # where nothing is known: neither start nor bounds, and no residual depends on it
+
+
+def floors(at: Linearised, start: FloatArray, box: Box) -> FloatArray:
+    """(n,) positive: the least size of each unknown on a search from `start` (n,).
+
+    at  residuals and derivative at the start; where start and bounds tell nothing, the size is that
+        of a step which the residuals' own size asks for
+    """
+    width = box.upper - box.lower
+    ranged = np.where(np.isfinite(width), SHARE * width, 0.0)
+    given = np.where(start != 0, NEAR * np.abs(start), ranged)
+    slope = np.sqrt((at.jacobian**2).sum(axis=0))
+    told = (slope > 0) & (at.squares > 0)
+    step = np.sqrt(at.squares) / np.where(told, slope, 1.0)
+    found = np.where(given > 0, np.maximum(given, FAINT * step * told), step * told)
+    return np.asarray(np.where(found > 0, found, UNKNOWN))

@@ -20,10 +20,8 @@ from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual
+from igpe.numerics.least_squares.base import Fit, Linearised, Logarithms, Residual, floors
 from igpe.numerics.least_squares.curvature import Curvature
-from igpe.numerics.least_squares.logarithms import Logarithms
-from igpe.numerics.least_squares.sizes import floors
 
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken

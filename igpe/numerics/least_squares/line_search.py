@@ -13,9 +13,8 @@ from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual
+from igpe.numerics.least_squares.base import Fit, Linearised, Residual, floors
 from igpe.numerics.least_squares.bounded import bounded_solution
-from igpe.numerics.least_squares.sizes import floors
 
 DECREASE = 1e-4  # of the slope times the step (Armijo)
 HALVINGS = 30

@@ -18,7 +18,7 @@ from igpe.dynamics.shooting.multiple.losses import losses_of, prior_factor
 from igpe.dynamics.shooting.multiple.nodes import Given
 from igpe.dynamics.shooting.multiple.reduced import reduced
 from igpe.dynamics.shooting.remarks import in_deviations, limited
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual
+from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, Outcome
@@ -26,7 +26,6 @@ from igpe.numerics.least_squares.chains.proposal import Space, gap_length, misse
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.robust import Robust
-from igpe.numerics.least_squares.sizes import NEAR, floors
 from igpe.problem.problem import Problem
 
 ExactSearch: TypeAlias = GeneralisedGaussNewton | BackwardLifting
