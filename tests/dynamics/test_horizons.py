@@ -16,8 +16,8 @@ from igpe.dynamics.shooting.incremental.updated_bounds import (
     active,
     held,
 )
+from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.numerics.least_squares.directions import undetermined
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment

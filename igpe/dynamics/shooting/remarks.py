@@ -7,9 +7,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.numerics.least_squares.directions import undetermined
 from igpe.problem.problem import Problem
 
 NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to a fit

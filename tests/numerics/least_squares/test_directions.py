@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.least_squares.directions import undetermined
+from igpe.numerics.least_squares.active import undetermined
 
 
 def test_a_product_leaves_its_ratio_open():

@@ -5,9 +5,9 @@ import pytest
 
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
+from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.base import Linearised, floors
 from igpe.numerics.least_squares.bounded import bounded_solution
-from igpe.numerics.least_squares.directions import undetermined
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.line_search import LineSearch
 
