@@ -7,9 +7,8 @@ from scipy.optimize import least_squares, minimize
 
 from igpe.core.status import Status
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.least_squares.chains.normal import Normal
 from igpe.numerics.least_squares.chains.proposal import gap_length, proposal, simplified
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.least_squares.chains.soft_links import Normal, SoftLinks
 
 TRUTH = (3.0, 1.5, 0.2)
 FAR = (8.0, 4.0, 0.2)
