@@ -10,7 +10,7 @@ from igpe.algebraic.base import Found
 from igpe.algebraic.regression import Regression
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.numerics.statistics.rank import determined
+from igpe.numerics.statistics.covariance import determined
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from igpe.core.status import Status
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.statistics.rank import determined
+from igpe.numerics.statistics.covariance import determined
 
 SAME = 1e-3  # relative difference of values, or of objectives, of one optimum
 SMALL = 1e-6  # of the bounds' width: below it the difference of an unknown counts absolutely

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.numerics.statistics.rank import RANK, directions
+from igpe.numerics.statistics.covariance import RANK, directions
 from igpe.planning.criteria import Criterion
 
 RIDGE = 1e-12  # of the diagonal: rounding alone makes singular matrices this regular

@@ -15,7 +15,7 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.model_weights import Weights
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.reading.read import read_systems
-from igpe.numerics.statistics.rank import directions
+from igpe.numerics.statistics.covariance import directions
 from igpe.planning.freedom import Deviation, Noise, read_deviation
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue

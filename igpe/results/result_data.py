@@ -10,8 +10,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
-from igpe.numerics.statistics.covariance import correlation
-from igpe.numerics.statistics.ellipse import ellipse
+from igpe.numerics.statistics.covariance import correlation, ellipse
 from igpe.numerics.statistics.weakness import combinations
 from igpe.results.adequacy import Adequacy
 from igpe.results.certificate import Certificate

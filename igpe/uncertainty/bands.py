@@ -10,7 +10,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.shooting.residuals import Run
-from igpe.numerics.statistics.leverage import root
+from igpe.numerics.statistics.covariance import root
 from igpe.uncertainty.bootstrapped import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood
 

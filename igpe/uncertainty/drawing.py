@@ -11,7 +11,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ProblemError
-from igpe.numerics.statistics.leverage import influence, leverage
+from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.uncertainty.likelihood import Likelihood
 
 LEAST = 5  # measurements of a column, to draw its residuals from

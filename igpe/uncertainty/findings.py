@@ -7,7 +7,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.statistics.leverage import leverage
+from igpe.numerics.statistics.covariance import leverage
 from igpe.numerics.statistics.weakness import weak_sentences
 from igpe.problem.problem import Problem
 from igpe.results.adequacy import UNJUDGED, Adequacy

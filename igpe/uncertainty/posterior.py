@@ -13,7 +13,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import stopped
 from igpe.dynamics.integrators.base import Simulation
-from igpe.numerics.statistics.leverage import root
+from igpe.numerics.statistics.covariance import root
 from igpe.uncertainty.likelihood import Likelihood, size_of
 
 HALVINGS = 40  # of the distance from the estimate, until there is a density

@@ -15,7 +15,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.statistics.ellipse import ellipse
+from igpe.numerics.statistics.covariance import ellipse
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (

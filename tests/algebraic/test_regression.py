@@ -10,7 +10,7 @@ from igpe.algebraic.local import Local
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.numerics.statistics.rank import determined
+from igpe.numerics.statistics.covariance import determined
 
 RANDOM = np.random.default_rng(6)
 

@@ -7,6 +7,15 @@ with residuals already divided by their standard deviations; s^2 = 1 where those
 s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
 they are held, and their errors are not defined. Their intervals are one-sided, and no interval
 leaves the bounds: where the linearised one would, the data exclude nothing on that side.
+
+Which directions a matrix determines.
+
+Joint confidence of two linearised estimates: an ellipse.
+
+What single residuals weigh in a linearised fit.
+
+x - x* = W e,   W = (J'J)^-1 J'      influence of errors e on the estimate
+h_i = (J W)_ii                       leverage: how far a fit follows its i-th measurement
 """
 
 from dataclasses import dataclass
@@ -17,7 +26,43 @@ from scipy import special
 from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.numerics.statistics.rank import RANK, directions
+
+RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
+
+
+class Directions(NamedTuple):
+    """Right singular directions of a matrix with n columns, as rows.
+
+    known     (r, n), with singular values `singular` (r,)
+    lost      (n - r, n), those the matrix does not determine
+    """
+
+    known: FloatArray
+    singular: FloatArray
+    lost: FloatArray
+
+    @property
+    def touched(self) -> BoolArray:
+        """(n,) which columns take part in a lost direction."""
+        return np.asarray(np.sum(self.lost**2, axis=0) > RANK)
+
+
+def directions(matrix: FloatArray, rank: float = RANK) -> Directions:
+    """Split the column space; scale the columns first, so that rank does not depend on units.
+
+    rank  a direction whose singular value is below this fraction of the largest is lost
+    """
+    short = np.linalg.qr(matrix, mode="r") if len(matrix) > matrix.shape[1] else matrix
+    _, singular, rows = np.linalg.svd(short, full_matrices=True)
+    singular = np.pad(singular, (0, matrix.shape[1] - len(singular)))
+    known = singular > rank * max(singular[0], 1e-300)
+    return Directions(rows[known], singular[known], rows[~known])
+
+
+def determined(matrix: FloatArray) -> BoolArray:
+    """(n,) which columns take no part in the directions that the matrix does not determine."""
+    return ~directions(matrix).touched
+
 
 NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
 SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
@@ -184,3 +229,74 @@ def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
     if sigma_known:
         return float(special.ndtri(0.5 + confidence / 2))
     return float(special.stdtrit(degrees, 0.5 + confidence / 2)) if degrees > 0 else float("nan")
+
+
+def ellipse(
+    covariance: FloatArray, confidence: float, degrees: int | None, points: int = 100
+) -> FloatArray:
+    """(points, 2) of d V^-1 d = chi2(confidence, 2), or 2 F(confidence, 2, degrees); closed.
+
+    covariance  (2, 2);  degrees  None if sigma is known
+    """
+    if degrees is None:
+        level = float(special.chdtri(2, 1 - confidence))
+    else:
+        level = 2 * float(special.fdtri(2, degrees, confidence)) if degrees > 0 else np.nan
+    angle = np.linspace(0.0, 2 * np.pi, points)
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(np.sqrt(level) * circle @ root.T)
+
+
+FAINT = 1e-6  # share of a change in directions that are lost, up to which it is rounding
+
+
+class Root(NamedTuple):
+    """(J'J)^-1 = root root' on the directions that J determines.
+
+    root  (n, r); rows of unknowns on a bound are 0
+    lost  (n, k) the others, each unknown in its size;  size: (n,) of an unknown, 1 / |column of J|
+    """
+
+    root: FloatArray
+    lost: FloatArray
+    size: FloatArray
+
+    def error(self, change: FloatArray) -> FloatArray:
+        """(...,) standard error of what changes by `change` (..., n), in units of residuals.
+
+        Infinite where it changes along a direction that is not determined.
+        """
+        known = np.linalg.norm(change @ self.root, axis=-1)
+        unknown = np.linalg.norm(change @ self.lost, axis=-1)
+        faint = unknown <= FAINT * np.linalg.norm(change * self.size, axis=-1)
+        return np.asarray(np.where(faint, known, np.inf))
+
+
+def root(jacobian: FloatArray, held: BoolArray) -> Root:
+    """Of a derivative (m, n); held (n,) unknowns on a bound."""
+    n, free = jacobian.shape[1], np.flatnonzero(~held)
+    length = np.linalg.norm(jacobian, axis=0)
+    size = 1 / np.where(length > 0, length, 1.0)
+    if len(free) == 0:
+        return Root(np.zeros((n, 0)), np.zeros((n, 0)), size)
+    known = directions(jacobian[:, free] * size[free])
+    found, lost = np.zeros((n, len(known.known))), np.zeros((n, len(known.lost)))
+    found[free] = size[free, None] * known.known.T / known.singular
+    lost[free] = size[free, None] * known.lost.T
+    return Root(found, lost, size)
+
+
+def influence(jacobian: FloatArray, held: BoolArray) -> FloatArray:
+    """(n, m) W of a derivative (m, n); rows of unknowns that are held, or undetermined, are 0."""
+    of = root(jacobian, held)
+    lost = np.sum((of.lost / of.size[:, None]) ** 2, axis=1) > RANK
+    weight = of.root @ (jacobian @ of.root).T
+    return np.asarray(np.where(lost[:, None], 0.0, weight))
+
+
+def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
+    """(m,) between 0 (the fit does not care) and 1 (it goes through the measurement)."""
+    image = jacobian @ root(jacobian, held).root
+    return np.asarray(np.minimum(np.sum(image**2, axis=1), 1.0))

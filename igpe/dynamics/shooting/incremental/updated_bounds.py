@@ -25,7 +25,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
-from igpe.numerics.statistics.rank import RANK
+from igpe.numerics.statistics.covariance import RANK
 
 NARROWEST = 1e-10  # half width of updated bounds, relative to the estimate: above rounding
 NEAR = 1e-9  # of a bound's distance from the other: an estimate that lies on it
