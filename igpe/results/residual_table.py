@@ -7,7 +7,7 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.numerics.statistics.covariance import chi_squared_probability
-from igpe.numerics.statistics.residual_tests import (
+from igpe.numerics.statistics.lack_of_fit import (
     CLEAR,
     ODD,
     Tested,

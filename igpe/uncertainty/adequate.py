@@ -9,8 +9,14 @@ from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.numerics.statistics.covariance import chi_squared_probability, directions
-from igpe.numerics.statistics.lack_of_fit import Evidence, Residuals, lack_of_fit
-from igpe.numerics.statistics.residual_tests import ODD, exact_probability, runs_test
+from igpe.numerics.statistics.lack_of_fit import (
+    ODD,
+    Evidence,
+    Residuals,
+    exact_probability,
+    lack_of_fit,
+    runs_test,
+)
 from igpe.results.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
 from igpe.results.residual_table import ROUNDING, standardised
 

@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.residual_tests import (
+from igpe.numerics.statistics.lack_of_fit import (
     all_tests,
     ljung_box,
     normality,
