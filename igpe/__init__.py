@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from igpe.results.result import Result as Result
     from igpe.smoothing.bootstrap import Bootstrap as Bootstrap
     from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
-    from igpe.smoothing.interpolation import Interpolation as Interpolation
+    from igpe.smoothing.spline_curve import Interpolation as Interpolation
     from igpe.solvers.ipopt import Ipopt as Ipopt
     from igpe.solvers.maingo import MAiNGO as MAiNGO
     from igpe.solvers.program import AmplProgram as AmplProgram
@@ -160,7 +160,7 @@ _HOME = {
     "Huber": "igpe.problem.loss",
     "IgpeError": "igpe.core.errors",
     "IncrementalShooting": "igpe.dynamics.shooting.incremental.incremental_shooting",
-    "Interpolation": "igpe.smoothing.interpolation",
+    "Interpolation": "igpe.smoothing.spline_curve",
     "Ipopt": "igpe.solvers.ipopt",
     "IteratedSearch": "igpe.dynamics.search.iterated_search",
     "L1": "igpe.problem.loss",

@@ -15,7 +15,7 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.bootstrap import Bootstrap
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.interpolation import Interpolation
+from igpe.smoothing.spline_curve import Interpolation
 
 
 @dataclass(frozen=True)

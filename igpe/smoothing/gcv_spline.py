@@ -9,13 +9,11 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing import orders
 from igpe.smoothing.base import Smooth
 from igpe.smoothing.cross_validation import NOTHING, Choice, Counts, choose
-from igpe.smoothing.interpolation import spline_through
 from igpe.smoothing.measurements import Measurements, prepare
 from igpe.smoothing.noise import noise
 from igpe.smoothing.orders import Smoothed
 from igpe.smoothing.penalised import Problem, scaled_problem
-from igpe.smoothing.polynomial_curve import polynomial
-from igpe.smoothing.spline_curve import SplineCurve
+from igpe.smoothing.spline_curve import SplineCurve, polynomial, spline_through
 
 FEWEST = 4  # distinct times below which the curve is a line
 STIFF = 0.5  # degrees of freedom above those of an infinite penalty that are still "near"

@@ -15,7 +15,7 @@ from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.step import smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
-from igpe.smoothing.interpolation import Interpolation
+from igpe.smoothing.spline_curve import Interpolation
 from igpe.structure.structure import analyse
 
 STRUCTURES = {c.name: (c, c.problem()) for c in ZOO}

@@ -7,7 +7,7 @@ from zoo import ZOO
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import Simulated, fine_grid, profiles
 from igpe.equations.reading.read import read_systems
-from igpe.smoothing.interpolation import Interpolation
+from igpe.smoothing.spline_curve import Interpolation
 
 CASE = {c.name: c for c in ZOO}
 

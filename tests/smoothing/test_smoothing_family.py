@@ -5,7 +5,7 @@ import pytest
 
 from igpe.core.errors import DataError
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.interpolation import Interpolation
+from igpe.smoothing.spline_curve import Interpolation
 
 SMOOTHERS = [GcvSpline(), GcvSpline(boundary_correction=False), Interpolation()]
 IDS = ["corrected", "natural", "interpolation"]

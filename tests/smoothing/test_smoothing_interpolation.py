@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import make_interp_spline
 
-from igpe.smoothing.interpolation import Interpolation
+from igpe.smoothing.spline_curve import Interpolation
 
 
 @pytest.fixture
