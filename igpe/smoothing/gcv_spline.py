@@ -7,10 +7,9 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing import orders
-from igpe.smoothing.base import Smooth
+from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.cross_validation import NOTHING, Choice, Counts, choose
 from igpe.smoothing.measurements import Measurements, prepare
-from igpe.smoothing.noise import noise
 from igpe.smoothing.orders import Smoothed
 from igpe.smoothing.penalised import Problem, scaled_problem
 from igpe.smoothing.spline_curve import SplineCurve, polynomial, spline_through

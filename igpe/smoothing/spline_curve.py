@@ -12,10 +12,9 @@ from scipy.interpolate import make_interp_spline
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.band import inverse_band
-from igpe.smoothing.base import Smooth
+from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.basis import CubicBasis, Local
 from igpe.smoothing.measurements import Measurements, prepare
-from igpe.smoothing.noise import noise
 
 
 @dataclass(frozen=True)
