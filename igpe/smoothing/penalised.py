@@ -17,8 +17,7 @@ import numpy as np
 from scipy.linalg.lapack import dpbsv
 
 from igpe.core.arrays import FloatArray
-from igpe.smoothing.band import inverse_bands, multiply
-from igpe.smoothing.basis import CubicBasis, Local
+from igpe.smoothing.basis import CubicBasis, Local, inverse_bands, multiply
 from igpe.smoothing.measurements import Measurements
 
 MOST_BREAKS = 3000  # full accuracy up to here; detail finer than 1/3000 of the range is noise

@@ -11,9 +11,8 @@ import numpy as np
 from scipy.interpolate import make_interp_spline
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.smoothing.band import inverse_band
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import CubicBasis, Local
+from igpe.smoothing.basis import CubicBasis, Local, inverse_band
 from igpe.smoothing.measurements import Measurements, prepare
 
 
