@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.smoothing.measurements import Measurements
+from igpe.smoothing.penalised import Measurements
 
 
 class Smooth(Protocol):

@@ -9,9 +9,8 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing import orders
 from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.cross_validation import NOTHING, Choice, Counts, choose
-from igpe.smoothing.measurements import Measurements, prepare
 from igpe.smoothing.orders import Smoothed
-from igpe.smoothing.penalised import Problem, scaled_problem
+from igpe.smoothing.penalised import Measurements, Problem, prepare, scaled_problem
 from igpe.smoothing.spline_curve import SplineCurve, polynomial, spline_through
 
 FEWEST = 4  # distinct times below which the curve is a line

@@ -13,7 +13,7 @@ from scipy.interpolate import make_interp_spline
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.basis import CubicBasis, Local, inverse_band
-from igpe.smoothing.measurements import Measurements, prepare
+from igpe.smoothing.penalised import Measurements, prepare
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ import pytest
 from scipy.interpolate import make_smoothing_spline
 
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.measurements import prepare
-from igpe.smoothing.penalised import scaled_problem
+from igpe.smoothing.penalised import prepare, scaled_problem
 
 NATURAL = GcvSpline(boundary_correction=False)
 

@@ -6,8 +6,7 @@ import pytest
 from igpe.smoothing import orders
 from igpe.smoothing.cross_validation import Counts
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.measurements import prepare
-from igpe.smoothing.penalised import scaled_problem
+from igpe.smoothing.penalised import prepare, scaled_problem
 
 
 def coarse(t, y):

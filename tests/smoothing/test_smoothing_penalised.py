@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.smoothing.measurements import prepare
-from igpe.smoothing.penalised import MOST_BREAKS, scaled_problem
+from igpe.smoothing.penalised import MOST_BREAKS, prepare, scaled_problem
 
 PENALTY = 1e-5
 
