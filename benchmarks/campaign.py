@@ -46,7 +46,7 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.search.searches import Asked, prepared
-from igpe.tasks.packed import function_of, pack
+from igpe.tasks.children import function_of, pack
 from igpe.tasks.run import Place, run
 from igpe.tasks.work import Item, Work
 

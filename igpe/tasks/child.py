@@ -8,7 +8,7 @@ import threading
 from typing import Any, BinaryIO
 
 from igpe.core.errors import IgpeError
-from igpe.tasks.packed import NotReady, Packed, function_of
+from igpe.tasks.children import NotReady, Packed, function_of
 from igpe.tasks.perform import done
 from igpe.tasks.work import Function, Outcome
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from igpe.core.errors import EstimationFailed, IgpeError
 from igpe.core.status import Status
-from igpe.tasks.children import Children
-from igpe.tasks.packed import Packed, function_of
+from igpe.tasks.children import Children, Packed, function_of
 from igpe.tasks.work import Function, Item, Outcome
 
 _alone = threading.Lock()

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import IgpeError, ProblemError
 from igpe.core.status import Status
+from igpe.tasks.children import NotReady, Packed, pack
 from igpe.tasks.code import code_of
 from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew
-from igpe.tasks.packed import NotReady, Packed, pack
 from igpe.tasks.perform import done
 from igpe.tasks.store import Store
 from igpe.tasks.work import Item, Outcome, Work
