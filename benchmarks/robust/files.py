@@ -38,7 +38,7 @@ from typer.testing import CliRunner
 import igpe
 from igpe.cli import app
 from igpe.dynamics.search.searches import _told
-from igpe.tasks.store import Store
+from igpe.tasks.run import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = ROOT / "tests" / "files" / "sound"

@@ -20,7 +20,7 @@ from igpe.core.markup import cell, label, printable, quoted
 from igpe.formats.kinetics.equation import read_equation
 from igpe.problem.tables import read_table
 from igpe.proofs.checker.tree import read_tree
-from igpe.tasks.store import TABLE, Store
+from igpe.tasks.run import TABLE, Store
 
 SOUND = Path(__file__).parent / "sound"
 sys.path.append(str(SOUND))

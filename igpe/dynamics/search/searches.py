@@ -19,8 +19,7 @@ from igpe.dynamics.shooting.base import Estimator, Profile, from_many_starts, re
 from igpe.dynamics.shooting.wanted import require_start
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
-from igpe.tasks.run import Place, run
-from igpe.tasks.store import DAMAGED
+from igpe.tasks.run import DAMAGED, Place, run
 from igpe.tasks.work import Function, Item, Outcome, Row, Work
 
 UNANSWERED = {Status.TIMED_OUT, Status.WORKER_DIED, Status.RAISED}
