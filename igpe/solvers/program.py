@@ -1,22 +1,166 @@
-"""Any program that reads a model from an AMPL `.nl` file and writes its solution to `.sol`."""
+"""Any program that reads a model from an AMPL `.nl` file and writes its solution to `.sol`.
 
+Run a solver program: its time limit, its children, and what it printed.
+
+Read AMPL's `.sol` files, which a foreign program wrote: nothing in them is taken for granted.
+"""
+
+import contextlib
+import os
 import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pyomo.common.errors import PyomoException
+from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import SolverMissing
 from igpe.core.status import Status
 from igpe.solvers.base import Answer
 from igpe.solvers.closing import INFINITE, MARGIN, Goal, solve_closed, value_of
-from igpe.solvers.located import locate
+from igpe.solvers.located import environment, locate
 from igpe.solvers.nl import Written, load, restored, solve_in_folder, violation
-from igpe.solvers.process import Run, run
-from igpe.solvers.sol import Solution, read_sol
+
+GRACE = 5.0  # s beyond the time limit before a program and its children are killed
+LATE = 2.5  # s beyond a time limit the program was given before it is interrupted as by Ctrl-C
+KEPT = 200_000  # bytes of the output that are read, from its end
+GOING = 0.5  # s that killed children may take to end
+
+
+class Run(NamedTuple):
+    """How a program ended.
+
+    output       what it printed last
+    code         exit code; minus the number of the signal that ended it
+    seconds      wall time
+    interrupted  whether igpe interrupted or killed it after the time limit
+    """
+
+    output: str
+    code: int
+    seconds: float
+    interrupted: bool
+
+
+def run(
+    words: Sequence[str], folder: Path, time_limit: float | None = None, knows_limit: bool = False
+) -> Run:
+    """Run a program in a folder, in a process group of its own. No process of the group survives.
+
+    time_limit   s of wall time after which it is interrupted (SIGINT, on which SCIP, Bonmin and
+                 Couenne write what they have), then killed; None: never
+    knows_limit  whether the program itself was given the limit and so has a little longer
+    raises       OSError if the file cannot be run
+    """
+    began, printed = time.perf_counter(), folder / "igpe_printed.txt"
+    with printed.open("wb") as stream:
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment(words[0]),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            interrupted = _wait(process, time_limit, LATE if knows_limit else 0.0)
+        finally:  # Ctrl-C too
+            _end(process)
+    output = _tail(printed)
+    return Run(output, process.returncode, time.perf_counter() - began, interrupted)
+
+
+def _wait(process: subprocess.Popen[bytes], time_limit: float | None, late: float) -> bool:
+    try:
+        process.wait(None if time_limit is None else time_limit + late)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE - late)
+        return True
+    return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the process group and wait until it is gone."""
+    left = _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    process.wait()
+    until = time.perf_counter() + GOING
+    while left and time.perf_counter() < until:
+        time.sleep(0.01)
+        left = _signal(process, 0)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Send a signal to the process group; return False if there is none."""
+    if not hasattr(os, "killpg"):  # Windows: the process alone
+        if process.poll() is None and number:
+            process.kill()
+        return False
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - KEPT))
+        return stream.read().decode("utf-8", "replace")
+
+
+LARGEST = 1_000_000  # bytes of a `.sol` file beside its numbers,
+A_NUMBER = 1000  # and bytes for each variable and constraint
+
+
+class Solution(NamedTuple):
+    """What a `.sol` file says.
+
+    code     AMPL's solve code
+    message  the program's own words
+    point    (n,) the variables' values; None if it has none
+    """
+
+    code: int
+    message: str
+    point: FloatArray | None
+
+
+def read_sol(path: Path, n_variables: int, n_constraints: int) -> Solution | str:
+    """Return the solution, or what is wrong with the file, as the end of a sentence."""
+    if not path.is_file():
+        return "wrote no solution"
+    if path.stat().st_size > LARGEST + A_NUMBER * (n_variables + n_constraints):
+        return f"wrote a solution file of {path.stat().st_size} bytes, too large for this model"
+    text = path.read_bytes().decode("utf-8", "replace")
+    if not text.endswith("\n"):  # `objno 0 421`, cut after the 4, would say "solved"
+        return "wrote an incomplete solution file"
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            found = parse_asl_sol_file(stream)
+    except (PyomoException, ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        return f"wrote a solution file that igpe cannot read ({reason[:200]})"
+    point = np.array(found.primals or (), dtype=float)
+    wrong = _wrong(point, n_variables)
+    return wrong or Solution(int(found.solve_code), found.message, point if len(point) else None)
+
+
+def _wrong(point: FloatArray, n_variables: int) -> str:
+    if len(point) not in (0, n_variables):
+        return f"returned {len(point)} values for {n_variables} variables"
+    return "" if np.isfinite(point).all() else "returned values that are not finite"
+
 
 # Solve codes in hundreds: Fourer, Gay, Kernighan, "AMPL", 2nd ed. (2003), section 14.2. What a
 # limit was stands in the message: SCIP's numbers differ between versions (gap limit 405, now 409).

@@ -20,7 +20,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.core.status import Status
-from igpe.solvers import process
+from igpe.solvers import program as process
 from igpe.solvers.base import Answer
 from igpe.solvers.program import AmplProgram
 from igpe.solvers.programs import Bonmin, Couenne, ScipProgram
