@@ -28,9 +28,8 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.numerics.least_squares.base import Fit
-from igpe.solvers.base import Answer, Solver, name_of
+from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.scip import Scip
-from igpe.solvers.witness import believed, solve_confirmed
 
 BOUNDED = (
     Status.OPTIMAL_WITHIN_GAP,

@@ -12,8 +12,7 @@ import igpe
 from igpe.algebraic.centring import centred, centred_bounds, from_centred, to_centred
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
-from igpe.solvers.base import Answer
-from igpe.solvers.witness import solve_confirmed
+from igpe.solvers.base import Answer, solve_confirmed
 
 GAS = 8.314  # J/(mol K)
 TRUTH = np.array([3e7, 6e4])  # 1/s, J/mol

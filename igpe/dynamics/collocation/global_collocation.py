@@ -34,12 +34,11 @@ from igpe.dynamics.collocation.truncation import Truncation, bounds_of, truncati
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_known_sigma, require_plain
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.problem.problem import Problem
-from igpe.solvers.base import Answer, Solver, name_of
+from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import load, read_scaled, write_nl
 from igpe.solvers.reduced import reduce
 from igpe.solvers.scip import Scip
-from igpe.solvers.witness import believed, solve_confirmed
 
 BOUNDED = (
     Status.OPTIMAL_WITHIN_GAP,
