@@ -21,8 +21,7 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver
 from igpe.solvers.closing import Goal, solve_closed
-from igpe.solvers.nl import Written, columns_of, load, read_scaled, solve_in_folder
-from igpe.solvers.reduced import Reduced, reduce
+from igpe.solvers.nl import Reduced, Written, columns_of, load, read_scaled, reduce, solve_in_folder
 
 WORKER = Path(__file__).with_name("maingo_worker.py")
 SHORTEST = 10.0  # s, MAiNGO's own time limit is never less

@@ -6,8 +6,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.solvers.nl import Scaled
-from igpe.solvers.reduced import Reduced, reduce
+from igpe.solvers.nl import Reduced, Scaled, reduce
 
 INF = np.inf
 

@@ -36,8 +36,7 @@ from igpe.equations.to_pyomo import to_pyomo
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.ipopt import Ipopt
-from igpe.solvers.nl import load, read_scaled, write_nl
-from igpe.solvers.reduced import reduce
+from igpe.solvers.nl import load, read_scaled, reduce, write_nl
 from igpe.solvers.scip import Scip
 
 BOUNDED = (
