@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from igpe.estimation.notes import passed, several
+from igpe.estimation.summary import passed, several
 from igpe.results.result_data import Optimum, Parameter
 
 K1 = Parameter("k1", 1.0, 0.1, 0.8, 1.2, "", (0.0, 10.0), "step 3")

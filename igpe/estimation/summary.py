@@ -1,4 +1,9 @@
-"""From the corrected candidates to the result: statistics, tables and sentences."""
+"""From the corrected candidates to the result: statistics, tables and sentences.
+
+Sentences worth reading beside a result.
+
+What the data determine at the optimum beside what perfect measurements would determine.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +17,7 @@ import pandas as pd
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
@@ -25,20 +30,192 @@ from igpe.dynamics.shooting.polish import Polished
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.equations.system import System
-from igpe.estimation.notes import passed, several, uneven
-from igpe.estimation.rank_notes import rank_notes
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.optima import is_same_objective
+from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.problem import Problem
 from igpe.results.certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
-from igpe.structure.findings import Reach
+from igpe.structure.findings import Reach, Verdict
+from igpe.structure.identifiability.alternatives import Alternatives
+from igpe.structure.identifiability.identifiability import Algebra, Identifiability, identifiability
+from igpe.structure.identifiability.of_errors import of_errors_alone
+from igpe.structure.identifiability.posed import pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.findings import with_findings
+
+MOST = 5  # other sets of values that a sentence lists
+COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
+
+
+def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[str]:
+    """Whether several sets of values explain the measurements alike.
+
+    Intervals tell of the neighbourhood of one optimum only. Another that fits as well says that
+    confidence is low, though no interval shows it (Michalik et al. 2009, IGPE, section 5).
+
+    parameters  the estimates, with intervals;  others: further optima
+    """
+    if not others:
+        return []
+    count = COUNTS[len(others) - 1] if len(others) <= len(COUNTS) else str(len(others) + 1)
+    sets = [_words({p.name: p.value for p in parameters})]
+    sets += [f"{_words(o.parameters)} (sum of squares {o.objective:.6g})" for o in others[:MOST]]
+    more = f" and {len(others) - MOST} more" if len(others) > MOST else ""
+    return [
+        f"{count} sets of values explain the data alike: {'; or '.join(sets)}{more}. Each interval "
+        "holds around its own set only. Other measurements, or narrower bounds, can tell the sets "
+        "apart. igpe.check(problem) says how many sets perfect measurements would leave."
+    ]
+
+
+def passed(count: int) -> list[str]:
+    """What step 3 found and the later steps did not follow."""
+    if count == 0:
+        return []
+    return [
+        f"{count} more local optima of step 3 are nearly as good as its best and were not "
+        "corrected; Routes(most=...) in the settings takes more."
+    ]
+
+
+def uneven(problem: Problem) -> list[str]:
+    """A warning where unknown deviations let columns of large numbers rule the fit."""
+    size: dict[str, float] = {}
+    for m in (e.measurements for e in problem.experiments):
+        for k, name in enumerate(m.names):
+            largest = float(np.max(np.abs(m.value[m.column == k]), initial=0.0))
+            size[name] = max(size.get(name, 0.0), largest)
+    small, large = min(size, key=size.__getitem__), max(size, key=size.__getitem__)
+    if problem.sigma_known or size[large] <= UNEVEN * size[small]:
+        return []
+    return [
+        f"Without standard deviations every number counts alike, so {large} (up to "
+        f"{size[large]:.3g}) rules the fit and {small} (up to {size[small]:.3g}) hardly counts; "
+        "give sigma={...}."
+    ]
+
+
+def _words(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{n} = {v:.4g}" for n, v in values.items())
+
+
+MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
+CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
+
+
+def rank_notes(
+    problem: Problem,
+    systems: Sequence[System],
+    jacobian: FloatArray,
+    errors: Uncertainty,
+    whole: Uncertainty,
+    *,
+    sets: Sequence[FloatArray] = (),
+) -> list[str]:
+    """Compare what the errors call undetermined with the verdicts of `igpe.check`.
+
+    jacobian  (n_residuals, n) of the weighted residuals, priors included
+    errors    of the unknowns at the optimum
+    whole     the same as if no unknown were on a bound
+    sets      values (n,) of the estimate and of every other optimum of the result; none: they are
+              not compared with the number of sets that `igpe.check` counts
+    """
+    if not np.isfinite(jacobian).all() or problem.time_varying:
+        return []
+    names = problem.box.names
+    exact = _verdicts(problem, systems)
+    open_ = errors.undetermined | (whole.undetermined & errors.held)
+    lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
+    apart = whole.undetermined & ~open_
+    lines += _held_apart(names, apart, errors.held)
+    lost = exact.names(Verdict.NO)
+    is_plain = not problem.priors and not exact.left_out and not errors.held.any()
+    if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
+        lines.append(
+            f"{_listed(lost)}: igpe.check finds no way to identify them, "
+            "but the Jacobian at the optimum has full rank (smallest singular value "
+            f"{singular:.1g} of the largest). The two disagree: do not rely on either."
+        )
+    if sets and exact.names(Verdict.YES) and not exact.doubtful:
+        counted = _verdicts(problem, systems, count=True)
+        lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
+    return [line for line in lines if line]
+
+
+def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
+    """What to say where the result has fewer sets of values than the structure allows."""
+    own = box.select(one.unknowns)
+    kept: list[FloatArray] = []
+    for values in (own.vector(box.mapping(x)) for x in sets):
+        if not any(has_same_values(values, other, own) for other in kept):
+            kept.append(values)
+    if len(kept) >= one.number:
+        return ""
+    several = "sets of " * (len(one.unknowns) > 1)
+    alike = f" The same for all: {', '.join(one.functions)}." * bool(one.functions)
+    return (
+        f"{_listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        f"(igpe.check), complex ones and those out of bounds included. This result has "
+        f"{len(kept)} of them; no other was met within the bounds.{alike}"
+    )
+
+
+def _verdicts(
+    problem: Problem, systems: Sequence[System], *, count: bool = False
+) -> Identifiability:
+    """Of the unknowns that were estimated: others are held now."""
+    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, systems), 1.0))
+    algebra = Algebra([pose(problem, i, s) for i, s in enumerate(systems)], [{} for _ in systems])
+    return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=count)
+
+
+def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:
+    """Of unknowns that have errors only because others are on their bounds."""
+    if not apart.any() or not held.any():
+        return []
+    own, others = ([n for n, k in zip(names, kept, strict=True) if k] for kept in (apart, held))
+    return [
+        f"{_listed(own)}: the errors hold with {_listed(others)} on the bound. Off it, the "
+        "measurements do not determine them."
+    ]
+
+
+def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
+    """What is to be said of unknowns that the data leave open."""
+    by_data = [n for n in moved if exact.verdicts.get(n) is Verdict.YES]
+    by_model = [n for n in moved if exact.verdicts.get(n) is Verdict.NO]
+    lines = []
+    if by_data:
+        lines.append(
+            f"{_listed(by_data)}: identifiable by structure (igpe.check), but the Jacobian at the "
+            "optimum has no full rank: these measurements do not determine them. More or other "
+            "measurements of the same quantities may."
+        )
+    if by_model:
+        lines.append(
+            f"{_listed(by_model)}: not identifiable by structure (igpe.check), and the Jacobian at "
+            "the optimum has no full rank: more measurements of the same kind do not help."
+        )
+    return lines
+
+
+def _smallest(jacobian: FloatArray) -> float:
+    """Smallest singular value relative to the largest, of columns of one size."""
+    size = np.linalg.norm(jacobian, axis=0)
+    if len(jacobian) < len(size) or not (size > 0).all():
+        return 0.0
+    singular = np.linalg.svd(jacobian / size, compute_uv=False)
+    return float(singular[-1] / singular[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
 
 NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"

@@ -10,7 +10,7 @@ from known_models import Known
 
 import igpe
 from igpe.equations.reading.read import read_systems
-from igpe.estimation.rank_notes import rank_notes
+from igpe.estimation.summary import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict
 from igpe.structure.series.local_algebra import local_echelon
