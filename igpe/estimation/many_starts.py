@@ -18,7 +18,7 @@ from igpe.core.status import Progress, Status
 from igpe.dynamics.search.searches import Asked, Run, given_starts, is_estimator, searched
 from igpe.dynamics.shooting.base import Estimator
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.estimation.run_table import RunTable
+from igpe.estimation.comparison import RunTable
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for
