@@ -12,7 +12,7 @@ from pathlib import Path
 from igpe.results.report.answer import answer
 from igpe.results.report.fit import fit, residual
 from igpe.results.report.identifiability import identifiability
-from igpe.results.report.palette import variables
+from igpe.results.report.pictures import variables
 from igpe.results.report.reproduction import reproduction
 from igpe.results.report.section import Section
 from igpe.results.report.steps import candidates, steps

@@ -15,7 +15,7 @@ from results import EVIL, KINDS, MAP, result
 
 import igpe
 from igpe.results.report.page import CSS, SECTIONS, page
-from igpe.results.report.palette import DARK, LIGHT
+from igpe.results.report.pictures import DARK, LIGHT
 from igpe.results.report.section import Section
 from igpe.results.result_text import verdict
 
