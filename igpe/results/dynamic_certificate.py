@@ -14,7 +14,7 @@ from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, checked_types, plain, restored, write_json
 from igpe.core.status import Status
 from igpe.results.certificate import STOPPED
-from igpe.results.plots.proof import Box, plot_boxes
+from igpe.results.plots.axes import Box, plot_boxes
 
 FORMAT = "igpe dynamic certificate 1"
 
@@ -133,7 +133,7 @@ class DynamicCertificate:
         return self.sentence
 
     def plot(self, axes: Any = None) -> Any:
-        """The boxes over the plane of two unknowns: `igpe.results.plots.proof.plot_boxes`."""
+        """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""
         boxes = [Box(b.lower, b.upper, b.reason) for b in self.tree]
         return plot_boxes(
             boxes,
