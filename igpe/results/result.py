@@ -10,11 +10,11 @@ import numpy as np
 from igpe.core.files import write
 from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.status import Status
-from igpe.results.adequacy import Adequacy
 from igpe.results.certificate import Certificate
 from igpe.results.dynamic_certificate import DynamicCertificate
 from igpe.results.plots.fit import plot_fit
 from igpe.results.report.page import TITLE, page
+from igpe.results.residual_table import Adequacy
 from igpe.results.result_data import Candidate, Optimum, Parameter, ResultData
 from igpe.results.result_text import html, text, verdict
 from igpe.results.structure_map import StructureMap

@@ -17,8 +17,16 @@ from igpe.numerics.statistics.lack_of_fit import (
     lack_of_fit,
     runs_test,
 )
-from igpe.results.adequacy import ADEQUATE, ALARM, LACK, UNJUDGED, Adequacy, probability
-from igpe.results.residual_table import ROUNDING, standardised
+from igpe.results.residual_table import (
+    ADEQUATE,
+    ALARM,
+    LACK,
+    ROUNDING,
+    UNJUDGED,
+    Adequacy,
+    probability,
+    standardised,
+)
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is

@@ -10,8 +10,7 @@ from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.statistics.covariance import leverage
 from igpe.numerics.statistics.weakness import weak_sentences
 from igpe.problem.problem import Problem
-from igpe.results.adequacy import UNJUDGED, Adequacy
-from igpe.results.residual_table import clear_failures
+from igpe.results.residual_table import UNJUDGED, Adequacy, clear_failures
 from igpe.results.result import Result
 from igpe.uncertainty.adequate import NOT_INTEGRATED, Linear, adequacy
 

@@ -11,7 +11,7 @@ import pytest
 from small_problems import TIMES, line, line_model
 
 import igpe
-from igpe.results.adequacy import Adequacy
+from igpe.results.residual_table import Adequacy
 from igpe.uncertainty.adequate import Linear, adequacy
 
 RATES = {"T300": 0.35, "T320": 0.5, "T340": 0.7}
