@@ -2,31 +2,301 @@
 
 Optimum experimental design on exact sensitivities, linearised at the parameters known so far
 (Houska et al. 2012, section 3; Bauer, Bock, Körkel & Schlöder, J. Comput. Appl. Math. 120 (2000)).
+
+Other values that the unknowns may have, for designs that must be good for all of them.
+
+From the best design found to the plan: settings, courses, errors before and after.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.linalg import qr
 
-from igpe.core.arguments import is_count, require
+from igpe.core.arguments import is_count, require, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session
-from igpe.core.errors import EstimationFailed
+from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.residuals import simulate
+from igpe.equations.reading.read import read_systems_at
 from igpe.planning.criteria import Criterion, DOptimal
-from igpe.planning.evidence import Judge
+from igpe.planning.evidence import Determined, Judge, determined
 from igpe.planning.existing import Unmeasured
 from igpe.planning.freedom import Freedom, Noise, Sampling
 from igpe.planning.plan import Plan
-from igpe.planning.posing import EMPTY, Values, as_before, pose, steepness
-from igpe.planning.report import report
-from igpe.planning.scenarios import scenarios
-from igpe.planning.search import Search
+from igpe.planning.planned import carried
+from igpe.planning.planned_experiment import PlannedExperiment
+from igpe.planning.posing import (
+    EMPTY,
+    Posed,
+    Values,
+    as_before,
+    planned_name,
+    pose,
+    require_inside,
+    steepness,
+)
+from igpe.planning.search import Found, Search
+from igpe.problem.experiment import Experiment
+from igpe.problem.noise.sigma import Estimated
 from igpe.problem.problem import Problem
+
+LARGEST = 1.0  # relative standard error to draw from at most
+
+
+def scenarios(samples: Any, posed: Posed, seed: int) -> list[Mapping[str, float]]:
+    """Values of the unknowns, one mapping for each scenario.
+
+    samples  how many to draw from the errors before, within the bounds; or a table of them
+    raises   ProblemError for anything else, a table that lacks unknowns, or errors that are unknown
+    """
+    names = list(posed.whole.box.names)
+    if isinstance(samples, pd.DataFrame):
+        missing = [n for n in names if n not in samples.columns]
+        if missing or not np.isfinite(samples[names].to_numpy(dtype=float)).all():
+            raise ProblemError(
+                f"The table samples= lacks finite values of {missing or 'some unknowns'}; wanted a "
+                f"column for each of {names}, one row for each scenario."
+            )
+        rows = samples[names].to_numpy(dtype=float)
+        found: list[Mapping[str, float]] = [
+            dict(zip(names, map(float, row), strict=True)) for row in rows
+        ]
+        for one in found:
+            require_inside(posed.whole.box, one, "samples")
+        return found
+    if not is_count(samples):
+        raise ProblemError(
+            f"samples is {shown(samples)}; wanted how many to draw, or a table with a column for "
+            f"each of {names}."
+        )
+    return _drawn(int(samples), posed, seed)
+
+
+def _drawn(count: int, posed: Posed, seed: int) -> list[Mapping[str, float]]:
+    if count == 0:
+        return []
+    box = posed.whole.box
+    errors = determined(posed.existing.at(posed.values, posed.sizes).rows).covariance
+    lost = [n for n, e in zip(box.names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
+    if lost:
+        raise ProblemError(
+            f"samples={count} cannot be drawn: the errors of {lost} are larger than what they are "
+            "relative to (their values, or sizes=). Give a table of the values they may have: "
+            "samples=pd.DataFrame({...})."
+        )
+    random = np.random.default_rng(seed)
+    drawn = random.multivariate_normal(np.zeros(len(box)), errors, count, method="cholesky")
+    at = box.vector(posed.values) + drawn * posed.sizes
+    return [box.mapping(box.clip(x)) for x in at]
+
+
+POINTS = 200  # of the courses
+TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactly
+TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
+
+
+def report(posed: Posed, search: Search, found: Found) -> Plan:
+    """The plan of the best design.
+
+    raises  ProblemError if it does not determine what the criterion looks at
+    """
+    judge = Judge(posed.criterion, search.space.interest)
+    rows = _rows(search, found)
+    each = [determined(one) for one in rows]
+    before, after = determined(search.before[0]), each[0]
+    value = float(np.mean([judge.exact(one) for one in each]))
+    if not np.isfinite(value):
+        raise ProblemError(_refusal(posed, each))
+    experiments = tuple(_experiment(posed, found, k) for k in range(len(found.design)))
+    courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
+    return Plan(
+        experiments=experiments,
+        bounds={c.label: (c.lower, c.upper) for c in posed.plan.choices},
+        errors=_errors(posed, before, after),
+        covariance=_covariance(posed, after),
+        covariance_before=_covariance(posed, before),
+        criterion=posed.criterion,
+        before=float(np.exp(-judge.exact(before) / 2)),
+        after=float(np.exp(-judge.exact(after) / 2)),
+        efficiency=found.chosen._replace(value=value).efficiency,
+        courses=courses,
+        sigma_known=posed.sigma_known,
+        deviations=posed.deviations,
+        starts=tuple(sorted(float(np.exp(-v / 2)) for v in found.values)),
+        seed=search.seed,
+        notes=(*_not_estimable(posed, after), *_notes(posed, courses)),
+    )
+
+
+def _rows(search: Search, found: Found) -> list[FloatArray]:
+    """(m, n) for each scenario: all that is known after the planned experiments."""
+    evidence = search.evidence(found.design)
+    assert evidence is not None, "the search returns what can be integrated"
+    taken = evidence.taken_rows(found.chosen.taken)
+    return [np.vstack(pair) for pair in zip(search.before, taken, strict=True)]
+
+
+def _refusal(posed: Posed, each: list[Determined]) -> str:
+    """Why there is no plan: what the best one leaves open, in the first scenario that does."""
+    open_ = next(one for one in each if len(one.lost))
+    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
+    kind = type(posed.criterion).__name__
+    known = np.isfinite(np.diag(open_.covariance))
+    others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
+    remedy = f", or look at others: igpe.{kind}(of=({others[0]!r},))" if others else ""
+    return (
+        f"No plan was found that determines all unknowns of {kind}: the information of the best "
+        f"one is singular. {said} Allow more samples, quantities or conditions, or fix an "
+        f"unknown{remedy}."
+    )
+
+
+def _not_estimable(posed: Posed, after: Determined) -> list[str]:
+    """The combinations of shared unknowns that change no measurement, before or planned."""
+    names = posed.space.names
+    lines = []
+    for direction in _simple(after.lost * posed.space.sizes):
+        size = np.abs(direction / posed.space.sizes)
+        parts = [i for i in np.argsort(-size) if size[i] > TAKES_PART * size.max()]
+        if not any(names[i] in posed.plan.shared for i in parts):
+            continue  # own unknowns of experiments that are not repeated
+        if len(parts) == 1:
+            lines.append(f"Not estimable: no measurement depends on '{names[parts[0]]}'.")
+            continue
+        parts.sort()
+        moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
+        lines.append(
+            f"Not estimable: a change of {' together with '.join(moves)} changes no measurement."
+        )
+    return lines
+
+
+def _simple(lost: FloatArray) -> FloatArray:
+    """The same space (k, n) by rows in which each has an unknown of its own, where k > 1."""
+    if len(lost) <= 1:
+        return lost
+    _, upper, order = qr(lost, mode="economic", pivoting=True)
+    found = np.zeros_like(lost)
+    found[:, order] = np.linalg.solve(upper[:, : len(lost)], upper)
+    return found
+
+
+def _covariance(posed: Posed, found: Determined) -> FloatArray:
+    """(n, n) of the whole problem's unknowns in their units; infinite where nothing is known."""
+    n = len(posed.sizes)
+    return np.asarray(found.covariance[:n, :n] * np.outer(posed.sizes, posed.sizes))
+
+
+def _errors(posed: Posed, before: Determined, after: Determined) -> pd.DataFrame:
+    box = posed.whole.box
+    errors = [np.sqrt(np.diag(_covariance(posed, f))) for f in (before, after)]
+    with np.errstate(invalid="ignore"):
+        ratio = errors[0] / errors[1]
+    return pd.DataFrame(
+        {
+            "value": box.vector(posed.values),
+            "unit": [posed.whole.unit(n) for n in box.names],
+            "before": errors[0],
+            "after": errors[1],
+            "ratio": ratio,
+        },
+        index=pd.Index(box.names, name="name"),
+    )
+
+
+def _experiment(posed: Posed, found: Found, k: int) -> PlannedExperiment:
+    taken, numbers = found.chosen.taken[k], found.design[k]
+    start, inputs = posed.plan.settings(numbers)
+    labels = [c.label for c in posed.plan.choices]
+    return PlannedExperiment(
+        name=planned_name(posed.whole, k),
+        settings=dict(zip(labels, map(float, numbers), strict=True)),
+        start=start,
+        inputs=inputs,
+        start_time=posed.plan.conditions.begin,
+        times=posed.allowed.times[taken.any(axis=1)],
+        measured=tuple(n for n, q in zip(posed.noise, taken.any(axis=0), strict=True) if q),
+    )
+
+
+def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
+    """Integrated as any experiment is, not by what the design was found with."""
+    end = posed.plan.conditions.end
+    table = pd.DataFrame({"time": [end]} | {n: [0.0] for n in posed.noise})
+    experiment = Experiment(
+        table,
+        name=planned.name,
+        start=planned.start,
+        start_time=planned.start_time,
+        inputs=planned.inputs,
+        sigma=carried(posed.noise),
+    )
+    values = posed.plan.values(posed.values)
+    alone = Problem(
+        posed.whole.model, parameters=list(posed.whole.parameters), experiments=experiment
+    )
+    grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
+    held, free, systems = read_systems_at(alone, {n: values[n] for n in alone.box.names})
+    ((_, run),) = simulate(held, systems, Sundials(), free, (grid,))
+    if not run.status.usable:
+        raise EstimationFailed(
+            f"The planned experiment {planned.name} could be integrated only to time "
+            f"{run.reached:g} of {end:g}. {run.reason}",
+            run.status,
+        )
+    outputs = dict(zip(experiment.told, run.measured.T, strict=True))
+    return pd.concat(
+        [
+            pd.DataFrame({
+                "experiment": planned.name,
+                "name": n,
+                "time": grid,
+                "predicted": outputs[n],
+                "sigma": outputs[deviation.name]
+                if isinstance(deviation, Estimated)
+                else np.hypot(deviation.absolute, deviation.relative * outputs[n]),
+            })
+            for n, deviation in posed.noise.items()
+        ],
+        ignore_index=True,
+    )
+
+
+def _notes(posed: Posed, courses: pd.DataFrame) -> tuple[str, ...]:
+    kept = constraints(posed.whole)
+    notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
+    shares = [n for n, d in posed.noise.items() if isinstance(d, Noise) and not d.absolute]
+    traces = [n for n in shares if _traces(courses, n)]
+    if traces:
+        notes.append(
+            f"The errors of {traces} are a share of their values, however small, and some planned "
+            f"ones are below {TRACE:g} of the largest: the plan counts on exact traces. Say how "
+            "exact they are at best: igpe.Noise(absolute=..., relative=...)."
+        )
+    pairs = zip(posed.whole.box.names, posed.sizes, strict=True)
+    near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
+    notes += [
+        f"The error of '{n}' counts relative to {size:.4g}, a hundredth of its range, as its value "
+        f"{posed.values[n]:.4g} is nearer to 0. sizes={{{n!r}: ...}} sets something else."
+        for n, size in near.items()
+        if n in posed.plan.shared
+    ]
+    return tuple(notes)
+
+
+def _traces(courses: pd.DataFrame, name: str) -> bool:
+    sizes = courses.loc[courses["name"] == name, "predicted"].abs()
+    return bool(sizes.min() < TRACE * sizes.max())
+
 
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
 
