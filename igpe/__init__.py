@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     )
     from igpe.pipeline import check as check
     from igpe.pipeline import estimate as estimate
-    from igpe.planning.criteria import AOptimal as AOptimal
-    from igpe.planning.criteria import DOptimal as DOptimal
-    from igpe.planning.criteria import EOptimal as EOptimal
-    from igpe.planning.criteria import ModifiedE as ModifiedE
     from igpe.planning.design import design as design
+    from igpe.planning.evidence import AOptimal as AOptimal
+    from igpe.planning.evidence import DOptimal as DOptimal
+    from igpe.planning.evidence import EOptimal as EOptimal
+    from igpe.planning.evidence import ModifiedE as ModifiedE
     from igpe.planning.existing import Unmeasured as Unmeasured
     from igpe.planning.freedom import Between as Between
     from igpe.planning.freedom import Levels as Levels
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from igpe.uncertainty.sampling import sample as sample
 
 _HOME = {
-    "AOptimal": "igpe.planning.criteria",
+    "AOptimal": "igpe.planning.evidence",
     "AmplProgram": "igpe.solvers.program",
     "Automatic": "igpe.dynamics.integrators.automatic",
     "AutomaticIntervals": "igpe.dynamics.integrators.batch.automatic_intervals",
@@ -145,12 +145,12 @@ _HOME = {
     "Collocation": "igpe.dynamics.collocation.collocation",
     "Comparison": "igpe.estimation.comparison",
     "Couenne": "igpe.solvers.programs",
-    "DOptimal": "igpe.planning.criteria",
+    "DOptimal": "igpe.planning.evidence",
     "DataError": "igpe.core.errors",
     "Decomposed": "igpe.algebraic.decomposed",
     "DormandPrince": "igpe.dynamics.integrators.dormand_prince",
     "DynamicCertificate": "igpe.results.dynamic_certificate",
-    "EOptimal": "igpe.planning.criteria",
+    "EOptimal": "igpe.planning.evidence",
     "Estimate": "igpe.core.estimates",
     "Estimated": "igpe.problem.noise.sigma",
     "EstimationFailed": "igpe.core.errors",
@@ -173,7 +173,7 @@ _HOME = {
     "MAiNGO": "igpe.solvers.maingo",
     "ModelComparison": "igpe.uncertainty.models",
     "ModelError": "igpe.core.errors",
-    "ModifiedE": "igpe.planning.criteria",
+    "ModifiedE": "igpe.planning.evidence",
     "MultiStart": "igpe.dynamics.search.multistart",
     "MultipleShooting": "igpe.dynamics.shooting.multiple.multiple_shooting",
     "Noise": "igpe.planning.freedom",

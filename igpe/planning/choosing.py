@@ -24,8 +24,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.planning.criteria import DOptimal
-from igpe.planning.evidence import Evidence
+from igpe.planning.evidence import DOptimal, Evidence
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached

@@ -27,8 +27,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.equations.reading.read import read_systems_at
-from igpe.planning.criteria import Criterion, DOptimal
-from igpe.planning.evidence import Determined, Judge, determined
+from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
 from igpe.planning.existing import Unmeasured
 from igpe.planning.freedom import Freedom, Noise, Sampling
 from igpe.planning.plan import Plan

@@ -14,7 +14,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets
-from igpe.planning.criteria import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
+from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import Estimated, Proportional

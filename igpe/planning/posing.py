@@ -17,8 +17,7 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import require_plain
 from igpe.equations.initial_value import NEAREST, InitialValueProblem
 from igpe.planning.choosing import Allowed, sets_of_quantities
-from igpe.planning.criteria import Criterion
-from igpe.planning.evidence import Space
+from igpe.planning.evidence import Criterion, Space
 from igpe.planning.existing import Existing, Unmeasured, read_noise
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
 from igpe.planning.planned import Conditions, Planned, planned
