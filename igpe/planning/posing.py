@@ -21,7 +21,7 @@ from igpe.planning.evidence import Criterion, Space
 from igpe.planning.existing import Existing, Unmeasured, read_noise
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
 from igpe.planning.planned import Conditions, Planned, planned
-from igpe.planning.told import Told
+from igpe.planning.search import Told
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, steps
 from igpe.problem.noise.sigma import Estimated, Proportional

@@ -8,7 +8,7 @@ import pytest
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.reading.read import read_systems
-from igpe.planning import told as told_module
+from igpe.planning import search as told_module
 from igpe.planning.posing import pose, steepness
 
 B = igpe.Between
