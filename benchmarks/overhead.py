@@ -51,7 +51,7 @@ import importlib, json, resource, sys
 import igpe
 from igpe.pipeline import estimate
 import igpe.estimation.summary, igpe.dynamics.integrators.automatic
-import igpe.uncertainty.findings, scipy.optimize
+import igpe.uncertainty.adequate, scipy.optimize
 
 def cpu():
     used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -30,7 +30,7 @@ from igpe.planning.search import Search
 from igpe.proofs.prover import certify
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
-from igpe.uncertainty import findings
+from igpe.uncertainty import adequate as findings
 from igpe.uncertainty.posterior import Posterior
 
 CASE = next(c for c in ZOO if c.name == "consecutive")

@@ -45,7 +45,7 @@ from igpe.structure.identifiability.of_errors import of_errors_alone
 from igpe.structure.identifiability.posed import pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
-from igpe.uncertainty.findings import with_findings
+from igpe.uncertainty.adequate import with_findings
 
 MOST = 5  # other sets of values that a sentence lists
 COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")

@@ -1,6 +1,10 @@
-"""From residuals and derivative at the estimate to a verdict on the fit."""
+"""From residuals and derivative at the estimate to a verdict on the fit.
+
+What the statistics of a fit ask to be told in its result.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +12,9 @@ import pandas as pd
 from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.numerics.statistics.covariance import chi_squared_probability, directions
+from igpe.core.deadline import if_in_time
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.statistics.covariance import chi_squared_probability, directions, leverage
 from igpe.numerics.statistics.lack_of_fit import (
     ODD,
     Evidence,
@@ -17,6 +23,8 @@ from igpe.numerics.statistics.lack_of_fit import (
     lack_of_fit,
     runs_test,
 )
+from igpe.numerics.statistics.weakness import weak_sentences
+from igpe.problem.problem import Problem
 from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
@@ -24,9 +32,11 @@ from igpe.results.residual_table import (
     ROUNDING,
     UNJUDGED,
     Adequacy,
+    clear_failures,
     probability,
     standardised,
 )
+from igpe.results.result import Result
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
@@ -218,3 +228,41 @@ def _pattern(residual: FloatArray) -> str:
     words = {0: "never change sign", 1: "change sign once", 2: "change sign twice"}
     said = words.get(changes, f"change sign {changes} times")
     return f"{said} in {len(residual)} measurements: the model misses a trend"
+
+
+NO_TIME = "The interrupt left no time to judge the residuals."
+
+
+def with_findings(
+    result: Result, problem: Problem, at: Linearised | None, active: FloatArray
+) -> Result:
+    """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
+
+    at      residuals and derivative at the estimate, as `Residuals` has them; or None
+    active  (k, n) derivative of active constraints
+    """
+    if at is None or not np.isfinite(at.jacobian).all():
+        return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
+    held, order = np.isnan(np.diag(result.covariance)), _order(problem)
+    points = result.points.assign(leverage=leverage(at.jacobian, held)[order])
+    others = np.arange(len(order), len(at.residual))
+    jacobian = at.jacobian[np.concatenate([order, others])]
+    linear = Linear(jacobian, -at.residual[others], held, active)
+    verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
+    verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
+    told = replace(result, points=points, adequacy=verdict)
+    free = result.estimates[: len(result.covariance)]
+    notes = weak_sentences(
+        [p.name for p in free], np.array([p.value for p in free]), result.covariance
+    )
+    odd = clear_failures(told.residual_tests())
+    return replace(told, notes=(*result.notes, *notes, *odd))
+
+
+def _order(problem: Problem) -> IntArray:
+    """(m,) place of each of the result's points (by experiment, column, time) among residuals."""
+    pieces, begin = [], 0
+    for m in (e.measurements for e in problem.experiments):
+        pieces.append(begin + np.lexsort((m.times[m.row], m.column)))
+        begin += len(m.value)
+    return np.concatenate(pieces)
