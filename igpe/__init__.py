@@ -116,10 +116,10 @@ if TYPE_CHECKING:
     from igpe.solvers.program import AmplProgram as AmplProgram
     from igpe.solvers.programs import Couenne as Couenne
     from igpe.solvers.scip import Scip as Scip
+    from igpe.uncertainty.bootstrap import Parametric as Parametric
+    from igpe.uncertainty.bootstrap import Residual as Residual
     from igpe.uncertainty.bootstrap import bootstrap as bootstrap
     from igpe.uncertainty.bootstrapped import Bootstrapped as Bootstrapped
-    from igpe.uncertainty.drawing import Parametric as Parametric
-    from igpe.uncertainty.drawing import Residual as Residual
     from igpe.uncertainty.models import ModelComparison as ModelComparison
     from igpe.uncertainty.models import compare_models as compare_models
     from igpe.uncertainty.prediction import Prediction as Prediction
@@ -178,7 +178,7 @@ _HOME = {
     "MultipleShooting": "igpe.dynamics.shooting.multiple.multiple_shooting",
     "Noise": "igpe.planning.freedom",
     "Normal": "igpe.problem.loss",
-    "Parametric": "igpe.uncertainty.drawing",
+    "Parametric": "igpe.uncertainty.bootstrap",
     "PiecewiseConstant": "igpe.problem.loss",
     "Plan": "igpe.planning.plan",
     "Prediction": "igpe.uncertainty.prediction",
@@ -190,7 +190,7 @@ _HOME = {
     "ProveComplement": "igpe.estimation.settings",
     "Ramps": "igpe.planning.freedom",
     "Region": "igpe.uncertainty.region",
-    "Residual": "igpe.uncertainty.drawing",
+    "Residual": "igpe.uncertainty.bootstrap",
     "Restarts": "igpe.dynamics.search.restarts",
     "Result": "igpe.results.result",
     "Routes": "igpe.algebraic.step",

@@ -17,9 +17,8 @@ from small_problems import PRODUCT_NEAR, TIMES, line, product
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.uncertainty.bootstrap import bootstrap, likelihood
+from igpe.uncertainty.bootstrap import Parametric, Residual, bootstrap, likelihood
 from igpe.uncertainty.bootstrapped import Bootstrapped
-from igpe.uncertainty.drawing import Parametric, Residual
 from igpe.uncertainty.profile import profile
 
 module = sys.modules["igpe.uncertainty.bootstrap"]
