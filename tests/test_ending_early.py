@@ -31,7 +31,7 @@ from igpe.proofs.prover import certify
 from igpe.solvers.compiled_ipopt import Compiled
 from igpe.solvers.program import AmplProgram
 from igpe.uncertainty import adequate as findings
-from igpe.uncertainty.posterior import Posterior
+from igpe.uncertainty.sampling import Posterior
 
 CASE = next(c for c in ZOO if c.name == "consecutive")
 EXCHANGED = replace(CASE, measured=("C",))  # the two rate constants may change places

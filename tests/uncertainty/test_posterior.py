@@ -13,8 +13,7 @@ import igpe
 from igpe.core.errors import ProblemError, SolverMissing, Unsupported
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.uncertainty.likelihood import likelihood
-from igpe.uncertainty.posterior import Posterior
-from igpe.uncertainty.sampling import sample
+from igpe.uncertainty.sampling import Posterior, sample
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
