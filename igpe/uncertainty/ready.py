@@ -17,9 +17,8 @@ from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
-from igpe.uncertainty.collocated_path import CollocatedPath, collocated
 from igpe.uncertainty.likelihood import likelihood, quick, size_of, with_numbers
-from igpe.uncertainty.path import Line, Path, Point, ShootingPath
+from igpe.uncertainty.path import CollocatedPath, Line, Path, Point, ShootingPath, collocated
 from igpe.uncertainty.profiles import Profiles
 
 INCREMENTS = 4  # of the sum of squares, on each side
