@@ -7,8 +7,7 @@ from pathlib import Path
 from igpe.formats.draft.equations import by_equations
 from igpe.formats.draft.reactions import by_reactions, species_of
 from igpe.formats.draft.sheet import Asked, Sheet, read_sheet
-from igpe.formats.draft.text import problem_file
-from igpe.formats.draft.values import Start
+from igpe.formats.draft.text import Start, problem_file
 
 
 @dataclass(frozen=True)

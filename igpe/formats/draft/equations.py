@@ -3,8 +3,8 @@
 from igpe.core.markup import one_line, quoted
 from igpe.formats.draft.headers import identifier
 from igpe.formats.draft.sheet import Sheet
-from igpe.formats.draft.text import Part
-from igpe.formats.draft.values import (
+from igpe.formats.draft.text import (
+    Part,
     fastest,
     largest,
     measured_start,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from igpe.core.markup import one_line, quoted
 from igpe.formats.draft.sheet import Sheet
-from igpe.formats.draft.text import Part
-from igpe.formats.draft.units import ReactorUnits, reactor_units
-from igpe.formats.draft.values import (
+from igpe.formats.draft.text import (
+    Part,
     Start,
     fastest,
     largest,
@@ -16,6 +15,7 @@ from igpe.formats.draft.values import (
     start_time,
     unmeasured_start,
 )
+from igpe.formats.draft.units import ReactorUnits, reactor_units
 from igpe.formats.kinetics.batch import Batch
 from igpe.formats.kinetics.equation import Equation, read_equation
 from igpe.formats.kinetics.reaction import numbered
