@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from igpe.formats.kinetics.conservation import laws_for
-from igpe.formats.kinetics.quantities import add_balance, add_laws
+from igpe.formats.kinetics.constants import add_balance, add_laws
 from igpe.formats.kinetics.reactor import Reactor
 
 

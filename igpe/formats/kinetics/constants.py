@@ -1,13 +1,18 @@
-"""Constants of rate laws: numbers, names of parameters, and what depends on temperature."""
+"""Constants of rate laws: numbers, names of parameters, and what depends on temperature.
 
-from collections.abc import Iterable
+Balances of a reactor's states: differential, or by a conservation law.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
+from pyomo import dae
 
 from igpe.core.arguments import is_finite, shown
 from igpe.core.errors import ModelError
+from igpe.formats.kinetics.conservation import Law
 
 GAS_CONSTANT = 8.314462618  # J/(mol K)
 TEMPERATURE = "T"  # the model's name of it, K
@@ -83,3 +88,46 @@ def _check_name(role: str, given: Any) -> None:
         f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
         "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
     )
+
+
+Rule = Callable[[float], Any]
+"""Time -> Pyomo expression."""
+
+
+def add_balance(m: Any, name: str, slope: Rule) -> None:
+    """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
+    m.add_component(f"d{name}", dae.DerivativeVar(m.component(name)))
+    derivative = m.component(f"d{name}")
+    m.add_component(
+        f"balance_{name}", pyo.Constraint(m.t, rule=lambda _, t: derivative[t] == slope(t))
+    )
+
+
+def add_laws(
+    m: Any, laws: Sequence[Law], names: Mapping[str, str], computed: Sequence[str], fed: Any
+) -> None:
+    """Equations `conservation_1`, ...: a law's sum is what it was, and what was fed.
+
+    names     species -> its quantity in the model
+    computed  species without a start of their own: it is the parameter `<quantity>0`
+    fed       species -> Pyomo expression of what is fed of it per time, constant
+    """
+    first = m.t.first()
+    for species in computed:
+        unit = m.component(names[species])[first].get_units()
+        m.add_component(f"{names[species]}0", pyo.Param(mutable=True, default=0.0, units=unit))
+
+    def at_start(species: str) -> Any:
+        name = names[species]
+        return m.component(f"{name}0") if species in computed else m.component(name)[first]
+
+    for place, law in enumerate(laws, start=1):
+        parts = law.coefficients.items()
+
+        def rule(_: Any, t: float, parts: Any = parts) -> Any:
+            now = sum(n * m.component(names[s])[t] for s, n in parts)
+            then = sum(n * at_start(s) for s, n in parts)
+            added = sum(n * fed[s] for s, n in parts if s in fed)
+            return now == then + added * (t - first)
+
+        m.add_component(f"conservation_{place}", pyo.Constraint(m.t, rule=rule))

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
 from igpe.formats.kinetics.conservation import laws_for
-from igpe.formats.kinetics.quantities import add_balance, add_laws
+from igpe.formats.kinetics.constants import add_balance, add_laws
 from igpe.formats.kinetics.reactor import Reactor
 
 
