@@ -16,9 +16,9 @@ from igpe.formats.draft.text import (
     unmeasured_start,
 )
 from igpe.formats.draft.units import ReactorUnits, reactor_units
-from igpe.formats.kinetics.batch import Batch
 from igpe.formats.kinetics.equation import Equation, read_equation
 from igpe.formats.kinetics.reaction import numbered
+from igpe.formats.kinetics.reactor import Batch
 
 MODEL = """# Between which values the rate constants are sought.
 BOUNDS = {{

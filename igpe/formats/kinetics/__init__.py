@@ -7,15 +7,13 @@ problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=[...]
 The builder holds no igpe words: `reactor(times)` is a Pyomo model to be used anywhere else.
 """
 
-from igpe.formats.kinetics.batch import Batch
 from igpe.formats.kinetics.conservation import Law
 from igpe.formats.kinetics.constants import Arrhenius
-from igpe.formats.kinetics.cstr import Cstr
 from igpe.formats.kinetics.equation import Equation
 from igpe.formats.kinetics.laws import Hill, MassAction, MichaelisMenten, OwnLaw
 from igpe.formats.kinetics.reaction import Reaction
+from igpe.formats.kinetics.reactor import Batch, Cstr, Units
 from igpe.formats.kinetics.semibatch import MolarFeed, MolarVolumes, Semibatch, Stream
-from igpe.formats.kinetics.units import Units
 
 __all__ = [
     "Arrhenius",

@@ -1,21 +1,78 @@
-"""What all reactors share: species, constants, temperature and rates in a Pyomo model."""
+"""What all reactors share: species, constants, temperature and rates in a Pyomo model.
+
+A closed vessel of constant volume, in concentrations.
+
+A stirred tank with constant volume and flow through it, in concentrations.
+
+Units of a reactor's quantities, for the tables and for measurements in other units.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any
 
 import pyomo.environ as pyo
 from pyomo import dae
+from pyomo.environ import units as pyomo_units
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
 from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
-from igpe.formats.kinetics.constants import TEMPERATURE, Arrhenius, is_thermal
+from igpe.formats.kinetics.constants import (
+    TEMPERATURE,
+    Arrhenius,
+    add_balance,
+    add_laws,
+    is_thermal,
+)
 from igpe.formats.kinetics.laws import OwnLaw
 from igpe.formats.kinetics.reaction import Reaction, numbered
-from igpe.formats.kinetics.units import ENERGY, KELVIN, Units
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units that a reactor is written in; those of its constants follow.
+
+    amount, volume, time  names that Pyomo knows, as "mol", "L", "h"
+    raises                ModelError for what Pyomo knows no unit of
+    """
+
+    amount: str = "mol"
+    volume: str = "L"
+    time: str = "h"
+
+    def __post_init__(self) -> None:
+        for name in (self.amount, self.volume, self.time):
+            try:
+                getattr(pyomo_units, name)
+            except Exception as error:
+                raise ModelError(
+                    f"'{name}' is no unit that Pyomo knows; give for example "
+                    "Units(amount='mol', volume='L', time='h')."
+                ) from error
+
+    def of(self, amount: Fraction | int = 0, volume: Fraction | int = 0, time: int = 0) -> Any:
+        """amount^a * volume^v * time^t as a Pyomo unit."""
+        made: Any = pyomo_units.dimensionless
+        for name, power in ((self.amount, amount), (self.volume, volume), (self.time, time)):
+            if power:
+                made = made * getattr(pyomo_units, name) ** _plain(power)
+        return made
+
+    def constant(self, concentration: Fraction | int, time: int) -> Any:
+        """The unit of a constant that is so many powers of concentration and time."""
+        return self.of(concentration, -concentration, time)
+
+
+ENERGY, KELVIN = pyomo_units.J / pyomo_units.mol, pyomo_units.K
+
+
+def _plain(power: Fraction | int) -> int | float:
+    return int(power) if power == int(power) else float(power)
+
 
 Bounds = tuple[float | None, float | None]
 
@@ -189,3 +246,82 @@ def _amid(bounds: Bounds) -> float:
     if lower is not None and upper is not None:
         return (lower + upper) / 2
     return 1.0 if lower is None else max(lower, 1.0)
+
+
+@dataclass(frozen=True)
+class Batch(Reactor):
+    """dc/dt = what the reactions make of each species; the states are concentrations.
+
+    Species in `algebraic` follow from conservation laws; they have no start value, but a constant
+    `<name>0` (0 unless given as an input or estimated).
+
+    See `Reactor` for the fields.
+    """
+
+    def _add_balances(self, m: Any) -> None:
+        for species in self.species:
+            if species not in self.algebraic:
+                add_balance(m, species, partial(self._made, m, species=species))
+        laws = laws_for(self.algebraic, self.conservation)
+        add_laws(m, laws, {s: s for s in self.species}, self.algebraic, {})
+
+    def _names(self) -> list[str]:
+        return [*super()._names(), *(f"{s}0" for s in self.algebraic)]
+
+
+@dataclass(frozen=True)
+class Cstr(Reactor):
+    """dc/dt = dilution*(inlet - c) + what the reactions make; the states are concentrations.
+
+    dilution  name of the flow over the volume, an input over time (1/time), or a number
+    inlet     species -> its concentration in the feed: name of an input over time, or a number;
+              0 for all others
+
+    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
+    no use here.
+
+    raises ModelError, as `Reactor` does
+    """
+
+    dilution: str | float = "dilution"
+    inlet: Mapping[str, str | float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_mapping("inlet", self.inlet, "inlet={'A': 'A_in'}", ModelError)
+        for role, given in (("dilution", self.dilution), *self.inlet.items()):
+            if not (isinstance(given, str) and given.isidentifier()) and not is_finite(given):
+                raise ModelError(f"The {role} is {shown(given)}; give a name, or a number.")
+        super().__post_init__()
+        strangers = [s for s in self.inlet if s not in self.species]
+        if strangers:
+            raise ModelError(f"inlet has {strangers}; the species are {list(self.species)}.")
+        if self.algebraic:
+            raise ModelError(
+                f"algebraic={list(self.algebraic)} needs conserved sums, which the flow through a "
+                "Cstr changes; leave it out."
+            )
+
+    def _add_balances(self, m: Any) -> None:
+        for name in self._inputs:
+            unit = self._unit(0, 0, -1) if name == self.dilution else self._unit(1, -1)
+            m.add_component(name, pyo.Param(m.t, mutable=True, units=unit))
+        for species in self.species:
+            add_balance(m, species, self._slope(m, species))
+
+    def _slope(self, m: Any, species: str) -> Any:
+        def at(given: str | float, t: float) -> Any:
+            return m.component(given)[t] if isinstance(given, str) else float(given)
+
+        def slope(t: float) -> Any:
+            entering = at(self.inlet.get(species, 0.0), t) - m.component(species)[t]
+            return at(self.dilution, t) * entering + self._made(m, t, species)
+
+        return slope
+
+    @property
+    def _inputs(self) -> list[str]:
+        given = [self.dilution, *self.inlet.values()]
+        return list(dict.fromkeys(g for g in given if isinstance(g, str)))
+
+    def _names(self) -> list[str]:
+        return [*super()._names(), *self._inputs]
