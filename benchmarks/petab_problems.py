@@ -20,7 +20,7 @@ from figures import Row, at_least, at_most, command
 from published import PETAB
 
 import igpe
-from igpe.formats.petab.estimate import estimate_petab
+from igpe.formats.petab.errors import estimate_petab
 
 FOLDER = Path(__file__).parents[1] / "data" / "petab"
 STARTS, SEEDS = 20, (0, 1, 2)

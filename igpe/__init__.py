@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from igpe.estimation.settings import ProveComplement as ProveComplement
     from igpe.estimation.settings import Settings as Settings
     from igpe.formats.petab.errors import petab_errors as petab_errors
+    from igpe.formats.petab.errors import petab_objective as petab_objective
     from igpe.formats.petab.export import write_petab_parameters as write_petab_parameters
-    from igpe.formats.petab.objective import petab_objective as petab_objective
     from igpe.formats.petab.read import read_petab as read_petab
     from igpe.numerics.least_squares.chains.backward_lifting import (
         BackwardLifting as BackwardLifting,
@@ -223,7 +223,7 @@ _HOME = {
     "linear": "igpe.problem.inputs",
     "negative_log_likelihood": "igpe.dynamics.likelihood",
     "petab_errors": "igpe.formats.petab.errors",
-    "petab_objective": "igpe.formats.petab.objective",
+    "petab_objective": "igpe.formats.petab.errors",
     "plot_correlation": "igpe.results.plots.statistics",
     "plot_ellipses": "igpe.results.plots.statistics",
     "plot_film_strip": "igpe.results.plots.horizons",

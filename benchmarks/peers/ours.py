@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from igpe.formats.petab.estimate import estimate_petab
+from igpe.formats.petab.errors import estimate_petab
 from igpe.pipeline import estimate
 from peers.task import Found, Search, Task
 

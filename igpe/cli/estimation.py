@@ -119,8 +119,7 @@ def _best_of_starts(
     """Estimate from many starts; `files` are those of picture, JSON and parameter table."""
     from igpe.core.status import Status
     from igpe.dynamics.simulation import simulate as run
-    from igpe.formats.petab.errors import petab_errors
-    from igpe.formats.petab.estimate import as_dict, estimate_petab, told
+    from igpe.formats.petab.errors import as_dict, estimate_petab, petab_errors, told
     from igpe.formats.petab.export import write_petab_parameters
     from igpe.results.plots.fit import plot_simulation
 

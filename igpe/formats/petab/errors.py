@@ -4,9 +4,13 @@ They are those of the observed information, the second derivative of the negativ
 (Efron & Hinkley, Biometrika 65 (1978)). Fisher's expected information leaves out what residuals add
 to it, and where standard deviations are estimated residuals are large: of Boehm's problem it makes
 one error 8 times what the profile says, the observed one 1.01 times.
+
+The objective of a PEtab problem, as other programs compute it.
+
+How a PEtab problem is estimated where nothing else is said.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +20,60 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.box import Box
-from igpe.core.errors import EstimationFailed
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.estimates import Estimate
+from igpe.core.json_form import plain
 from igpe.core.status import Status
+from igpe.dynamics.likelihood import negative_log_likelihood
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamics.shooting.wanted import require_start
-from igpe.formats.petab.objective import petab_model
+from igpe.formats.petab.model import PetabModel
 from igpe.formats.petab.tables import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.problem import Problem
+
+
+def petab_objective(
+    problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
+) -> float:
+    """The negative log-likelihood of the measurements themselves, by PEtab's definition.
+
+    Where logarithms are compared, log10(y) with density p has the density p / (y ln 10) of y: it is
+    `negative_log_likelihood` and the sum of log(y ln 10) of these measurements.
+
+    parameters  unknown -> value; by default the nominal ones of the parameter table
+    priors      whether those that the problem has are counted
+    raises      ProblemError if the problem is none of `read_petab`; else as
+                `negative_log_likelihood`
+    """
+    model = petab_model(problem)
+    values = {**model.nominal, **(parameters or {})}
+    return negative_log_likelihood(problem, values, priors=priors) + _of_logarithms(problem, model)
+
+
+def petab_model(problem: Problem) -> PetabModel:
+    """The builder of the problem's model.
+
+    raises ProblemError if it was not read from PEtab
+    """
+    model = getattr(problem, "model", None)
+    if not isinstance(model, PetabModel):
+        raise ProblemError("The problem was not read from PEtab; make it with igpe.read_petab.")
+    return model
+
+
+def _of_logarithms(problem: Problem, model: PetabModel) -> float:
+    total = 0.0
+    for experiment in problem.experiments:
+        for name in experiment.measured:
+            base = LOGARITHMS.get(model.transformations.get(name, ""))
+            if base is not None:
+                logarithms = base * experiment.measurements.of(name)[1]
+                total += float(np.sum(logarithms + np.log(base)))
+    return total
+
 
 STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
 SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
@@ -158,4 +207,71 @@ def _row(told: Uncertainty, scale: _Scale, x: FloatArray, i: int) -> dict[str, A
         "lower": float(scale.home(q + told.lower)[i]),
         "upper": float(scale.home(q + told.upper)[i]),
         "remark": remark,
+    }
+
+
+ERRORS = (
+    "Errors by the observed information on the table's scale, of the parameters themselves by the "
+    "delta rule; intervals are symmetric on the scale."
+)
+ROUGH = 5  # searches from random starts for each that is asked for; as many redrawn without gain
+MOST = 20  # redrawn ones for each
+
+
+def estimate_petab(problem: Problem, starts: int = 20, seed: int = 0) -> Estimate:
+    """The best of many maxima of the likelihood, by iterated search.
+
+    What PEtab problems measure is seldom a state, so that nothing can be estimated algebraically.
+
+    starts   effort: 5 times as many rough searches from random starts, then up to 20 times as many
+             from the best with some unknowns redrawn (`igpe.IteratedSearch`)
+    returns  an Estimate; `petab_objective` of its parameters is what PEtab compares; after Ctrl-C
+             the best of the searches that were finished
+    raises   EstimationFailed if no start could be simulated
+    """
+    method = IteratedSearch(
+        starts=ROUGH * starts, patience=ROUGH * starts, most=MOST * starts, seed=seed
+    )
+    found = method.estimate(problem, {})
+    if not (found.status.usable or found.status is Status.INTERRUPTED):
+        raise EstimationFailed(f"Nothing could be estimated. {found.status.value}", found.status)
+    return found
+
+
+def told(problem: Problem, found: Estimate, errors: pd.DataFrame) -> str:
+    """An estimate as the text that the command line prints.
+
+    errors  of `petab_errors`
+    """
+    rows = [("", "estimate", "standard error", "95 % interval", "error on scale")]
+    for name, row in errors.iterrows():
+        sure = row["remark"] == ""
+        interval = f"[{row['lower']:.5g}, {row['upper']:.5g}]" if sure else str(row["remark"])
+        error = f"{row['standard_error']:.2g}" if sure else ""
+        on_scale = f"{row['error_on_scale']:.2g} ({row['scale']})" if sure else ""
+        rows.append((str(name), f"{row['estimate']:.6g}", error, interval, on_scale))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    objective = petab_objective(problem, found.parameters, priors=True)
+    last = f"negative log-likelihood {objective:.7g}, {found.method}"
+    return "\n".join([found.status.value, *lines, ERRORS, last, *found.notes])
+
+
+def as_dict(problem: Problem, found: Estimate, errors: pd.DataFrame) -> dict[str, Any]:
+    """The same as plain values.
+
+    errors  of `petab_errors`
+    """
+    numbers = plain(errors.drop(columns="estimate").to_dict("index"))
+    return {
+        "parameters": dict(found.parameters),
+        "negative_log_likelihood": petab_objective(problem, found.parameters, priors=True),
+        "status": found.status.name,
+        "message": found.status.value,
+        "method": found.method,
+        "notes": list(found.notes),
+        "table": [
+            {"name": n, "estimate": v, "unit": problem.unit(n), **numbers[n]}
+            for n, v in found.parameters.items()
+        ],
     }
