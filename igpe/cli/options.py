@@ -121,7 +121,7 @@ def estimated(
 
 def nominal_of(problem: "Problem") -> dict[str, float]:
     """Values that a PEtab problem has by itself."""
-    from igpe.formats.petab.model import PetabModel
+    from igpe.formats.petab.course import PetabModel
 
     return problem.model.nominal if isinstance(problem.model, PetabModel) else {}
 

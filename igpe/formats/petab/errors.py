@@ -28,7 +28,7 @@ from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamics.shooting.wanted import require_start
-from igpe.formats.petab.model import PetabModel
+from igpe.formats.petab.course import PetabModel
 from igpe.formats.petab.tables import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty

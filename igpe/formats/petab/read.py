@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import DataError, IgpeError, ProblemError
+from igpe.formats.petab.course import Parameter, PetabModel
 from igpe.formats.petab.formulas import number
 from igpe.formats.petab.guard import petab_config
 from igpe.formats.petab.libraries import library, quiet, require_libraries
-from igpe.formats.petab.model import Parameter, PetabModel
 from igpe.formats.petab.sbml import read_sbml
 from igpe.formats.petab.tables import LOGARITHMS, read_conditions
 from igpe.formats.petab.version2 import read_version2
