@@ -23,7 +23,7 @@ import urethane
 from scipy.optimize import lsq_linear, nnls
 
 import igpe
-from igpe.algebraic.bounds import basis as basis_module
+from igpe.algebraic.bounds import columns as basis_module
 from igpe.algebraic.bounds import columns as columns_module
 from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.bound import Bounded, bound
