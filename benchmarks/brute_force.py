@@ -29,8 +29,7 @@ from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.bound import Bounded, bound
 from igpe.algebraic.bounds.box import Box
 from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.fine_enough import FineEnough
-from igpe.algebraic.bounds.search import Search
+from igpe.algebraic.bounds.search import FineEnough, Search
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from igpe.algebraic.bounds import fine_enough
+from igpe.algebraic.bounds import search as fine_enough
 from igpe.algebraic.bounds import search as search_module
 from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.box import root
