@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from igpe.algebraic.bounds.bound import minimum
 from igpe.algebraic.bounds.box import Box
 from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.quadratic import minimum
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs, peak
 from igpe.core.arrays import BoolArray, FloatArray
 

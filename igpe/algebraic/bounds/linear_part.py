@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from igpe.algebraic.bounds.quadratic import minimum
+from igpe.algebraic.bounds.bound import minimum
 from igpe.algebraic.bounds.separable import Separable
 from igpe.core.arrays import FloatArray
 

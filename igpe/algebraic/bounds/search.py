@@ -26,11 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.bounds.bound import Bounded, Ranges, bound
+from igpe.algebraic.bounds.bound import Bounded, Hull, Part, Ranges, bound
 from igpe.algebraic.bounds.box import Box, Open, root
 from igpe.algebraic.bounds.columns import Cell, Columns, cell_places, subcells
 from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
-from igpe.algebraic.bounds.hull import Hull, Part
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.surroundings import Gap, Surroundings
 from igpe.algebraic.bounds.taylor.taylor import pairs

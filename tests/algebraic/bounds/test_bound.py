@@ -9,9 +9,8 @@ from brute_force import Case, Setting
 from scipy.optimize import linprog
 
 from igpe.algebraic.bounds.axis import Span
-from igpe.algebraic.bounds.bound import Ranges, bound
+from igpe.algebraic.bounds.bound import Hull, Part, Ranges, bound, farthest
 from igpe.algebraic.bounds.columns import Cells
-from igpe.algebraic.bounds.hull import Hull, Part, farthest
 
 BOXES = 125  # of every model; `benchmarks/validity.py` takes as many as you like
 MODELS = (
@@ -134,7 +133,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
         ]
         return x, 0.0, flag, {}
 
-    monkeypatch.setattr("igpe.algebraic.bounds.quadratic.daqp.solve", solved)
+    monkeypatch.setattr("igpe.algebraic.bounds.bound.daqp.solve", solved)
     case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
     with np.errstate(all="ignore"):
         for _ in range(20):
