@@ -30,8 +30,8 @@ from igpe.algebraic.bounds.bound import Bounded, Hull, Part, Ranges, bound
 from igpe.algebraic.bounds.box import Box, Open, root
 from igpe.algebraic.bounds.columns import Cell, Columns, cell_places, subcells
 from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
+from igpe.algebraic.bounds.neighbourhood import Gap, Surroundings
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.surroundings import Gap, Surroundings
 from igpe.algebraic.bounds.taylor.taylor import pairs
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible

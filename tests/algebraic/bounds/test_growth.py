@@ -13,9 +13,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.growth import Bound, Growth
 from igpe.algebraic.bounds.linear_part import best_linear
-from igpe.algebraic.bounds.neighbourhood import Neighbourhood
+from igpe.algebraic.bounds.neighbourhood import Bound, Growth, Neighbourhood
 from igpe.algebraic.bounds.separable import Block, Separable
 from igpe.algebraic.bounds.taylor.curvature import at_point, over_box
 from igpe.algebraic.bounds.taylor.derivatives import Derivatives, differences

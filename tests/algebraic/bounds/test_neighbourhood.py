@@ -12,12 +12,10 @@ from test_growth import parts
 
 from igpe.algebraic.bounds.axis import Axis, Span
 from igpe.algebraic.bounds.box import root
-from igpe.algebraic.bounds.growth import Bound, Growth
 from igpe.algebraic.bounds.linear_part import best_linear
-from igpe.algebraic.bounds.neighbourhood import neighbourhood
+from igpe.algebraic.bounds.neighbourhood import Bound, Gap, Growth, Surroundings, neighbourhood
 from igpe.algebraic.bounds.separable import Pair
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.bounds.surroundings import Gap, Surroundings
 from igpe.algebraic.bounds.taylor.curvature import missed, over_box
 from igpe.algebraic.bounds.taylor.derivatives import Derivatives
 from igpe.algebraic.bounds.taylor.expansion import expanded, scaled
