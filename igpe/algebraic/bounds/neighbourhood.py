@@ -34,15 +34,19 @@ import numpy as np
 
 from igpe.algebraic.bounds.box import Box
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.taylor.curvature import (
+from igpe.algebraic.bounds.taylor.expansion import (
     Curvature,
+    Derivatives,
+    Expansion,
     at_point,
+    differences,
+    expanded,
+    lengths,
     missed,
     over_box,
     relative_rounding,
+    scaled,
 )
-from igpe.algebraic.bounds.taylor.derivatives import Derivatives, differences
-from igpe.algebraic.bounds.taylor.expansion import Expansion, expanded, lengths, scaled
 from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT
 from igpe.core.arrays import BoolArray, FloatArray

@@ -16,9 +16,13 @@ from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.linear_part import best_linear
 from igpe.algebraic.bounds.neighbourhood import Bound, Growth, Neighbourhood
 from igpe.algebraic.bounds.separable import Block, Separable
-from igpe.algebraic.bounds.taylor.curvature import at_point, over_box
-from igpe.algebraic.bounds.taylor.derivatives import Derivatives, differences
-from igpe.algebraic.bounds.taylor.expansion import expanded
+from igpe.algebraic.bounds.taylor.expansion import (
+    Derivatives,
+    at_point,
+    differences,
+    expanded,
+    over_box,
+)
 
 SEEDS = 25
 LENGTHS = np.logspace(-2, 3, 6)

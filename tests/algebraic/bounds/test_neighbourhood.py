@@ -16,9 +16,7 @@ from igpe.algebraic.bounds.linear_part import best_linear
 from igpe.algebraic.bounds.neighbourhood import Bound, Gap, Growth, Surroundings, neighbourhood
 from igpe.algebraic.bounds.separable import Pair
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.bounds.taylor.curvature import missed, over_box
-from igpe.algebraic.bounds.taylor.derivatives import Derivatives
-from igpe.algebraic.bounds.taylor.expansion import expanded, scaled
+from igpe.algebraic.bounds.taylor.expansion import Derivatives, expanded, missed, over_box, scaled
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box as Bounds
