@@ -24,8 +24,7 @@ from rich.table import Table
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.linear import Linear
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import Linear, Local
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.weights import SlopeErrors, StateErrors, Unweighted
 from igpe.smoothing.bootstrap import Bootstrap

@@ -24,7 +24,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.algebraic.base import Found, Route, reseeded
-from igpe.algebraic.linear import Linear
+from igpe.algebraic.local import Linear
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate

@@ -2,6 +2,10 @@
 
 Nothing is proved; it serves where a proof would take too long, and to give a global solver a good
 incumbent.
+
+Subsystems linear in their parameters: bounded linear least squares, global by convexity.
+
+Which local optima of a group of step 3 are worth keeping.
 """
 
 import time
@@ -9,16 +13,80 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Found
-from igpe.algebraic.optima import distinct, known
 from igpe.algebraic.regression import Regression
+from igpe.core.arrays import BoolArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.numerics import optima
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import spread
+from igpe.numerics.optima import Landscape, spread
+from igpe.numerics.statistics.covariance import determined
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Closed form for regressions that are linear in all parameters.
+
+    Parameters that the data do not determine are left out of the answer.
+    """
+
+    def estimate(self, regression: Regression) -> Found:
+        """The global optimum within the bounds (BVLS on scaled columns)."""
+        began = time.perf_counter()
+        box = regression.box
+        origin = box.clip(np.zeros(len(box)))
+        at = regression.linearised(origin)
+        if at is None:
+            lost = Estimate({}, np.inf, Status.FAILED, "linear least squares")
+            return Found(lost, box.names)
+        scale = np.linalg.norm(at.jacobian, axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        matrix = at.jacobian / scale
+        bounds = ((box.lower - origin) * scale, (box.upper - origin) * scale)
+        answer = lsq_linear(matrix, -at.residual, bounds, method="bvls", tol=1e-14)
+        values = box.clip(origin + answer.x / scale)
+        known = determined(matrix)
+        cost = 2 * float(answer.cost)
+        estimate = Estimate(
+            {n: v for n, v in box.mapping(values).items() if known[box.names.index(n)]},
+            cost,
+            Status.GLOBAL_BY_CONVEXITY,
+            "linear least squares",
+            lower_bound=cost,
+            seconds=time.perf_counter() - began,
+        )
+        return Found(estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k))
+
+
+WORST = 10.0  # times the best objective: optima beyond explain nothing and are not compared
+ROUNDING = 1e-12  # of the targets' own squares: objectives below it are all zero
+
+
+def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
+    """One fit for each optimum, the best first, as far as `WORST` times its objective."""
+    some = [f for f in fits if f.at is not None]
+    best = min((f.cost for f in some), default=0.0)
+    level = WORST * best + rounding(regression)
+    return optima.distinct(_landscape(regression), (f for f in some if f.cost <= level))
+
+
+def known(regression: Regression, fit: Fit) -> BoolArray:
+    """(n,) which parameters the data determine there; see `igpe.numerics.optima.known`."""
+    return optima.known(_landscape(regression), fit)
+
+
+def rounding(regression: Regression) -> float:
+    """Differences of the objective below this mean nothing."""
+    return ROUNDING * sum(float(np.sum((p.weight * p.target) ** 2)) for p in regression.pieces)
+
+
+def _landscape(regression: Regression) -> Landscape:
+    return Landscape(regression.linearised, regression.box, rounding(regression))
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,7 @@ import numpy as np
 
 from igpe.algebraic.base import Found, Route, reseeded
 from igpe.algebraic.curves import Curves
-from igpe.algebraic.linear import Linear
-from igpe.algebraic.local import Local
-from igpe.algebraic.optima import rounding
+from igpe.algebraic.local import Linear, Local, rounding
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression

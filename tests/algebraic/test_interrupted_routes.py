@@ -13,8 +13,7 @@ from igpe.algebraic import global_solver, projected
 from igpe.algebraic.bounds.search import Search
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.linear import Linear
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import Linear, Local
 from igpe.algebraic.projected import Projected
 from igpe.core import deadline
 from igpe.core.status import Status

@@ -9,8 +9,7 @@ from zoo import ZOO
 
 import igpe
 from igpe.algebraic.curves import known_start, smooth_measurements
-from igpe.algebraic.linear import Linear
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import Linear, Local
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.step import smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.linear import Linear
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import Linear, Local
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status

@@ -6,7 +6,7 @@ from zoo import ZOO
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.linear import Linear
+from igpe.algebraic.local import Linear
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.weights import SlopeErrors, StateErrors, Target, Unweighted
 from igpe.structure.structure import analyse
