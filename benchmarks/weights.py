@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 import igpe
+from igpe.algebraic.base import SlopeErrors, StateErrors, Unweighted
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import Linear, Local
 from igpe.algebraic.posing import Form, Posing
-from igpe.algebraic.weights import SlopeErrors, StateErrors, Unweighted
 from igpe.smoothing.bootstrap import Bootstrap
 from igpe.structure.structure import analyse
 

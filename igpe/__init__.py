@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from igpe.algebraic.base import SlopeErrors as SlopeErrors
+    from igpe.algebraic.base import StateErrors as StateErrors
+    from igpe.algebraic.base import Unweighted as Unweighted
     from igpe.algebraic.decomposed import Decomposed as Decomposed
     from igpe.algebraic.global_solver import GlobalSolver as GlobalSolver
     from igpe.algebraic.local import Local as Local
     from igpe.algebraic.projected import Projected as Projected
     from igpe.algebraic.step import Routes as Routes
-    from igpe.algebraic.weights import SlopeErrors as SlopeErrors
-    from igpe.algebraic.weights import StateErrors as StateErrors
-    from igpe.algebraic.weights import Unweighted as Unweighted
     from igpe.core.errors import DataError as DataError
     from igpe.core.errors import EstimationFailed as EstimationFailed
     from igpe.core.errors import IgpeError as IgpeError
@@ -200,15 +200,15 @@ _HOME = {
     "Scip": "igpe.solvers.scip",
     "Settings": "igpe.estimation.settings",
     "SingleShooting": "igpe.dynamics.shooting.single_shooting",
-    "SlopeErrors": "igpe.algebraic.weights",
+    "SlopeErrors": "igpe.algebraic.base",
     "SolverMissing": "igpe.core.errors",
-    "StateErrors": "igpe.algebraic.weights",
+    "StateErrors": "igpe.algebraic.base",
     "Status": "igpe.core.status",
     "Sundials": "igpe.dynamics.integrators.sundials",
     "Unknown": "igpe.problem.experiment",
     "Unmeasured": "igpe.planning.existing",
     "Unsupported": "igpe.core.errors",
-    "Unweighted": "igpe.algebraic.weights",
+    "Unweighted": "igpe.algebraic.base",
     "Verdict": "igpe.proofs.checker.verified",
     "Verified": "igpe.proofs.checker.verified",
     "bootstrap": "igpe.uncertainty.bootstrap",

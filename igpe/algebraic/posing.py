@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
+from igpe.algebraic.base import StateErrors, Target, Weights
 from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.regression import Piece, Regression
-from igpe.algebraic.weights import StateErrors, Target, Weights
 from igpe.core.arrays import FloatArray
 from igpe.equations.symbols import stack
 from igpe.problem.inputs import evaluate, just_before

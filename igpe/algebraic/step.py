@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, reseeded
+from igpe.algebraic.base import Found, Route, StateErrors, Weights, reseeded
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.local import Linear, Local, rounding
 from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Regression
-from igpe.algebraic.weights import StateErrors, Weights
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible, require_going_on
 from igpe.numerics.optima import has_same_values

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from igpe.algebraic.base import StateErrors, Weights
 from igpe.algebraic.step import Routes
-from igpe.algebraic.weights import StateErrors, Weights
 from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import SolverMissing
 from igpe.dynamics.collocation.collocation import Collocation
