@@ -33,8 +33,8 @@ from igpe.algebraic.bounds.search import FineEnough, Search
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.step import Form, Posing
 from igpe.core.box import Box as Bounds
 
 POINTS, ROUNDS = 8, 3  # sampled in a box; shrinking rounds of half as many around the best

@@ -15,8 +15,8 @@ import igpe
 from igpe.algebraic.base import Found, Route
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.global_solver import BOUNDED, _Scaled
-from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Regression
+from igpe.algebraic.step import Form, Posing
 from igpe.core.status import Status
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.numerics.least_squares.base import Fit

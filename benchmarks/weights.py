@@ -26,7 +26,7 @@ import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Unweighted
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import Linear, Local
-from igpe.algebraic.posing import Form, Posing
+from igpe.algebraic.step import Form, Posing
 from igpe.smoothing.bootstrap import Bootstrap
 from igpe.structure.structure import analyse
 

@@ -10,8 +10,7 @@ from zoo import ZOO
 import igpe
 from igpe.algebraic.curves import known_start, smooth_measurements
 from igpe.algebraic.local import Linear, Local
-from igpe.algebraic.posing import Form, Posing
-from igpe.algebraic.step import smoothed_starts
+from igpe.algebraic.step import Form, Posing, smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 from igpe.smoothing.spline_curve import Interpolation

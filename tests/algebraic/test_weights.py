@@ -8,7 +8,7 @@ import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Target, Unweighted
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import Linear
-from igpe.algebraic.posing import Form, Posing
+from igpe.algebraic.step import Form, Posing
 from igpe.structure.structure import analyse
 
 CASES = {c.name: c for c in ZOO}

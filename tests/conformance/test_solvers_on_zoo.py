@@ -8,8 +8,8 @@ from zoo import ZOO, Case
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.posing import Form, Posing
 from igpe.algebraic.regression import Regression
+from igpe.algebraic.step import Form, Posing
 from igpe.equations.to_pyomo import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver

@@ -14,7 +14,7 @@ import igpe
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import Local
-from igpe.algebraic.posing import Form, Posing
+from igpe.algebraic.step import Form, Posing
 from igpe.structure.findings import Reach
 
 LOCAL = Local(trials=64, starts=3)
