@@ -1,21 +1,44 @@
-"""Step 2: what can be estimated from these measurements, by which equations, and why not."""
+"""Step 2: what can be estimated from these measurements, by which equations, and why not.
+
+From the structure of each experiment to its map; experiments that look alike share one.
+
+What else would have to be measured for an unknown to be reached by algebra.
+
+A set of additional measurements is tried by analysing the reduced system that it leads to, on
+patterns alone. Candidates for an unknown are the states needed to predict the slopes that depend on
+it at the same instant; single states are tried first, then pairs, then all that one slope needs.
+Whether the equations can be solved in closed form is not looked at.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.sparse import block_array, csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from igpe.core.arrays import IntArray
+from igpe.equations.incidence import blocks, incidence, parts
 from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.structure_map import plot_maps
-from igpe.results.structure_map import StructureMap
+from igpe.results.structure_map import (
+    DYNAMIC,
+    OVER,
+    SQUARE,
+    UNDER,
+    Block,
+    Part,
+    Source,
+    StructureMap,
+)
 from igpe.structure import report
-from igpe.structure.advice import MOST_UNKNOWNS, Adviser
 from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.groups import Group, groups
 from igpe.structure.identifiability.identifiability import (
@@ -24,11 +47,213 @@ from igpe.structure.identifiability.identifiability import (
     identifiability,
     undecided,
 )
-from igpe.structure.identifiability.influence import Influence, influence
+from igpe.structure.identifiability.influence import Influence, influence, reached
 from igpe.structure.identifiability.of_errors import of_errors_alone
 from igpe.structure.identifiability.posed import pose, single_starts
-from igpe.structure.mapped import maps
-from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable
+from igpe.structure.selection import select
+from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable, used_rows
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def maps(
+    reduced: Sequence[Reduced],
+    slopes: Sequence[Mapping[str, Any]],
+    reach: Mapping[str, str],
+    names: Sequence[str],
+) -> tuple[StructureMap, ...]:
+    """One for each structure that differs from those before.
+
+    slopes  of each experiment: state -> predicted slope
+    reach   of each free unknown of the problem
+    names   of the experiments
+    """
+    alike: dict[StructureMap, list[str]] = {}
+    for one, predicted, name in zip(reduced, slopes, names, strict=True):
+        alike.setdefault(_map(one, predicted, reach, name), []).append(name)
+    return tuple(replace(m, experiments=tuple(own)) for m, own in alike.items())
+
+
+def _map(
+    reduced: Reduced, slopes: Mapping[str, Any], reach: Mapping[str, str], name: str
+) -> StructureMap:
+    """The map of one experiment, not yet with its name."""
+    posed, order = reduced.posed, _Order(reduced)
+    rows, _ = select(posed, posed.data_names)
+    hidden = _hidden(reduced)
+    every = [*(int(rows[i]) for i in order.rows), *hidden]
+    known = [j for j, n in enumerate(posed.variable_names) if n in set(posed.data_names)]
+    place = {n: j for j, n in enumerate(posed.variable_names)}
+    columns = [place[reduced.unknown_names[j]] for j in order.columns]
+    end = len(order.rows)
+    left = [Part(DYNAMIC, (end, len(every)), (0, 0))] if hidden else []
+    return StructureMap(
+        experiments=(),
+        equations=tuple(posed.row_names[i] for i in every),
+        unknowns=tuple(posed.variable_names[j] for j in columns),
+        measured=tuple(posed.variable_names[j] for j in known),
+        parameters=tuple(n.removesuffix(f"@{name}") for n in posed.q_names),
+        reach=tuple(reach[n] for n in posed.q_names),
+        entries=_pairs(posed.pattern, every, columns),
+        known=_pairs(posed.pattern, every, known),
+        uses=_pairs(posed.q_pattern, every, range(len(posed.q_names))),
+        parts=(*order.parts, *left),
+        blocks=order.blocks,
+        sources=_sources(reduced, slopes, reach),
+    )
+
+
+class _Order:
+    """Rows and columns of a reduced system as they are drawn.
+
+    rows, columns  indices of the system's
+    """
+
+    def __init__(self, reduced: Reduced) -> None:
+        found = parts(reduced.pattern)
+        self._reduced = reduced
+        self.rows: list[int] = []
+        self.columns: list[int] = []
+        self.parts: tuple[Part, ...] = ()
+        self.blocks: tuple[Block, ...] = ()
+        used = used_rows(reduced, found)
+        spare = [i for i in sorted(found.over_rows) if i not in set(used)]
+        self._triangular(OVER, used, found.over_columns, spare)
+        self._triangular(SQUARE, found.well_rows, found.well_columns, [])
+        self._part(UNDER, found.under_rows, sorted(found.under_columns))
+
+    def _triangular(self, kind: str, rows: list[int], columns: list[int], more: list[int]) -> None:
+        """A square part along its block triangular form, and rows beyond it."""
+        at_row, at_column, found = len(self.rows), len(self.columns), []
+        order = blocks(self._reduced.pattern, rows, columns)
+        for block in order:
+            found.append(Block(at_row, at_column, len(block.rows)))
+            at_row, at_column = at_row + len(block.rows), at_column + len(block.columns)
+        self.blocks = (*self.blocks, *found)
+        in_order = [i for b in order for i in b.rows]
+        self._part(kind, [*in_order, *more], [j for b in order for j in b.columns])
+
+    def _part(self, kind: str, rows: Sequence[int], columns: Sequence[int]) -> None:
+        i, j = len(self.rows), len(self.columns)
+        self.rows += rows
+        self.columns += columns
+        if rows or columns:
+            part = Part(kind, (i, len(self.rows)), (j, len(self.columns)))
+            self.parts = (*self.parts, part)
+
+
+def _hidden(reduced: Reduced) -> list[int]:
+    """Rows of the model that hold the slope of an unmeasured state: left to the dynamics."""
+    posed = reduced.posed
+    rows, _ = select(posed, posed.data_names)
+    there = set(rows.tolist())
+    return [i for i in range(posed.n_equations) if i not in there]
+
+
+def _pairs(pattern: Any, rows: Sequence[int], columns: Iterable[int]) -> Pairs:
+    found = pattern[list(rows)][:, list(columns)].tocoo()
+    return tuple(sorted(zip(found.row.tolist(), found.col.tolist(), strict=True)))
+
+
+def _sources(
+    reduced: Reduced, slopes: Mapping[str, Any], reach: Mapping[str, str]
+) -> tuple[Source, ...]:
+    """Slopes predicted by algebra with what they help to estimate, then start values."""
+    posed = reduced.posed
+    algebraic = {i for i, n in enumerate(posed.q_names) if reach[n] == "algebraic"}
+    found = []
+    for state, slope in slopes.items():
+        depends = np.unique(incidence(slope, posed.q).col).tolist()
+        found.append(Source(f"slope of {state}", tuple(i for i in depends if i in algebraic)))
+    for row, state in enumerate(posed.states):
+        depends = tuple(posed.start_pattern[[row]].indices.tolist())
+        found.append(Source(f"start of {state}", tuple(sorted(depends))))
+    return tuple(s for s in found if s.parameters)
+
+
+MOST_CANDIDATES = 12  # pairs grow with its square; nearer states come first
+MOST_UNKNOWNS = 50  # advice for more unknowns than that is not read, and takes time
+
+
+class Adviser:
+    """Finds additional measurements for one experiment.
+
+    influence  of the experiment
+    """
+
+    def __init__(self, influence: Influence) -> None:
+        self.influence = influence
+        self.posed = influence.posed
+        self._known: dict[frozenset[str], frozenset[str]] = {}
+
+    def alternatives(self, unknown: str) -> list[tuple[str, ...]]:
+        """Smallest sets of states whose measurement makes the unknown algebraically reachable.
+
+        Any one of the sets is enough; empty if none was found, or none is needed.
+        """
+        needed = self._needed(unknown)
+        pool = list(dict.fromkeys(state for one in needed for state in one))[:MOST_CANDIDATES]
+        for size in (1, 2):
+            found = [s for s in combinations(pool, size) if unknown in self.reachable(s)]
+            if found:
+                return [tuple(s for s in self.posed.states if s in one) for one in found]
+        return next(([one] for one in needed if unknown in self.reachable(one)), [])
+
+    def reachable(self, extra: tuple[str, ...]) -> frozenset[str]:
+        """Unknowns in the smallest suitable subsystem of some slope if `extra` is measured."""
+        key = frozenset(extra)
+        if key not in self._known:
+            self._known[key] = self._reachable(key)
+        return self._known[key]
+
+    def _reachable(self, extra: frozenset[str]) -> frozenset[str]:
+        posed = self.posed
+        rows, columns = select(posed, extra.union(posed.data_names))
+        used = rows_of_slopes(posed.pattern[rows][:, columns], columns < posed.n_states)
+        q = np.unique(posed.q_pattern[rows[used]].indices)
+        return frozenset(posed.q_names[i] for i in q)
+
+    def _needed(self, unknown: str) -> list[tuple[str, ...]]:
+        """For each slope that depends on the unknown at once: unmeasured states, fewest first."""
+        graph, n = self.influence.instantly, self.posed.n_states
+        backward = csr_array(graph.T)
+        slopes = [i for i in reached(graph, [self.influence.node(unknown)]).tolist() if i < n]
+        found = []
+        for i in sorted(slopes)[:MOST_CANDIDATES]:
+            before = {j - n for j in reached(backward, [i]).tolist() if n <= j < 2 * n} | {i}
+            names = (self.posed.states[j] for j in sorted(before))
+            found.append(tuple(s for s in names if s not in self.posed.data_names))
+        return sorted(found, key=len)
+
+
+def rows_of_slopes(pattern: Any, is_slope: Any) -> IntArray:
+    """Rows of all smallest suitable subsystems that predict a slope.
+
+    pattern   (n_rows, n_columns), CSR
+    is_slope  (n_columns,), which columns are slopes
+    """
+    n_rows, n_columns = pattern.shape
+    if 0 in pattern.shape:
+        return np.zeros(0, dtype=int)
+    column_of = maximum_bipartite_matching(csr_array(pattern), perm_type="column")
+    matched = np.flatnonzero(column_of >= 0)
+    partner = csr_array(
+        (np.ones(len(matched)), (matched, column_of[matched])), shape=(n_rows, n_columns)
+    )
+    # Alternating paths from unmatched columns mark what is underconstrained: column -> any row that
+    # contains it -> the column matched with that row.
+    outward = _bipartite(partner, pattern.T)
+    unmatched = set(range(n_columns)) - set(column_of[matched].tolist())
+    under = reached(outward, [n_rows + j for j in unmatched])
+    suitable = set(range(n_rows + n_columns)) - set(under.tolist())
+    # From a slope to the row that predicts it, and on to all that this row contains.
+    inward = _bipartite(pattern, partner.T)
+    slopes = [n_rows + j for j in np.flatnonzero(is_slope).tolist() if n_rows + j in suitable]
+    return np.array(sorted(i for i in reached(inward, slopes).tolist() if i < n_rows), dtype=int)
+
+
+def _bipartite(row_to_column: Any, column_to_row: Any) -> Any:
+    return csr_array(block_array([[None, row_to_column], [column_to_row, None]]), dtype=float)
 
 
 @dataclass(frozen=True, eq=False)

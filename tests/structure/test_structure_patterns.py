@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from igpe.equations.incidence import blocks, parts
 from igpe.equations.system import linear_parameters
-from igpe.structure.advice import rows_of_slopes
+from igpe.structure.structure import rows_of_slopes
 from igpe.structure.subsystems import first_matched
 
 
