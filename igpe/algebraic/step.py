@@ -32,8 +32,8 @@ from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
 from igpe.structure.findings import Reach
-from igpe.structure.groups import Group, Member
 from igpe.structure.structure import Structure
+from igpe.structure.subsystems import Group, Member
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # quadrature on [-1, 1]
 

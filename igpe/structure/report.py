@@ -7,11 +7,10 @@ import pandas as pd
 
 from igpe.core.markup import paragraph, table
 from igpe.structure.findings import Finding, Reach, Verdict
-from igpe.structure.groups import Group
 from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.combinations import Combination
 from igpe.structure.identifiability.identifiability import Identifiability
-from igpe.structure.subsystems import Surplus
+from igpe.structure.subsystems import Group, Surplus
 
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 

@@ -40,7 +40,6 @@ from igpe.results.structure_map import (
 )
 from igpe.structure import report
 from igpe.structure.findings import Finding, Form, Reach
-from igpe.structure.groups import Group, groups
 from igpe.structure.identifiability.identifiability import (
     Algebra,
     Identifiability,
@@ -50,8 +49,17 @@ from igpe.structure.identifiability.identifiability import (
 from igpe.structure.identifiability.influence import Influence, influence, reached
 from igpe.structure.identifiability.of_errors import of_errors_alone
 from igpe.structure.identifiability.posed import pose, single_starts
-from igpe.structure.selection import select
-from igpe.structure.subsystems import Reduced, Subsystem, Surplus, reduce, suitable, used_rows
+from igpe.structure.subsystems import (
+    Group,
+    Reduced,
+    Subsystem,
+    Surplus,
+    groups,
+    reduce,
+    select,
+    suitable,
+    used_rows,
+)
 
 Pairs = tuple[tuple[int, int], ...]
 

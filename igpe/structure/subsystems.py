@@ -27,13 +27,27 @@ one computed from the volume of the mixture may be worth nothing. Used are first
 their unknowns, for the sake of closed expressions, among them those with the fewest unknowns, among
 these those with the fewest variables. Sets of rows that can be matched are a matroid, so the
 matching with the least sum of places in this order is the one that a greedy choice would make.
+
+Which equations and unknowns are left for a choice of measured quantities.
+
+Equations with the slope of an unmeasured state are removed; what they say is left to the dynamics.
+In the rest are unknown: slopes of measured states, unmeasured states, unmeasured algebraic
+variables. Known are measured quantities, inputs, time and, for this analysis, the parameters.
+(Michalik et al. 2009, IGPE, step 2, eq. 4)
+
+The estimation problems of step 3: as large as can be solved, as small as they fall apart.
+
+All smallest suitable subsystems that matter are taken together ("choose the largest estimation
+problem that can be solved", Michalik et al. 2009, IGPE, section 3.6). Those that share an unknown
+belong together, in whichever experiments they are; others are independent of each other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
+import networkx as nx
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -41,8 +55,43 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from igpe.core.arrays import IntArray
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, Parts, blocks, parts
+from igpe.equations.symbols import stack
+from igpe.equations.system import linear_parameters
 from igpe.structure.identifiability.posed import Posed
-from igpe.structure.selection import select
+
+
+class Selection(NamedTuple):
+    """Increasing indices into the rows and the variables of a `Posed`.
+
+    rows     equations without the slope of an unmeasured state
+    columns  unknown variables that occur in them
+    """
+
+    rows: IntArray
+    columns: IntArray
+
+
+def select(posed: Posed, measured: Iterable[str]) -> Selection:
+    """The reduced system if the variables in `measured` are known over time.
+
+    Rows of measured expressions exist only for those the experiment measures often enough.
+    """
+    known = set(measured)
+    is_known = np.array([n in known for n in posed.variable_names], dtype=bool)
+    n = posed.n_states
+    has_slope = is_known[n : 2 * n]
+    is_hidden = np.zeros(len(is_known))
+    is_hidden[:n] = ~has_slope
+    removed = (posed.pattern @ is_hidden) > 0
+    extra = posed.row_names[posed.n_equations :]
+    gone = [name.removeprefix("measured ") not in known for name in extra]
+    removed[posed.n_equations :] |= np.array(gone, dtype=bool)
+    rows = np.flatnonzero(~removed)
+    is_unknown = ~is_known
+    is_unknown[:n] = has_slope
+    used = np.zeros(len(is_known), dtype=bool)
+    used[posed.pattern[rows].indices] = True
+    return Selection(rows, np.flatnonzero(is_unknown & used))
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,3 +311,89 @@ def _surplus(reduced: Reduced, found: Parts) -> tuple[Surplus, ...]:
         *(Surplus(index, (names[i],), 1) for i in alone),
         *([Surplus(index, shared, left)] if shared else []),
     )
+
+
+class Member(NamedTuple):
+    """A slope to be fitted: that of a state in the experiment of that index."""
+
+    experiment: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Slopes whose predictions share unknowns: one problem for step 3.
+
+    parameters    free unknowns of the problem, in its order
+    members       the slopes that depend on them
+    subsystems    what predicts them; the smallest first
+    individually  parameters in which every slope is linear while the others are held
+    jointly       parameters in which the slopes are linear together
+    """
+
+    parameters: tuple[str, ...]
+    members: tuple[Member, ...]
+    subsystems: tuple[Subsystem, ...]
+    individually: tuple[str, ...]
+    jointly: tuple[str, ...]
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """Names of all equations, each once."""
+        return tuple(dict.fromkeys(e for s in self.subsystems for e in s.equations))
+
+
+def groups(
+    subsystems: Iterable[Subsystem],
+    reduced: Sequence[Reduced],
+    slopes: Sequence[Mapping[str, Any]],
+    order: Sequence[str],
+) -> tuple[Group, ...]:
+    """The explicit subsystems, gathered by the unknowns they share.
+
+    reduced, slopes  of each experiment: its reduced system and predicted slopes
+    order            the problem's free unknowns
+    """
+    explicit = [s for s in subsystems if s.explicit]
+    shared: nx.Graph = nx.Graph()
+    for one in explicit:
+        nx.add_path(shared, one.parameters)
+        shared.add_nodes_from(one.parameters)
+    number = {name: k for k, part in enumerate(nx.connected_components(shared)) for name in part}
+    place = {name: i for i, name in enumerate(order)}
+    gathered: dict[int, list[Subsystem]] = {}
+    for one in sorted(explicit, key=lambda s: (min(place[n] for n in s.parameters), len(s.rows))):
+        gathered.setdefault(number[one.parameters[0]], []).append(one)
+    return tuple(_group(own, reduced, slopes, place) for own in gathered.values())
+
+
+def _group(
+    own: list[Subsystem],
+    reduced: Sequence[Reduced],
+    slopes: Sequence[Mapping[str, Any]],
+    place: Mapping[str, int],
+) -> Group:
+    names = sorted({n for s in own for n in s.parameters}, key=place.__getitem__)
+    members = sorted({Member(s.experiment, x) for s in own for x in s.slopes})
+    p = stack(ca.SX.sym(n) for n in names)
+    symbol = dict(zip(names, ca.vertsplit(p), strict=True))
+    predictions = stack(
+        _in_common([slopes[k][m.state] for m in members if m.experiment == k], reduced[k], symbol)
+        for k in sorted({m.experiment for m in members})
+    )
+    linear = linear_parameters(predictions, p)
+    return Group(
+        parameters=tuple(names),
+        members=tuple(members),
+        subsystems=tuple(sorted(own, key=lambda s: (len(s.rows), s.experiment, s.rows))),
+        individually=tuple(names[i] for i in linear.individually),
+        jointly=tuple(names[i] for i in linear.jointly),
+    )
+
+
+def _in_common(slopes: list[Any], reduced: Reduced, symbol: Mapping[str, Any]) -> Any:
+    """The slopes in symbols that all experiments of the group have in common."""
+    posed = reduced.posed
+    old = [(posed.q[i], n) for i, n in enumerate(posed.q_names) if n in symbol]
+    new = stack(symbol[n] for _, n in old)
+    return ca.substitute(stack(slopes), stack(s for s, _ in old), new)

@@ -12,8 +12,8 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.loss import PiecewiseConstant
 from igpe.problem.problem import Problem
 from igpe.structure.findings import Form, Reach
-from igpe.structure.groups import Member
 from igpe.structure.structure import analyse
+from igpe.structure.subsystems import Member
 
 TIMES = np.linspace(0.0, 1.0, 6)
 
