@@ -9,8 +9,7 @@ from known_models import KNOWN, PULSE, Known
 
 import igpe
 from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.lattice import Lattice
-from igpe.structure.monomials import NoQuotient, quotient
+from igpe.structure.identifiability.uniqueness import Lattice, NoQuotient, quotient
 
 CASES = {case.name: case for case in KNOWN}
 

@@ -15,21 +15,25 @@ How many solutions there are is a matter of rank again, that of Taylor coefficie
 points. The true one is always there, so a single one modulo a prime is single at nearly all points:
 that is a proof. Where there are others that agree on some quotients, all points must say so, as
 for local identifiability. What is no quotient of polynomials is not looked at.
+
+Which powers follow from others by multiplication and division alone.
+
+Expressions as quotients of polynomials in the unknowns; their coefficients hold the data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import casadi as ca
 import numpy as np
 
+from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.expansion import Expansion
-from igpe.structure.identifiability.lattice import Lattice
 from igpe.structure.identifiability.posed import single_starts
-from igpe.structure.monomials import Exponents, NoQuotient, quotient
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Course, Signals
 from igpe.structure.series.dynamics import Dynamics
@@ -38,6 +42,186 @@ from igpe.structure.series.linear_algebra import Echelon, null_space
 from igpe.structure.series.local_algebra import local_echelon
 from igpe.structure.series.point import NoPoint, random_point
 from igpe.structure.series.tape import UnknownOperation
+
+
+class Lattice:
+    """All whole combinations of some vectors of whole numbers."""
+
+    def __init__(self, vectors: Iterable[Sequence[int]]) -> None:
+        self.rows: list[list[int]] = []  # each begins later than the one before, with a positive
+        for vector in vectors:
+            self._insert(list(vector))
+
+    def __contains__(self, vector: Sequence[int]) -> bool:
+        rest = list(vector)
+        for row in self.rows:
+            lead = _lead(row)
+            if rest[lead] % row[lead]:
+                return False
+            rest = _minus(rest, rest[lead] // row[lead], row)
+        return not any(rest)
+
+    def _insert(self, vector: list[int]) -> None:
+        """Euclid's algorithm with every row that begins where the vector does."""
+        while any(vector):
+            lead = _lead(vector)
+            place = next((i for i, row in enumerate(self.rows) if _lead(row) >= lead), None)
+            if place is None or _lead(self.rows[place]) > lead:
+                whole = vector if vector[lead] > 0 else [-v for v in vector]
+                self.rows.insert(len(self.rows) if place is None else place, whole)
+                return
+            row = self.rows[place]
+            while vector[lead]:
+                row, vector = vector, _minus(row, row[lead] // vector[lead], vector)
+            self.rows[place] = row if row[lead] > 0 else [-v for v in row]
+
+
+def _lead(vector: Sequence[int]) -> int:
+    return next(j for j, v in enumerate(vector) if v)
+
+
+def _minus(vector: Sequence[int], factor: int, other: Sequence[int]) -> list[int]:
+    return [a - factor * b for a, b in zip(vector, other, strict=True)]
+
+
+Exponents = tuple[int, ...]
+Polynomial = Mapping[Exponents, Any]
+"""Exponents of the unknowns -> coefficient, SX."""
+
+MOST_MONOMIALS = 60  # of numerator or denominator: what is longer is not looked at
+MOST_FACTORS = 6  # of a whole power
+
+
+class Quotient(NamedTuple):
+    """above / below."""
+
+    above: Polynomial
+    below: Polynomial
+
+
+class NoQuotient(Exception):
+    """The expression is no quotient of short polynomials in the unknowns."""
+
+
+def quotient(expression: Any, q: Any, rest: Any) -> Quotient:
+    """A scalar SX expression of the unknowns q and other symbols, by its own operations.
+
+    raises NoQuotient
+    """
+    n = q.numel()
+    function = ca.Function("f", [q, rest], [ca.densify(expression)])
+    result = replayed(
+        function,
+        lambda a, i: _unknown(i, n) if a == 0 else _known(rest[i], n),
+        lambda value: _known(ca.SX(value), n),
+        _applied,
+    )
+    return result.get(0, _known(ca.SX(0), n))
+
+
+def _unknown(i: int, n: int) -> Quotient:
+    return Quotient({tuple(int(j == i) for j in range(n)): ca.SX(1)}, _one(n))
+
+
+def _known(coefficient: Any, n: int) -> Quotient:
+    return Quotient({(0,) * n: coefficient}, _one(n))
+
+
+def _one(n: int) -> Polynomial:
+    return {(0,) * n: ca.SX(1)}
+
+
+def _applied(operation: int, operands: list[Quotient]) -> Quotient:
+    known = [_coefficient(a) for a in operands]
+    n = len(next(iter(operands[0].below)))
+    if all(k is not None for k in known):
+        return _known(as_before(operation, known), n)
+    name = OPERATION_NAMES[operation]
+    if name in ("CONSTPOW", "POW"):
+        return _power(operands[0], known[1], n)
+    if name not in _RULES:
+        raise NoQuotient
+    return _RULES[name](*operands)
+
+
+def _coefficient(a: Quotient) -> Any | None:
+    """What it is, if it contains no unknown; else None."""
+    if any(any(e) for part in a for e in part):
+        return None
+    (above,), (below,) = a.above.values() or (ca.SX(0),), a.below.values()
+    return above / below
+
+
+def _power(base: Quotient, exponent: Any | None, n: int) -> Quotient:
+    if exponent is None or not exponent.is_constant():
+        raise NoQuotient
+    c = float(exponent)
+    if c != round(c) or abs(c) > MOST_FACTORS:
+        raise NoQuotient
+    found = Quotient(_one(n), _one(n))
+    for _ in range(int(abs(c))):
+        found = _product(found, base)
+    return found if c >= 0 else Quotient(found.below, found.above)
+
+
+def _sum(a: Quotient, b: Quotient, sign: float = 1.0) -> Quotient:
+    opposite = {e: sign * c for e, c in b.above.items()}
+    if _same(a.below, b.below):
+        return Quotient(_plus(a.above, opposite), a.below)
+    above = _plus(_times(a.above, b.below), _times(opposite, a.below))
+    return Quotient(above, _times(a.below, b.below))
+
+
+def _product(a: Quotient, b: Quotient) -> Quotient:
+    if _same(a.above, b.below):
+        return Quotient(b.above, a.below)
+    if _same(b.above, a.below):
+        return Quotient(a.above, b.below)
+    return Quotient(_times(a.above, b.above), _times(a.below, b.below))
+
+
+def _over(a: Quotient, b: Quotient) -> Quotient:
+    return _product(a, Quotient(b.below, b.above))
+
+
+def _same(a: Polynomial, b: Polynomial) -> bool:
+    return a is b or (a.keys() == b.keys() and all(ca.is_equal(a[e], b[e], 2) for e in a))
+
+
+def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    found = dict(a)
+    for e, c in b.items():
+        found[e] = found[e] + c if e in found else c
+    return _short({e: c for e, c in found.items() if not c.is_zero()})
+
+
+def _times(a: Polynomial, b: Polynomial) -> Polynomial:
+    found: dict[Exponents, Any] = {}
+    for e, c in a.items():
+        for f, d in b.items():
+            both = tuple(i + j for i, j in zip(e, f, strict=True))
+            found[both] = found[both] + c * d if both in found else c * d
+    return _short(found)
+
+
+def _short(polynomial: Polynomial) -> Polynomial:
+    if len(polynomial) > MOST_MONOMIALS:
+        raise NoQuotient
+    return polynomial
+
+
+_RULES: Mapping[str, Callable[..., Quotient]] = {
+    "ASSIGN": lambda a: a,
+    "ADD": _sum,
+    "SUB": lambda a, b: _sum(a, b, -1.0),
+    "NEG": lambda a: Quotient({e: -c for e, c in a.above.items()}, a.below),
+    "TWICE": lambda a: _sum(a, a),
+    "MUL": _product,
+    "SQ": lambda a: _product(a, a),
+    "DIV": _over,
+    "INV": lambda a: Quotient(a.below, a.above),
+}
+
 
 MARGIN = 2  # orders beyond the number of monomials and states
 MOST_NUMBERS = 1e5  # of nodes and orders; more takes long
