@@ -41,8 +41,7 @@ from igpe.results.result_data import Candidate, Optimum, Parameter
 from igpe.structure.findings import Reach, Verdict
 from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.identifiability import Algebra, Identifiability, identifiability
-from igpe.structure.identifiability.of_errors import of_errors_alone
-from igpe.structure.identifiability.posed import pose
+from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequate import with_findings

@@ -46,9 +46,14 @@ from igpe.structure.identifiability.identifiability import (
     identifiability,
     undecided,
 )
-from igpe.structure.identifiability.influence import Influence, influence, reached
-from igpe.structure.identifiability.of_errors import of_errors_alone
-from igpe.structure.identifiability.posed import pose, single_starts
+from igpe.structure.identifiability.posed import (
+    Influence,
+    influence,
+    of_errors_alone,
+    pose,
+    reached,
+    single_starts,
+)
 from igpe.structure.subsystems import (
     Group,
     Reduced,

@@ -2,17 +2,29 @@
 
 Fixed unknowns are numbers here, and start values are what the experiment or the model says they
 are, so that what remains as a symbol is a variable over time, the time, an input, or one of q.
+
+Unknowns on which nothing depends but standard deviations that are estimated.
+
+Which unknown has an influence on what is measured, through algebra and dynamics.
+
+Every equation is matched with a slope or algebraic variable it may be solved for. Then everything
+else in the equation influences that variable; a slope influences its state; what gives a start
+value influences the state. Equations that must be solved together form a strongly connected part
+under any matching, so the answer does not depend on which one was found. (By structure: terms that
+cancel and functions that are constant are not noticed.)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
-from igpe.equations.incidence import incidence
+from igpe.core.arrays import IntArray
+from igpe.equations.incidence import incidence, matching
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
@@ -171,3 +183,113 @@ def single_starts(posed: Posed) -> Mapping[str, str]:
         if len(indices) == 1 and posed.starts[i].is_symbolic():
             found[posed.q_names[int(indices[0])]] = state
     return found
+
+
+def of_errors_alone(problem: Problem, systems: Sequence[System]) -> set[str]:
+    """Names of free unknowns that no equation, start value or measured quantity contains."""
+    errors: set[str] = set()
+    others: set[str] = set()
+    for experiment, system in zip(problem.experiments, systems, strict=True):
+        given = [s for s in experiment.start.values() if isinstance(s, str)]
+        starts = [s for s in system.starts.values() if not isinstance(s, float)]
+        measured = [system.measured[n] for n in experiment.measured]
+        model = [*_parameters(system, [system.residual, *starts, *measured]), *given]
+        told = [system.measured[n] for n in experiment.estimated_sigma.values()]
+        others |= {problem.unknown_of(n, experiment) for n in model}
+        errors |= {problem.unknown_of(n, experiment) for n in _parameters(system, told)}
+    return (errors - others) & set(problem.box.names)
+
+
+def _parameters(system: System, expressions: Sequence[Any]) -> list[str]:
+    if not expressions or not system.symbols.parameters:
+        return []
+    depends = ca.which_depends(stack(expressions), system.symbols.p, 1, False)
+    return [n for n, is_in in zip(system.symbols.parameters, depends, strict=True) if is_in]
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """Directed graphs of one experiment as matrices: entry (i, j) says that i influences j.
+
+    Nodes are the variables of `posed`, then its unknowns q, then measured expressions.
+
+    names      of the nodes
+    always     through algebra and dynamics
+    instantly  through algebra alone: at one time, whatever happened before
+    """
+
+    posed: Posed
+    names: tuple[str, ...]
+    always: Any
+    instantly: Any
+
+    def visible(self) -> set[str]:
+        """Unknowns that influence something measured."""
+        ends = [i for i, n in enumerate(self.names) if n in self.posed.once and not self._is_q(i)]
+        seen = reached(csr_array(self.always.T), ends)
+        return {self.names[i] for i in seen if self._is_q(int(i))}
+
+    def downstream(self, unknown: str) -> list[str]:
+        """States and algebraic variables that the unknown influences, in the model's order."""
+        seen = reached(self.always, [self.node(unknown)])
+        n, last = self.posed.n_states, len(self.posed.variable_names)
+        return [self.names[i] for i in sorted(seen.tolist()) if n <= i < last]
+
+    def node(self, unknown: str) -> int:
+        """Number of the node of an unknown."""
+        return len(self.posed.variable_names) + self.posed.q_names.index(unknown)
+
+    def _is_q(self, node: int) -> bool:
+        first = len(self.posed.variable_names)
+        return first <= node < first + len(self.posed.q_names)
+
+
+def reached(graph: Any, starts: Iterable[int]) -> IntArray:
+    """Nodes to which a path leads from one of the starts, these included."""
+    edges, n = graph.tocoo(), graph.shape[0]
+    begin = sorted(set(starts))
+    tails = np.concatenate([edges.row, np.full(len(begin), n)])
+    heads = np.concatenate([edges.col, np.array(begin, dtype=int)])
+    wider = csr_array((np.ones(len(tails)), (tails, heads)), shape=(n + 1, n + 1))
+    order = breadth_first_order(wider, n, return_predecessors=False)
+    return np.asarray(order[1:], dtype=int)
+
+
+def influence(posed: Posed) -> Influence:
+    """Who influences whom in one experiment."""
+    n, n_x = len(posed.variable_names), posed.n_states
+    n_q, n_extra = len(posed.q_names), len(posed.row_names) - posed.n_equations
+    target = _targets(posed)
+    causes = [_edges(posed.pattern, target, 0), _edges(posed.q_pattern, target, n)]
+    states = np.arange(n_x)
+    dynamics = np.column_stack([states, states + n_x])
+    starts = _edges(posed.start_pattern, {i: i + n_x for i in range(n_x)}, n)
+    size = n + n_q + n_extra
+    extra = (r.removeprefix("measured ") for r in posed.row_names[posed.n_equations :])
+    names = (*posed.variable_names, *posed.q_names, *extra)
+    always = _graph([*causes, dynamics, starts], size)
+    return Influence(posed, names, always, _graph(causes, size))
+
+
+def _targets(posed: Posed) -> dict[int, int]:
+    """Row -> the node it determines: a slope, an algebraic variable or a measured expression."""
+    n_x, n_e = posed.n_states, posed.n_equations
+    solvable = [j for j in range(n_x + n_e) if not n_x <= j < 2 * n_x]
+    found = matching(posed.pattern[:n_e][:, solvable].tocoo())
+    first = len(posed.variable_names) + len(posed.q_names)
+    extra = {r: first + r - n_e for r in range(n_e, len(posed.row_names))}
+    return {r: solvable[c] for r, c in found.items()} | extra
+
+
+def _edges(pattern: Any, target: dict[int, int], shift: int) -> IntArray:
+    """(n, 2) from every column (shifted) to the target of its row."""
+    entries = pattern.tocoo()
+    pairs = zip(entries.row.tolist(), entries.col.tolist(), strict=True)
+    edges = [(c + shift, target[r]) for r, c in pairs if r in target]
+    return np.array(edges, dtype=int).reshape(-1, 2)
+
+
+def _graph(edges: list[IntArray], size: int) -> Any:
+    ends = np.vstack(edges)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    return csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
