@@ -3,21 +3,233 @@
 Coefficient k of the right-hand side gives coefficient k + 1 of the states. Coefficient k of the
 implicit variables follows from that of their equations, in which it is linear for k > 0: first its
 value, then its derivatives, by the same matrix dg/dy at the start.
+
+Where the coefficients of an experiment's series are computed.
+
+Let all times of an experiment be e times as long. Its states at time t0 + e s are power series in
+e, whose coefficient k is a polynomial of degree k in s on each piece of the inputs, and continuous.
+Without breaks it is a number times s**k: one node, s = 1, is enough. With breaks each piece has as
+many nodes as there are orders, so that polynomials are integrated without error.
+
+The nodes of a tape as power series in time, one coefficient after the other.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
 
 import casadi as ca
 import numpy as np
 
-from igpe.structure.series.constants import Constants
+from igpe.structure.series.constants import Constants, PointConstants
 from igpe.structure.series.degree import degree
 from igpe.structure.series.dynamics import Dynamics
-from igpe.structure.series.evaluation import Evaluation
-from igpe.structure.series.field import Field, Residues, Singular
-from igpe.structure.series.grid import Grid
+from igpe.structure.series.field import Field, Residues, Singular, residue
 from igpe.structure.series.linear_algebra import product, solved
-from igpe.structure.series.tape import Kind, tape_of
+from igpe.structure.series.tape import Kind, Node, Tape, tape_of
+
+
+class Grid:
+    """The nodes of one experiment at all points: first those of point 0, piece after piece.
+
+    primes  one for each node
+    size    number of nodes at one point
+    """
+
+    def __init__(self, dynamics: Dynamics, primes: Sequence[int], orders: int) -> None:
+        self.pieces = dynamics.pieces
+        self.is_single = len(self.pieces) <= 1
+        self.m = 1 if self.is_single else orders
+        self.size = max(1, len(self.pieces)) * self.m
+        self.points = len(primes)
+        self.primes = [p for p in primes for _ in range(self.size)]
+        self._base = list(primes)
+        if not self.is_single:
+            self._rules = {p: _Rule(p, self.m) for p in dict.fromkeys(primes)}
+
+    def spread(self, values: Residues) -> Residues:
+        """(points, ...) values of each point, at its nodes."""
+        return np.repeat(values, self.size, axis=0)
+
+    def spread_pieces(self, values: Residues) -> Residues:
+        """(points, n_pieces * n) values of each piece, at its nodes: (nodes, n)."""
+        blocks = max(1, len(self.pieces))
+        n = values.shape[1] // blocks
+        return np.repeat(values.reshape(self.points * blocks, n), self.m, axis=0)
+
+    def times(self) -> list[int]:
+        """s at all nodes."""
+        if self.is_single:
+            return [1] * self.points
+        return [
+            (residue(piece.start, p) + v) % p
+            for p in self._base
+            for piece in self.pieces
+            for v in self._rules[p].nodes
+        ]
+
+    def input(self, element: int, order: int) -> list[int]:
+        """That coefficient of an input at all nodes."""
+        if order > 1:
+            return [0] * len(self.primes)
+        found = []
+        for p in self._base:
+            nodes = [1] if self.is_single else self._rules[p].nodes
+            for piece in self.pieces:
+                level, rise, slope = (
+                    residue(v[element], p) for v in (piece.levels, piece.rises, piece.slopes)
+                )
+                found += [level if order == 0 else (rise + slope * s) % p for s in nodes]
+        return found
+
+    def integrated(self, slopes: Residues, order: int) -> Residues:
+        """Coefficient order + 1 of a state from coefficient `order` of its slope."""
+        if self.is_single:
+            over = np.array([pow(order + 1, -1, p) for p in self.primes], dtype=np.uint64)
+            return slopes * over[:, None] % np.array(self.primes, dtype=np.uint64)[:, None]
+        found = np.empty_like(slopes)
+        for k, p in enumerate(self._base):
+            rule, before = self._rules[p], np.zeros((1, slopes.shape[1]), dtype=np.uint64)
+            for j, piece in enumerate(self.pieces):
+                at = slice(k * self.size + j * self.m, k * self.size + (j + 1) * self.m)
+                found[at] = (before + product(rule.integrals, slopes[at], p)) % np.uint64(p)
+                if piece.end is not None:
+                    whole = rule.integral_to(piece.end - piece.start)
+                    before = (before + product(whole, slopes[at], p)) % np.uint64(p)
+        return found
+
+    def at(self, values: Residues, k: int, time: Fraction) -> Residues:
+        """(m, n) values at the nodes of point k -> (n,) at that time; at a break: before it."""
+        p = self._base[k]
+        j = max((j for j, piece in enumerate(self.pieces) if piece.start < time), default=0)
+        own = values[j * self.m : (j + 1) * self.m]
+        weights = self._rules[p].values_at(time - self.pieces[j].start)
+        return np.asarray(product(weights, own, p)[0], dtype=np.uint64)
+
+
+class _Rule:
+    """Interpolation by polynomials on m nodes, modulo a prime."""
+
+    def __init__(self, prime: int, m: int) -> None:
+        self.prime, self.m = prime, m
+        self.nodes = list(range(1, m + 1))
+        powers = self._powers(self.nodes, range(m))
+        inverse = solved(powers, np.eye(m, dtype=np.uint64), prime)
+        if inverse is None:
+            raise Singular
+        self._inverse = inverse
+        self.integrals = self._integrals(self.nodes)
+
+    def values_at(self, time: Fraction) -> Residues:
+        """(1, m) weights of the nodes' values."""
+        powers = self._powers([residue(time, self.prime)], range(self.m))
+        return product(powers, self._inverse, self.prime)
+
+    def integral_to(self, time: Fraction) -> Residues:
+        """(1, m) weights of the nodes' values in the integral from 0."""
+        return self._integrals([residue(time, self.prime)])
+
+    def _integrals(self, ends: Sequence[int]) -> Residues:
+        over = np.array([pow(i + 1, -1, self.prime) for i in range(self.m)], dtype=np.uint64)
+        powers = self._powers(ends, range(1, self.m + 1)) * over % np.uint64(self.prime)
+        return product(powers, self._inverse, self.prime)
+
+    def _powers(self, places: Sequence[int], exponents: range) -> Residues:
+        rows = [[pow(v, e, self.prime) for e in exponents] for v in places]
+        return np.array(rows, dtype=np.uint64)
+
+
+FIRST_ROOM = 8  # coefficients; doubled when they are full
+
+Given = Callable[[int, int, int], Residues]
+"""(argument, element, order) -> a coefficient of an input, (points, size)."""
+
+
+class Evaluation:
+    """Coefficients of all nodes, up to the order computed last.
+
+    Coefficient k of a node needs coefficient k of its arguments and lower ones; it may be computed
+    again with other inputs of that order.
+    """
+
+    def __init__(self, field: Field, tape: Tape, constants: Constants | PointConstants) -> None:
+        self.field, self.tape, self.constants = field, tape, constants
+        self._zero = field.number(0.0)
+        shape = (len(field.primes), field.size)
+        self._room = FIRST_ROOM
+        self._series: list[Residues] = [
+            np.zeros((*shape, 1 if node.steady else FIRST_ROOM), dtype=np.uint64)
+            for node in tape.nodes
+        ]
+
+    def compute(self, k: int, given: Given) -> list[Residues]:
+        """Coefficient k of the outputs. Raises Singular where the equations are not defined."""
+        if k >= self._room:
+            self._enlarge()
+        # At the start an integral needs the value of w, which may stand behind it: hence twice.
+        for _ in range(2 if k == 0 else 1):
+            for i, node in enumerate(self.tape.nodes):
+                if k == 0 or not node.steady:
+                    self._series[i][:, :, k] = self._coefficient(i, node, k, given)
+        return [self._at(i, k) for i in self.tape.results]
+
+    def _coefficient(self, i: int, node: Node, k: int, given: Given) -> Residues:
+        field, kind = self.field, node.kind
+        if kind is Kind.CONST:
+            return field.number(node.value)
+        if kind is Kind.INPUT:
+            argument, element = node.name
+            return given(argument, element, k)
+        a, b = node.arguments
+        if kind is Kind.ADD:
+            return field.plus(self._at(a, k), self._at(b, k))
+        if kind is Kind.SUB:
+            return field.minus(self._at(a, k), self._at(b, k))
+        if kind is Kind.MUL:
+            return self._product(a, b, k)
+        return self._quotient(i, a, b, k) if kind is Kind.DIV else self._integral(node, k)
+
+    def _product(self, a: int, b: int, k: int) -> Residues:
+        for one, other in ((a, b), (b, a)):
+            if self.tape.nodes[one].steady:
+                return self.field.product(self._at(one, 0), self._at(other, k))
+        return self.field.convolution(self._series[a][:, :, : k + 1], self._series[b][:, :, k::-1])
+
+    def _quotient(self, i: int, a: int, b: int, k: int) -> Residues:
+        """c[k] = (a[k] - sum of b[j] c[k - j] over j = 1..k) / b[0]."""
+        rest = self._at(a, k)
+        if k > 0 and not self.tape.nodes[b].steady:
+            below = self._series[i][:, :, k - 1 :: -1]
+            known = self.field.convolution(self._series[b][:, :, 1 : k + 1], below)
+            rest = self.field.minus(rest, known)
+        return self.field.product(rest, self.field.inverse(self._at(b, 0)))
+
+    def _integral(self, node: Node, k: int) -> Residues:
+        """z[k] = 1/k sum of j g[j] w[k - j] over j = 1..k."""
+        g, w = node.arguments
+        field = self.field
+        if k == 0:
+            argument, weight = self._at(g, 0), self._at(w, 0)
+            start = field.constant(self.constants.of(node.name, argument, node.value))
+            start[:, 1:] = (weight[:, :1] * argument[:, 1:]) % field.modulus
+            return start
+        if self.tape.nodes[w].steady:
+            return field.product(self._at(g, k), self._at(w, 0))
+        j = np.arange(1, k + 1, dtype=np.uint64)
+        slopes = (self._series[g][:, :, 1 : k + 1] * j) % field.modulus[:, :, None]
+        return field.divided(field.convolution(slopes, self._series[w][:, :, k - 1 :: -1]), k)
+
+    def _at(self, i: int, k: int) -> Residues:
+        if k > 0 and self.tape.nodes[i].steady:
+            return self._zero
+        return self._series[i][:, :, k]
+
+    def _enlarge(self) -> None:
+        for i, node in enumerate(self.tape.nodes):
+            if not node.steady:
+                old = self._series[i]
+                self._series[i] = np.concatenate([old, np.zeros_like(old)], axis=2)
+        self._room *= 2
+
 
 STEADY = (False, False, True, False, False)  # of x, y, q, u, t
 

@@ -16,9 +16,8 @@ import numpy as np
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.series.constants import Constants
-from igpe.structure.series.course import Signals
+from igpe.structure.series.course import Evaluation, Signals
 from igpe.structure.series.dynamics import Dynamics
-from igpe.structure.series.evaluation import Evaluation
 from igpe.structure.series.field import Field, Residues, Singular
 from igpe.structure.series.linear_algebra import echelon, solved
 from igpe.structure.series.tape import tape_of

@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from igpe.structure.series.constants import Constants, PointConstants
+from igpe.structure.series.course import Evaluation, Given
 from igpe.structure.series.dynamics import Dynamics
-from igpe.structure.series.evaluation import Evaluation, Given
 from igpe.structure.series.field import Field, Residues, Singular, residue
 from igpe.structure.series.linear_algebra import echelon, product
 from igpe.structure.series.tape import tape_of

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from igpe.structure.series.constants import Constants
-from igpe.structure.series.course import Course, Signals
+from igpe.structure.series.course import Course, Evaluation, Signals
 from igpe.structure.series.degree import degree
 from igpe.structure.series.dynamics import Dynamics
-from igpe.structure.series.evaluation import Evaluation
 from igpe.structure.series.field import Field, Singular, rational, residue
 from igpe.structure.series.tape import UnknownOperation, tape_of
 
