@@ -20,8 +20,14 @@ from igpe.structure.series.course import Course, Signals
 from igpe.structure.series.degree import degree_of_minor
 from igpe.structure.series.dynamics import Dynamics, Piece
 from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
-from igpe.structure.series.linear_algebra import Echelon, echelon, null_space, product
-from igpe.structure.series.local_algebra import Local, local_echelon
+from igpe.structure.series.linear_algebra import (
+    Echelon,
+    Local,
+    echelon,
+    local_echelon,
+    null_space,
+    product,
+)
 from igpe.structure.series.point import NoPoint, Point, random_point
 from igpe.structure.series.reach import Levels, random_moves, random_tangents
 

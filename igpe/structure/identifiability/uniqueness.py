@@ -38,8 +38,7 @@ from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Course, Signals
 from igpe.structure.series.dynamics import Dynamics
 from igpe.structure.series.field import Field, Residues, Singular, random_primes
-from igpe.structure.series.linear_algebra import Echelon, null_space
-from igpe.structure.series.local_algebra import local_echelon
+from igpe.structure.series.linear_algebra import Echelon, local_echelon, null_space
 from igpe.structure.series.point import NoPoint, random_point
 from igpe.structure.series.tape import UnknownOperation
 
