@@ -23,9 +23,8 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability.posed import FEWEST_TIMES, Posed
-from igpe.structure.series.dynamics import Dynamics, Piece
 from igpe.structure.series.field import rational
-from igpe.structure.series.tape import UnknownOperation
+from igpe.structure.series.tape import Dynamics, Piece, UnknownOperation
 
 
 @dataclass(frozen=True)

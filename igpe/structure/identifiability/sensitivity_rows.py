@@ -17,8 +17,6 @@ import numpy as np
 from igpe.structure.identifiability.expansion import Expansion, Output
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Course, Signals
-from igpe.structure.series.degree import degree_of_minor
-from igpe.structure.series.dynamics import Dynamics, Piece
 from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.structure.series.linear_algebra import (
     Echelon,
@@ -30,6 +28,7 @@ from igpe.structure.series.linear_algebra import (
 )
 from igpe.structure.series.point import NoPoint, Point, random_point
 from igpe.structure.series.reach import Levels, random_moves, random_tangents
+from igpe.structure.series.tape import Dynamics, Piece, degree_of_minor
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'

@@ -21,11 +21,9 @@ import casadi as ca
 import numpy as np
 
 from igpe.structure.series.constants import Constants, PointConstants
-from igpe.structure.series.degree import degree
-from igpe.structure.series.dynamics import Dynamics
 from igpe.structure.series.field import Field, Residues, Singular, residue
 from igpe.structure.series.linear_algebra import product, solved
-from igpe.structure.series.tape import Kind, Node, Tape, tape_of
+from igpe.structure.series.tape import Dynamics, Kind, Node, Tape, degree, tape_of
 
 
 class Grid:

@@ -17,10 +17,9 @@ from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Evaluation, Signals
-from igpe.structure.series.dynamics import Dynamics
 from igpe.structure.series.field import Field, Residues, Singular
 from igpe.structure.series.linear_algebra import echelon, solved
-from igpe.structure.series.tape import tape_of
+from igpe.structure.series.tape import Dynamics, tape_of
 
 
 class Point(NamedTuple):

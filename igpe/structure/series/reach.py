@@ -13,10 +13,9 @@ import numpy as np
 
 from igpe.structure.series.constants import Constants, PointConstants
 from igpe.structure.series.course import Evaluation, Given
-from igpe.structure.series.dynamics import Dynamics
 from igpe.structure.series.field import Field, Residues, Singular, residue
 from igpe.structure.series.linear_algebra import echelon, product
-from igpe.structure.series.tape import tape_of
+from igpe.structure.series.tape import Dynamics, tape_of
 
 Levels = tuple[tuple[Fraction | None, ...], ...]
 """Of an experiment's inputs, all that occur together; None: any."""

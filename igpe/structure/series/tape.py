@@ -3,15 +3,28 @@
 Sums, products and quotients of power series follow from their coefficients. Every other function is
 the integral of something made of these: z = exp(g) of z g', z = log(g) of g'/g, z = g**c of
 c z g'/g. So its series follows from that of g and from one number, its value at the start.
+
+Bounds of the degrees of rational expressions, for the probability that a random point misleads.
+
+With f = P/Q and numerator and denominator of degree at most d in all variables, coefficient k of
+the series is P[k] / Q**(2k), and each further order adds at most 2 d to the degree of P[k]. A
+derivative by an unknown and the output on top add d each; start values of degree s multiply all by
+s. By the lemma of Schwartz and Zippel a polynomial of degree D vanishes at a random point of a
+field of p numbers with probability D/p at most.
+
+An initial value problem with outputs, as it is expanded in power series.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import casadi as ca
 
 from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.symbols import stack
 
 MOST_FACTORS = 64  # of a whole power that is multiplied out
 
@@ -227,3 +240,103 @@ _NAMED = dict.fromkeys(("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZER
     "FMAX": "a largest value of several",
 }
 """What the others are called, where CasADi's name says little."""
+
+
+def degree(tape: Tape) -> int:
+    """d, for all outputs over their common denominator; integrals count as variables."""
+    found: list[tuple[int, int]] = []
+    for node in tape.nodes:
+        found.append(_of_node(node, found))
+    integrals = [_of_derivative(node, found) for node in tape.nodes if node.kind is Kind.INTEGRAL]
+    outputs = [*(found[i] for i in set(tape.results)), *integrals]
+    below = sum(down for _, down in outputs)
+    return max((up for up, _ in outputs), default=0) + below
+
+
+def degree_of_minor(d: int, start: int, orders: int, rank: int) -> int:
+    """Bound of the degree of a minor of the sensitivity matrix, mixed rows included.
+
+    d, start  degrees of the equations, and of the start values in what was drawn
+    """
+    return rank * (start * (2 * d * (orders + 1) + 1) + 1)
+
+
+def _of_node(node: Node, found: list[tuple[int, int]]) -> tuple[int, int]:
+    """Degrees of numerator and denominator."""
+    if node.kind is Kind.CONST:
+        return 0, 0
+    if node.kind in (Kind.INPUT, Kind.INTEGRAL):
+        return 1, 0
+    (a, b), (c, d) = (found[i] for i in node.arguments)
+    if node.kind is Kind.MUL:
+        return a + c, b + d
+    if node.kind is Kind.DIV:
+        return a + d, b + c
+    return max(a + d, b + c), b + d
+
+
+def _of_derivative(node: Node, found: list[tuple[int, int]]) -> tuple[int, int]:
+    """Of w times the derivative of g by its variables."""
+    (a, b), (c, d) = (found[i] for i in node.arguments)
+    return a + d + c, 2 * b + d
+
+
+class Piece(NamedTuple):
+    """The inputs between two of their breaks; times count from the start.
+
+    At time t0 + e s input i is levels[i] + e (rises[i] + slopes[i] (s - start)): at e = 1 as it is
+    given, and for small e the experiment in which all times and ramps are e times as long.
+
+    start, end  of the piece; end: None after the last break
+    """
+
+    start: Fraction
+    end: Fraction | None
+    levels: tuple[Fraction, ...]
+    rises: tuple[Fraction, ...]
+    slopes: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """dx = f(x, y, q, u, t),  0 = g(x, y, q, u, t),  x(t0) = start(q). All symbols are SX columns.
+
+    x, y, q, u, t    symbols: states, implicit algebraic variables, unknowns, inputs, time
+    f, g, start      see above
+    outputs          SX column in the same symbols
+    t0               the time at which the series begin
+    columns          (n_q,) which of all unknowns each q is
+    inputs           (n_u,) keys: without pieces an input is a function of time of which nothing is
+                     known; inputs with the same key are the same function
+    pieces           the inputs as they are, up to the last measurement
+    """
+
+    x: Any
+    y: Any
+    q: Any
+    u: Any
+    t: Any
+    f: Any
+    g: Any
+    start: Any
+    outputs: Any
+    t0: float
+    columns: tuple[int, ...]
+    inputs: tuple[Hashable, ...] = field(default=())
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def symbols(self) -> list[Any]:
+        """The arguments of f, g and the outputs."""
+        return [self.x, self.y, self.q, self.u, self.t]
+
+    def instants(self) -> "list[Dynamics]":
+        """The dynamics as each piece begins, its inputs as numbers; itself without pieces."""
+        levels = dict.fromkeys(piece.levels for piece in self.pieces)
+        return [self._held(one) for one in levels] or [self]
+
+    def _held(self, levels: tuple[Fraction, ...]) -> "Dynamics":
+        old, new = [self.u], [stack(float(v) for v in levels)]
+        f, g, outputs = ca.substitute([self.f, self.g, self.outputs], old, new)
+        empty = ca.SX(0, 1)
+        return replace(self, u=empty, f=f, g=g, outputs=outputs, inputs=(), pieces=())

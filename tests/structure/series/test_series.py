@@ -9,10 +9,8 @@ import pytest
 
 from igpe.structure.series.constants import Constants
 from igpe.structure.series.course import Course, Evaluation, Signals
-from igpe.structure.series.degree import degree
-from igpe.structure.series.dynamics import Dynamics
 from igpe.structure.series.field import Field, Singular, rational, residue
-from igpe.structure.series.tape import UnknownOperation, tape_of
+from igpe.structure.series.tape import Dynamics, UnknownOperation, degree, tape_of
 
 PRIMES = [2147483629, 2147483587]
 ORDERS = 7
