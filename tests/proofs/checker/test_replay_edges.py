@@ -14,10 +14,10 @@ from one_state import one_state
 import igpe
 from igpe.proofs.checker import bound, confirm
 from igpe.proofs.checker.course import courses
-from igpe.proofs.checker.dual import Dual
 from igpe.proofs.checker.interval import Interval
 from igpe.proofs.checker.levels import Levels
 from igpe.proofs.checker.rows import Boxes, Effort, Rows
+from igpe.proofs.checker.step import Dual
 from igpe.proofs.checker.value import value_at
 
 TIMES = np.linspace(0.25, 2.0, 6)
