@@ -20,10 +20,8 @@ from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import bound, functions, polynomial, rows, step, transport
-from igpe.proofs.checker.course import Course, courses
-from igpe.proofs.checker.inputs import line
+from igpe.proofs.checker.course import Course, Tape, courses, line
 from igpe.proofs.checker.interval import Interval
-from igpe.proofs.checker.tape import Tape
 
 LENGTHS = (1e-3, 1.0, 1e3)
 INTEGRATED = 1e-10  # relative: how exact the integration is that we compare with

@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.course import Course, Line
 from igpe.proofs.checker.functions import Coefficients, log
-from igpe.proofs.checker.inputs import Line
 from igpe.proofs.checker.interval import Interval, outward, point
 from igpe.proofs.checker.polynomial import Polynomial, Space
 from igpe.proofs.checker.rounding import TINY, UNIT, up
