@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.checker.interval import outward
+from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.polynomial import pairs
-from igpe.proofs.checker.rounding import SLACK, UNIT, down, up
 from igpe.proofs.checker.rows import Boxes, Rows
 
 SWEEPS = 12  # of coordinate descent

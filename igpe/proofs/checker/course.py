@@ -27,9 +27,8 @@ from igpe.problem.inputs import Table
 from igpe.problem.loss import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.proofs.checker import functions
-from igpe.proofs.checker.interval import Interval, outward, point
+from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
 from igpe.proofs.checker.polynomial import Polynomial, Space
-from igpe.proofs.checker.rounding import UNIT, up
 
 
 class Number(Protocol):

@@ -16,8 +16,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.checker.functions import Coefficients, exp, log
-from igpe.proofs.checker.interval import Interval, outward
-from igpe.proofs.checker.rounding import SLACK, TINY, UNIT, up
+from igpe.proofs.checker.interval import SLACK, TINY, UNIT, Interval, outward, up
 
 MOST = 4  # products that a coefficient of one power of tau is the sum of: a_0 b_ij and three more
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.course import Course
-from igpe.proofs.checker.interval import Interval, outward, point
+from igpe.proofs.checker.interval import Interval, above, down, outward, point
 from igpe.proofs.checker.levels import Levels
 from igpe.proofs.checker.polynomial import Polynomial, Space
-from igpe.proofs.checker.rounding import above, down
 from igpe.proofs.checker.step import LEAST, Step, step
 from igpe.proofs.checker.transport import reset
 

@@ -24,9 +24,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.course import Course, Line
 from igpe.proofs.checker.functions import Coefficients, log
-from igpe.proofs.checker.interval import Interval, outward, point
+from igpe.proofs.checker.interval import TINY, UNIT, Interval, outward, point, up
 from igpe.proofs.checker.polynomial import Polynomial, Space
-from igpe.proofs.checker.rounding import TINY, UNIT, up
 
 
 @dataclass(frozen=True)

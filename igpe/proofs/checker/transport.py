@@ -13,7 +13,7 @@ to y as well (by Brouwer's theorem twice its first effect is enough).
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.checker.rounding import UNIT, up
+from igpe.proofs.checker.interval import UNIT, up
 
 NEARLY = 1e-3  # a matrix further from orthogonal is not used
 
