@@ -19,7 +19,8 @@ import igpe
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.inputs import Table
-from igpe.proofs.checker import bound, functions, polynomial, rows, step, transport
+from igpe.proofs.checker import confirm as bound
+from igpe.proofs.checker import functions, polynomial, rows, step, transport
 from igpe.proofs.checker.course import Course, Tape, courses, line
 from igpe.proofs.checker.interval import Interval
 

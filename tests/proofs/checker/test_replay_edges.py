@@ -12,7 +12,8 @@ import pytest
 from one_state import one_state
 
 import igpe
-from igpe.proofs.checker import bound, confirm
+from igpe.proofs.checker import confirm
+from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.course import courses
 from igpe.proofs.checker.interval import Interval
 from igpe.proofs.checker.levels import Levels
