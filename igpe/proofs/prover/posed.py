@@ -1,7 +1,21 @@
-"""A dynamic least-squares problem as the tapes and tables that the enclosures read."""
+"""A dynamic least-squares problem as the tapes and tables that the enclosures read.
 
-from typing import NamedTuple
+CasADi's expressions as tapes.
 
+A right-hand side rewritten so that interval arithmetic is sharp on large boxes.
+
+Interval arithmetic overestimates where a quantity occurs more than once. Each result is expanded to
+a sum of products, exactly (coefficients are rational numbers). Quotients whose denominator's terms
+are in the numerator too become one operation, a weighted mean of constants (`FRACTION`); what the
+terms share is factored out again, so that most parameters occur once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
@@ -15,15 +29,305 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.residuals import measured_only
 from igpe.dynamics.shooting.unmeasured import Unmeasured, unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.operations import in_words
+from igpe.equations.operations import Node, in_words, nodes_of
 from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosures.mueller import Course
-from igpe.proofs.prover.factored import factored
-from igpe.proofs.prover.tape import Tape
-from igpe.proofs.prover.translate import Symbols, UnknownOperation, tape
+from igpe.proofs.prover.tape import (
+    ADD,
+    CLOSE,
+    CONST,
+    COS,
+    DIV,
+    EXP,
+    INPUT,
+    LOG,
+    MUL,
+    NEG,
+    PARAMETER,
+    POWER,
+    SIN,
+    SQUARE,
+    STATE,
+    SUB,
+    TIME,
+    Tape,
+)
+from igpe.proofs.prover.writer import Writer
+
+
+class UnknownOperation(Exception):
+    """An operation that has no enclosure here; its name is the message."""
+
+
+class Symbols(NamedTuple):
+    """What the expressions are made of: SX columns of states, parameters, inputs, and time."""
+
+    x: Any
+    q: Any
+    u: Any
+    t: Any
+
+
+def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
+    """The expressions as a tape.
+
+    index   which of the problem's unknowns each entry of `symbols.q` is
+    raises  UnknownOperation
+    """
+    variables = ca.vertcat(symbols.x, symbols.q, symbols.u, symbols.t)
+    function = ca.Function("f", [ca.SX(0, 1), variables], [ca.densify(expressions)])
+    nodes, results = nodes_of(function)
+    leaves = [(STATE, i) for i in range(symbols.x.numel())]
+    leaves += [(PARAMETER, int(k)) for k in index]
+    leaves += [(INPUT, i) for i in range(symbols.u.numel())] + [(TIME, 0)]
+    return _Translator(nodes, leaves).written(results)
+
+
+class _Translator(Writer):
+    """Translates nodes one by one."""
+
+    def __init__(self, nodes: list[Node], leaves: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self.nodes, self.leaves = nodes, leaves
+        self.places: list[int] = []
+
+    def written(self, results: Sequence[int]) -> Tape:
+        for node in self.nodes:
+            self.places.append(self._node(node))
+        return self.finished([self.places[r] for r in results])
+
+    def _node(self, node: Node) -> int:
+        if node.name == "CONST":
+            return self.put(CONST, number=node.value)
+        if node.name == "PARAMETER":
+            op, k = self.leaves[int(node.value)]
+            return self.put(op, k)
+        if node.name not in _RULES:
+            raise UnknownOperation(node.name.lower())
+        return _RULES[node.name](self, *(self.places[k] for k in node.arguments))
+
+
+_RULES: Mapping[str, Callable[..., int]] = {
+    "ASSIGN": lambda w, a: a,
+    "ADD": lambda w, a, b: w.put(ADD, a, b),
+    "SUB": lambda w, a, b: w.put(SUB, a, b),
+    "MUL": lambda w, a, b: w.product(a, b),
+    "DIV": lambda w, a, b: w.quotient(a, b),
+    "INV": lambda w, a: w.one_over(a),
+    "NEG": lambda w, a: w.put(NEG, a),
+    "TWICE": lambda w, a: w.put(MUL, w.put(CONST, number=2.0), a),
+    "SQ": lambda w, a: w.put(SQUARE, a),
+    "POW": lambda w, a, b: w.power(a, b),
+    "CONSTPOW": lambda w, a, b: w.power(a, b),
+    "SQRT": lambda w, a: w.function(POWER, a, 0.5),
+    "EXP": lambda w, a: w.function(EXP, a),
+    "LOG": lambda w, a: w.function(LOG, a),
+    "SIN": lambda w, a: w.function(SIN, a),
+    "COS": lambda w, a: w.function(COS, a),
+    "TANH": lambda w, a: w.tanh(a),
+}
+"""By CasADi's name of the operation."""
+
+
+MOST_TERMS = 60  # of a sum that is multiplied out
+
+Monomial = tuple[tuple[int, int], ...]  # (atom, power), sorted
+Sum = dict[Monomial, Fraction]
+Term = tuple[Fraction, Counter[int]]
+
+
+class _TooLong(Exception):
+    """Multiplied out, the expression has too many terms."""
+
+
+def factored(tape: Tape) -> Tape:
+    """The same expressions, factored; the tape itself where they are too long for that."""
+    if any(code not in _KNOWN for code in tape.op[tape.needed.any(axis=0)].tolist()):
+        return tape
+    rewriter = _Rewriter(tape)
+    try:
+        results = [rewriter.emitted(rewriter.expanded(int(r))) for r in tape.results]
+    except _TooLong:
+        return tape
+    return rewriter.writer.needed_only(results)
+
+
+_KNOWN = frozenset({CONST, STATE, PARAMETER, INPUT, TIME, ADD, SUB, MUL, DIV, NEG, SQUARE})
+
+
+class _Rewriter:
+    """Atoms are places on the tape, and, counted down from -1, one over a sum."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.writer = Writer.of(tape)
+        self.sums: dict[int, Sum] = {}
+        self.inverses: list[tuple[tuple[Monomial, Fraction], ...]] = []
+
+    def expanded(self, place: int) -> Sum:
+        """What stands at a place, as a sum of products."""
+        if place not in self.sums:
+            found = {m: c for m, c in self._expanded(place).items() if c}
+            if len(found) > MOST_TERMS:
+                raise _TooLong
+            self.sums[place] = found
+        return self.sums[place]
+
+    def _expanded(self, place: int) -> Sum:
+        op, a, b, number = self.writer.rows[place]
+        if op == CONST:
+            return {(): Fraction(number)}
+        if op in (STATE, PARAMETER, INPUT, TIME):
+            return {((place, 1),): Fraction(1)}
+        one = self.expanded(a)
+        if op == NEG:
+            return {m: -c for m, c in one.items()}
+        if op == SQUARE:
+            return _product(one, one)
+        two = self.expanded(b)
+        if op == MUL:
+            return _product(one, two)
+        if op == DIV:
+            return _product(one, self._inverse(two))
+        sign = 1 if op == ADD else -1
+        return {m: one.get(m, Fraction(0)) + sign * two.get(m, Fraction(0)) for m in one | two}
+
+    def _inverse(self, given: Sum) -> Sum:
+        if not given:
+            raise _TooLong
+        if len(given) == 1:
+            ((monomial, c),) = given.items()
+            if not monomial:
+                return {(): 1 / c}
+        key = tuple(sorted(given.items()))
+        if key not in self.inverses:
+            self.inverses.append(key)
+        return {((-1 - self.inverses.index(key), 1),): Fraction(1)}
+
+    def emitted(self, given: Sum) -> int:
+        """Where the sum stands, once it is written."""
+        terms: list[Term] = []
+        left = dict(given)
+        for k, inverse in enumerate(self.inverses):
+            mine = {m: c for m, c in left.items() if dict(m).get(-1 - k)}
+            left = {m: c for m, c in left.items() if m not in mine}
+            terms += self._over(_without(mine, -1 - k), -1 - k, dict(inverse))
+        terms += [(c, Counter(dict(m))) for m, c in left.items()]
+        return self._factor(terms)
+
+    def _over(self, above: Sum, inverse: int, below: Sum) -> list[Term]:
+        """Terms of above / below, as far as possible with fractions in place of the quotient."""
+        found: list[Term] = []
+        if min(below.values()) > 0 and len(below) > 1:
+            while above:
+                shares: dict[Monomial, dict[Monomial, Fraction]] = {}
+                for m, c in above.items():
+                    for t, d in below.items():
+                        rest = _divided(m, t)
+                        if rest is not None and _is_double(c / d):
+                            shares.setdefault(rest, {})[t] = c / d
+                if not shares:
+                    break
+                rest, weights = max(shares.items(), key=lambda item: len(item[1]))
+                found.append((Fraction(1), Counter(dict(rest)) + self._fraction(below, weights)))
+                for t in weights:
+                    del above[_times(rest, t)]
+        for m, c in above.items():
+            found.append((c, Counter(dict(m)) + Counter({inverse: 1})))
+        return found
+
+    def _fraction(self, below: Sum, weights: dict[Monomial, Fraction]) -> Counter[int]:
+        places = [self._factor([(d, Counter(dict(t)))]) for t, d in below.items()]
+        numbers = [float(weights.get(t, 0)) for t in below]
+        return Counter({self.writer.fraction(places, numbers): 1})
+
+    def _factor(self, terms: Sequence[Term]) -> int:
+        """A sum, after what most of its terms share is taken out of them."""
+        if not terms:
+            return self.writer.put(CONST)
+        counts = Counter(atom for _, factors in terms for atom in factors)
+        if len(terms) == 1 or not counts or max(counts.values()) == 1:
+            return self._plain_sum([self._product(*term) for term in terms])
+        atom = max(counts, key=lambda a: (counts[a], self._op(a) == PARAMETER, a))
+        one = Counter({atom: 1})
+        inner = self._factor([(c, f - one) for c, f in terms if f[atom]])
+        outer = [term for term in terms if not term[1][atom]]
+        product = self.writer.product(self._place(atom), inner)
+        return self._plain_sum([product, self._factor(outer)] if outer else [product])
+
+    def _op(self, atom: int) -> int:
+        return self.writer.rows[atom][0] if atom >= 0 else CLOSE
+
+    def _plain_sum(self, places: Sequence[int]) -> int:
+        total = places[0]
+        for place in places[1:]:
+            total = self.writer.put(ADD, total, place)
+        return total
+
+    def _product(self, c: Fraction, factors: Counter[int]) -> int:
+        found: int | None = None
+        for atom, power in sorted(factors.items()):
+            one = self.writer.whole_power(self._place(atom), power)
+            found = one if found is None else self.writer.product(found, one)
+        if found is None:
+            return self._constant(c)
+        if c == -1:
+            return self.writer.put(NEG, found)
+        return found if c == 1 else self.writer.product(self._constant(c), found)
+
+    def _constant(self, c: Fraction) -> int:
+        if _is_double(c):
+            return self.writer.put(CONST, number=float(c))
+        parts = Fraction(c.numerator), Fraction(c.denominator)
+        if not all(map(_is_double, parts)):
+            raise _TooLong
+        return self.writer.put(DIV, *(self.writer.put(CONST, number=float(p)) for p in parts))
+
+    def _place(self, atom: int) -> int:
+        if atom >= 0:
+            return atom
+        return self.writer.one_over(self.emitted(dict(self.inverses[-1 - atom])))
+
+
+def _product(one: Sum, two: Sum) -> Sum:
+    if len(one) * len(two) > MOST_TERMS**2:
+        raise _TooLong
+    found: Sum = {}
+    for m, c in one.items():
+        for n, d in two.items():
+            both = _times(m, n)
+            found[both] = found.get(both, Fraction(0)) + c * d
+    return {m: c for m, c in found.items() if c}
+
+
+def _times(one: Monomial, two: Monomial) -> Monomial:
+    powers = dict(one)
+    for atom, power in two:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items()))
+
+
+def _divided(one: Monomial, two: Monomial) -> Monomial | None:
+    powers = dict(one)
+    for atom, power in two:
+        powers[atom] = powers.get(atom, 0) - power
+        if powers[atom] < 0:
+            return None
+    return tuple(sorted((a, p) for a, p in powers.items() if p))
+
+
+def _without(given: Sum, atom: int) -> Sum:
+    """Each term without one factor."""
+    return {_divided(m, ((atom, 1),)) or (): c for m, c in given.items()}
+
+
+def _is_double(c: Fraction) -> bool:
+    try:
+        return Fraction(float(c)) == c
+    except OverflowError:
+        return False
 
 
 class Posed(NamedTuple):

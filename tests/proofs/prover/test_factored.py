@@ -11,10 +11,8 @@ import pytest
 
 from igpe.proofs.prover import tape as codes
 from igpe.proofs.prover.enclosures.enclosure import Enclosure
-from igpe.proofs.prover.factored import factored
-from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.posed import Symbols, factored, posed, tape
 from igpe.proofs.prover.tape import Tape
-from igpe.proofs.prover.translate import Symbols, tape
 
 BETWEEN = {codes.ADD: add, codes.SUB: sub, codes.MUL: mul, codes.DIV: truediv}
 
