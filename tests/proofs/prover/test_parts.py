@@ -9,7 +9,7 @@ import pytest
 import igpe
 from igpe.core.status import Status
 from igpe.proofs.checker.tree import read_tree
-from igpe.proofs.prover import parts
+from igpe.proofs.prover import certify as parts
 from igpe.tasks.run import run
 from igpe.tasks.work import Outcome
 
