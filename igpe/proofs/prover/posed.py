@@ -35,7 +35,7 @@ from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosures.mueller import Course
-from igpe.proofs.prover.tape import (
+from igpe.proofs.prover.writer import (
     ADD,
     CLOSE,
     CONST,
@@ -54,8 +54,8 @@ from igpe.proofs.prover.tape import (
     SUB,
     TIME,
     Tape,
+    Writer,
 )
-from igpe.proofs.prover.writer import Writer
 
 
 class UnknownOperation(Exception):

@@ -16,7 +16,7 @@ from igpe.proofs.prover.enclosures import enclosure as enclosing
 from igpe.proofs.prover.enclosures import scales, tube_rows
 from igpe.proofs.prover.enclosures.enclosure import Enclosure
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.tape import TERM
+from igpe.proofs.prover.writer import TERM
 
 SLACK = 1e-9  # of a residual and its measurement: what the other integration may be off
 ZOO_CASES = {c.name: c for c in ZOO}

@@ -5,7 +5,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.tape import GENERAL_POWER, POWER, Tape
+from igpe.proofs.prover.writer import GENERAL_POWER, POWER, Tape
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss the slope it was tried with
 FALLEN = 1e-8  # share of a face that is left at least after it fell

@@ -16,7 +16,7 @@ from igpe.proofs.prover.enclosures.recursion import Space, coefficient
 from igpe.proofs.prover.enclosures.remainder import divides_by_zero, errors, losses, norms
 from igpe.proofs.prover.enclosures.rows import Rows, bounds_of, left, narrow, note, total
 from igpe.proofs.prover.enclosures.step import arrive, enclose_error, expand, late, transport
-from igpe.proofs.prover.tape import Tape
+from igpe.proofs.prover.writer import Tape
 
 THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
 ENOUGH = 0.3  # of the box left: begin again on that

@@ -15,7 +15,7 @@ from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.faces import face, fall, guess, stalls, try_step
 from igpe.proofs.prover.enclosures.intervals import ROUND, outward
 from igpe.proofs.prover.enclosures.monomials import TINY
-from igpe.proofs.prover.tape import Tape
+from igpe.proofs.prover.writer import Tape
 
 MOST_STEPS = 3000
 WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is told

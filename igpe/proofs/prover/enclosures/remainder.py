@@ -15,7 +15,7 @@ from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import MOST_EXPONENT
 from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.recursion import Space
-from igpe.proofs.prover.tape import (
+from igpe.proofs.prover.writer import (
     ADD,
     CLOSE,
     COEFFICIENT,

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.proofs.prover.tape import DIV, PARAMETER, Tape, arguments
+from igpe.proofs.prover.writer import DIV, PARAMETER, Tape, arguments
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
 

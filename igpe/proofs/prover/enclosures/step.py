@@ -16,7 +16,7 @@ from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.recursion import Space, coefficient
 from igpe.proofs.prover.enclosures.remainder import errors, losses
-from igpe.proofs.prover.tape import Tape
+from igpe.proofs.prover.writer import Tape
 
 SERIES = 8  # terms of phi_1; what is left of it is M^8 times the tube
 TRIES = 6  # trial tubes

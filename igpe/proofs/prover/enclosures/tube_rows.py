@@ -16,7 +16,7 @@ from igpe.proofs.prover.enclosures.mueller import (
     mueller,
 )
 from igpe.proofs.prover.enclosures.rows import Rows, note, reach, total
-from igpe.proofs.prover.tape import STATE, Tape
+from igpe.proofs.prover.writer import STATE, Tape
 
 
 @door
