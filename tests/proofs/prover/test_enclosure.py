@@ -14,7 +14,7 @@ from zoo import ZOO
 
 from igpe.proofs.prover.enclosures import enclosure as enclosing
 from igpe.proofs.prover.enclosures import enclosure as scales
-from igpe.proofs.prover.enclosures import tube_rows
+from igpe.proofs.prover.enclosures import rows as tube_rows
 from igpe.proofs.prover.enclosures.enclosure import Enclosure
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.writer import TERM

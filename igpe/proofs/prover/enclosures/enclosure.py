@@ -18,8 +18,7 @@ from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH
 from igpe.proofs.prover.enclosures.monomials import Algebra, algebra
 from igpe.proofs.prover.enclosures.mueller import Tube, tube
 from igpe.proofs.prover.enclosures.recursion import Space, space
-from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total
-from igpe.proofs.prover.enclosures.tube_rows import tube_rows
+from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.posed import Dynamic
 from igpe.proofs.prover.whole import conclude, sensitivities
 from igpe.proofs.prover.writer import DIV, PARAMETER, Tape, arguments
