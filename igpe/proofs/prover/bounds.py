@@ -12,7 +12,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import kernel
-from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
+from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.rows import Rows, apart, bounds_of
 
 ROUNDS = 6  # of the search for multipliers

@@ -12,7 +12,7 @@ from igpe.proofs.prover.bounds import (
     values,
 )
 from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
+from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.rows import Rows, apart, bounds_of, shrink
 
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
-from igpe.proofs.prover.enclosures.monomials import Algebra, algebra
 from igpe.proofs.prover.enclosures.mueller import Tube, tube
-from igpe.proofs.prover.enclosures.recursion import Space, space
+from igpe.proofs.prover.enclosures.recursion import Algebra, Space, algebra, space
 from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.posed import Dynamic
 from igpe.proofs.prover.whole import conclude, sensitivities

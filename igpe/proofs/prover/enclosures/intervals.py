@@ -10,7 +10,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import kernel
-from igpe.proofs.prover.enclosures.monomials import TINY
+from igpe.proofs.prover.enclosures.recursion import TINY
 from igpe.proofs.prover.writer import (
     ADD,
     CLOSE,

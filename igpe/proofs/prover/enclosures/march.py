@@ -16,14 +16,13 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import door, kernel
 from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.mueller import (
     Course,
     Tube,
     hull,
     inputs_between,
 )
-from igpe.proofs.prover.enclosures.recursion import Space, coefficient
+from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra, Space, coefficient
 from igpe.proofs.prover.enclosures.remainder import divides_by_zero, errors, losses, norms
 from igpe.proofs.prover.enclosures.rows import Rows, bounds_of, left, narrow, note, total
 from igpe.proofs.prover.writer import Tape

@@ -15,7 +15,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import ROUND, enclose, outward
-from igpe.proofs.prover.enclosures.monomials import TINY
+from igpe.proofs.prover.enclosures.recursion import TINY
 from igpe.proofs.prover.writer import GENERAL_POWER, POWER, Tape
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss the slope it was tried with

@@ -13,8 +13,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import MOST_EXPONENT
-from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
-from igpe.proofs.prover.enclosures.recursion import Space
+from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra, Space
 from igpe.proofs.prover.writer import (
     ADD,
     CLOSE,

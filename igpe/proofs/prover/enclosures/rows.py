@@ -10,7 +10,6 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import door, kernel
 from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.monomials import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.mueller import (
     MOST_STEPS,
     Course,
@@ -20,6 +19,7 @@ from igpe.proofs.prover.enclosures.mueller import (
     inputs_between,
     mueller,
 )
+from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.writer import STATE, Tape
 
 
