@@ -12,8 +12,8 @@ from igpe.dynamics.integrators.batch.lock_step import LockStep, LockStepInterval
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.intervals import Along, Intervals, OneByOne, Recorded, Shots, Swept
+from igpe.dynamics.integrators.method import Tolerances
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.initial_value import InitialValueProblem
 
 LOG = logging.getLogger(__name__)

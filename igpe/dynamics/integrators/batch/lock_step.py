@@ -12,8 +12,8 @@ from igpe.dynamics.integrators.batch.lock_step_course import Course, Slope
 from igpe.dynamics.integrators.cut import Cut, cut
 from igpe.dynamics.integrators.intervals import Intervals, Shots, started_anywhere
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
+from igpe.dynamics.integrators.method import Tolerances
 from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
-from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 

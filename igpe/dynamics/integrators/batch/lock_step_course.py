@@ -15,8 +15,8 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.cut import Round
 from igpe.dynamics.integrators.limits import Limits, at, no_number
+from igpe.dynamics.integrators.method import Tolerances
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
-from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 

@@ -23,8 +23,8 @@ from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import Cut, cut
 from igpe.dynamics.integrators.intervals import Along, Intervals, Recorded, Shots, Swept
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, at, no_number
+from igpe.dynamics.integrators.method import Tolerances
 from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
-from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.initial_value import InitialValueProblem
 
 LONGEST = 8_000  # operations of the equations that are compiled

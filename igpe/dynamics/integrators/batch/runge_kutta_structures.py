@@ -7,8 +7,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.limits import Limits
+from igpe.dynamics.integrators.method import Tolerances
 from igpe.dynamics.integrators.tableaux import STAGES
-from igpe.dynamics.integrators.tolerances import Tolerances
 from igpe.equations.initial_value import InitialValueProblem
 
 
