@@ -23,7 +23,7 @@ from igpe.core.deadline import (
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Progress, Status
-from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import Asked, complements, roughly
 from igpe.dynamics.shooting.base import (
     constrained_unknowns,

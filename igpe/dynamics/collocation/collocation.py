@@ -18,7 +18,7 @@ from igpe.dynamics.collocation.global_collocation import GlobalCollocation
 from igpe.dynamics.collocation.guess import AtStart, first_meshes
 from igpe.dynamics.collocation.mesh import Mesh, Radau, most_elements
 from igpe.dynamics.collocation.posed import Posed, Poser
-from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import (
     Profile,

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.allowance import allowed
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.integrators.dormand_prince import DormandPrince, DormandPrinceSimulation, Ended
+from igpe.dynamics.integrators.limits import allowed
 from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.prepared import Prepared

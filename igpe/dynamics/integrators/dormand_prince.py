@@ -16,11 +16,18 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, stopped
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowed
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.compiler import built
-from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, Limits, at, no_number
+from igpe.dynamics.integrators.limits import (
+    MOST_STEPS,
+    NO_START,
+    TOO_MANY,
+    Limits,
+    allowed,
+    at,
+    no_number,
+)
 from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.numbers import lifted
 from igpe.dynamics.integrators.prepared import Prepared

@@ -15,10 +15,9 @@ import numpy as np
 from scipy.integrate import odeint
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.dynamics.integrators.allowance import allowed
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Simulation, Trajectory
-from igpe.dynamics.integrators.limits import Limits, at, between, no_number
+from igpe.dynamics.integrators.limits import Limits, allowed, at, between, no_number
 from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.pieces import Piece
 from igpe.dynamics.integrators.prepared import Came, Prepared

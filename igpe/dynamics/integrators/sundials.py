@@ -19,10 +19,17 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import in_session, require_going_on
-from igpe.dynamics.integrators.allowance import allowed, allowed_between
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Trajectory
-from igpe.dynamics.integrators.limits import MOST_STEPS, Limits, at, between, no_number
+from igpe.dynamics.integrators.limits import (
+    MOST_STEPS,
+    Limits,
+    allowed,
+    allowed_between,
+    at,
+    between,
+    no_number,
+)
 from igpe.dynamics.integrators.method import Method
 from igpe.dynamics.integrators.pieces import Piece
 from igpe.dynamics.integrators.prepared import Came, Prepared

@@ -11,7 +11,7 @@ from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.search.searches import UNANSWERED, unanswered

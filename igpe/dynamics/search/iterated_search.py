@@ -21,11 +21,11 @@ from igpe.core.box import Box
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import distinct
 from igpe.dynamics.shooting.base import Profile, require_bounds

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.searches import UNANSWERED, Asked, Run, missing, prepared, searched
 from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds
 from igpe.dynamics.shooting.residuals import Best

@@ -17,8 +17,8 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.shooting.likelihood_residuals import likelihood_residuals
 from igpe.dynamics.shooting.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem

@@ -14,8 +14,8 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.base import Integrator, Simulation
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.system import System

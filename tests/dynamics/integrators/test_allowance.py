@@ -6,7 +6,7 @@ from initial_values import every_method
 from test_interrupts import oscillator
 
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowance
+from igpe.dynamics.integrators.limits import allowance
 
 
 @every_method

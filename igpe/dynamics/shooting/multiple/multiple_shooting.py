@@ -17,10 +17,10 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.allowance import allowance
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import IntervalIntegrator
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.restarts import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
