@@ -16,7 +16,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, stopped
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import Augmented
+from igpe.dynamics.integrators.augmented import Augmented, lifted
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.limits import (
@@ -29,7 +29,6 @@ from igpe.dynamics.integrators.limits import (
     no_number,
 )
 from igpe.dynamics.integrators.method import Method
-from igpe.dynamics.integrators.numbers import lifted
 from igpe.dynamics.integrators.prepared import Prepared
 from igpe.dynamics.integrators.refused import Refused, implicit_refused
 
@@ -98,7 +97,7 @@ class DormandPrinceSimulation:
     method: DormandPrince
     limits: Limits
     library: ctypes.CDLL
-    numbers: FloatArray  # of the equations, see `igpe.dynamics.integrators.numbers`
+    numbers: FloatArray  # of the equations, see `igpe.dynamics.integrators.augmented`
 
     def run(self, q: FloatArray) -> Trajectory:
         """Integrate the pieces in turn, as far as they go."""

@@ -6,9 +6,9 @@ import pytest
 from initial_values import needs_compiler, one_state, posed
 from interval_problems import NUMBERS, prepared
 
+from igpe.dynamics.integrators.augmented import Lifted, lifted
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.dormand_prince import DormandPrince
-from igpe.dynamics.integrators.numbers import Lifted, lifted
 
 TIMES = np.array([0.0, 0.7, 2.0])
 EXPERIMENTS = ((1.3, 2.5), (0.4, 2.5), (0.4, 0.4), (2.0, 300.0), (0.0, 7.0))

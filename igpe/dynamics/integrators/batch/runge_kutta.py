@@ -95,7 +95,7 @@ class RungeKuttaIntervals(Intervals):
     cut: Cut
     method: RungeKutta
     library: ctypes.CDLL
-    numbers: FloatArray  # of the equations, see `igpe.dynamics.integrators.numbers`
+    numbers: FloatArray  # of the equations, see `igpe.dynamics.integrators.augmented`
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""

@@ -8,8 +8,8 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.batch.runge_kutta_directions import directional, directions
-from igpe.dynamics.integrators.numbers import lifted
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
 
