@@ -9,10 +9,14 @@ from initial_values import needs_compiler
 from interval_problems import Cut, cut, fed, prepared
 
 from igpe.dynamics.integrators.augmented import lifted
-from igpe.dynamics.integrators.batch import runge_kutta_directions
+from igpe.dynamics.integrators.batch import runge_kutta_source as runge_kutta_directions
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.batch.runge_kutta_directions import directional, directions
-from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions, written
+from igpe.dynamics.integrators.batch.runge_kutta_source import (
+    directional,
+    directions,
+    model_functions,
+    written,
+)
 
 
 def few(ivp):

@@ -17,8 +17,7 @@ import numpy as np
 from igpe.core.arguments import require
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.batch.runge_kutta_source import written
-from igpe.dynamics.integrators.batch.runge_kutta_structures import Batch, Plan, Sweep, Tape
+from igpe.dynamics.integrators.batch.runge_kutta_source import Batch, Plan, Sweep, Tape, written
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import Cut, cut
 from igpe.dynamics.integrators.intervals import Along, Intervals, Recorded, Shots, Swept
