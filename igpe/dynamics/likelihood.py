@@ -8,8 +8,8 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.residuals import deviations, simulate
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.equations.reading.read import read_systems_at
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem

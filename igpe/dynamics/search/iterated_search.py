@@ -28,11 +28,10 @@ from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import distinct
-from igpe.dynamics.shooting.base import Profile, require_bounds
+from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.residuals import FINISH
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, is_same_objective, is_same_optimum

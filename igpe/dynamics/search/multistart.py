@@ -19,11 +19,10 @@ from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.searches import UNANSWERED, Asked, Run, missing, prepared, searched
-from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds
+from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds, require_start
 from igpe.dynamics.shooting.residuals import Best
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.tasks.crew import Workers

@@ -15,8 +15,13 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.json_form import checked_types
 from igpe.core.status import Status
-from igpe.dynamics.shooting.base import Estimator, Profile, from_many_starts, require_bounds
-from igpe.dynamics.shooting.wanted import require_start
+from igpe.dynamics.shooting.base import (
+    Estimator,
+    Profile,
+    from_many_starts,
+    require_bounds,
+    require_start,
+)
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
 from igpe.tasks.run import DAMAGED, Place, run

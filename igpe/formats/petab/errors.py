@@ -26,8 +26,8 @@ from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.dynamics.search.iterated_search import IteratedSearch
+from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.formats.petab.course import PetabModel
 from igpe.formats.petab.tables import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds

@@ -24,9 +24,8 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Progress, Status
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Estimator, Profile
+from igpe.dynamics.shooting.base import Estimator, Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.best import Best
 from igpe.proofs.prover.compiled import require_numba

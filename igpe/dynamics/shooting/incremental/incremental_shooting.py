@@ -26,8 +26,14 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
-from igpe.dynamics.shooting.base import Profile, require_known_sigma, require_numbers, require_plain
-from igpe.dynamics.shooting.budget import Budget
+from igpe.dynamics.shooting.base import (
+    Budget,
+    Profile,
+    require_known_sigma,
+    require_numbers,
+    require_plain,
+    require_start,
+)
 from igpe.dynamics.shooting.incremental import handover
 from igpe.dynamics.shooting.incremental.horizons import Reach, reaches, require_increasing
 from igpe.dynamics.shooting.incremental.recovery import Recovery
@@ -38,7 +44,6 @@ from igpe.dynamics.shooting.sampling import TOLD, Sampling, too_sparse
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.stage import Counted, Solved, Stage
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton

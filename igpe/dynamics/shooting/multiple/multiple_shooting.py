@@ -29,6 +29,7 @@ from igpe.dynamics.shooting.base import (
     is_plain,
     require_known_sigma,
     require_numbers,
+    require_start,
 )
 from igpe.dynamics.shooting.multiple.chains import Chains, node_times, shootings
 from igpe.dynamics.shooting.multiple.fields import check_fields, check_unobserved
@@ -45,7 +46,6 @@ from igpe.dynamics.shooting.multiple.search import (
 from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
-from igpe.dynamics.shooting.wanted import require_start
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.chains import Point
