@@ -21,9 +21,8 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals, unmeasured
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.shooting.unmeasured import unmeasured
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps

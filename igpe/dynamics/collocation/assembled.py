@@ -27,7 +27,7 @@ from igpe.dynamics.collocation.guess import (
 )
 from igpe.dynamics.collocation.mesh import Mesh
 from igpe.dynamics.shooting.base import Profile
-from igpe.dynamics.shooting.unmeasured import unmeasured
+from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.solvers.base import Answer
 from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
 from igpe.solvers.ipopt import Ipopt

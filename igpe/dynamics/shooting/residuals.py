@@ -3,29 +3,122 @@
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
 those of `unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
 standard deviations are estimated `likelihood_residuals` takes their place.
+
+Residuals of a likelihood whose standard deviations are estimated.
+
+-2 log L, but for a constant, is sum z^2 + 2 log s with z = (h - y) / s. Half its gradient is
+
+    sum  z h'/s + (1 - z^2) s'/s,
+
+and half its expected second derivative is Fisher's information, sum h'h'/s^2 + 2 s's'/s^2 (outer
+products; Seber & Wild, Nonlinear Regression (1989), section 2.8).
+Two residuals for each measurement have just these as A'r and A'A:
+
+    r = z,                  A = h'/s
+    r = (1 - z^2)/sqrt(2),  A = sqrt(2) s'/s
+
+so that Gauss-Newton on them is Fisher's scoring, and A'A the inverse of the estimates' covariance.
+Their sum of squares is not the cost; what is missing is the offset.
+
+Residuals that hang on no measurement: priors, and jumps of unknowns that vary with time.
+
+(q - mean) / deviation for every prior; root(penalty) (w_(i+1) - w_i) between the pieces of an
+unknown that varies with time (Houska, Logist, Diehl & Van Impe, section 2.4). All are linear.
+
+Where an initial value problem starts, and how that depends on its unknowns, as plain arrays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
+import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.shooting.likelihood_residuals import likelihood_residuals
-from igpe.dynamics.shooting.unmeasured import unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.system import System
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
+
+ROOT = float(np.sqrt(2.0))
+
+
+def likelihood_residuals(
+    plain: Linearised, spread: FloatArray, slope: FloatArray, estimated: BoolArray
+) -> Linearised:
+    """(m + k,) residuals with (m + k, n) derivative, k measurements having an estimated deviation.
+
+    plain      residuals and derivative, divided by what is known of the deviations
+    spread     (m,) s;  slope (m, n) its derivative;  both count only where `estimated`
+    NaN where some s is not positive
+    """
+    s, by_unknown = spread[estimated], slope[estimated]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.ones(len(spread))
+        factor[estimated] = np.where(s > 0, 1 / s, np.nan)
+        z = plain.residual * factor
+        logarithms = 2 * float(np.log(s).sum())
+        own = (1 - z[estimated] ** 2) / ROOT
+        relative = by_unknown * factor[estimated][:, None]
+    residual = np.concatenate([z, own])
+    jacobian = np.vstack([plain.jacobian * factor[:, None], ROOT * relative])
+    return Linearised(residual, jacobian, plain.offset + logarithms - float(own @ own))
+
+
+class Unmeasured(NamedTuple):
+    """k residuals weight (matrix x - known) of the free unknowns x (n,).
+
+    matrix  (k, n);  known, weight  (k,)
+    """
+
+    matrix: FloatArray
+    known: FloatArray
+    weight: FloatArray
+
+    def __call__(self, x: FloatArray, factor: float = 1.0) -> Linearised:
+        """Residuals and derivative at x, all multiplied by a factor."""
+        weight = factor * self.weight
+        return Linearised((self.matrix @ x - self.known) * weight, self.matrix * weight[:, None])
+
+    @property
+    def size(self) -> int:
+        """k, how many there are."""
+        return len(self.known)
+
+
+def unmeasured(problem: Problem) -> Unmeasured:
+    """Those of the problem's free unknowns, priors first."""
+    rows = [({n: 1.0}, p.mean, 1 / p.deviation) for n, p in problem.priors.items()]
+    for name, course in problem.time_varying.items():
+        weight = float(np.sqrt(course.penalty))
+        for experiment in problem.experiments if weight else ():
+            for before, after in pairwise(problem.pieces(name, experiment)):
+                rows.append(({before: -1.0, after: 1.0}, 0.0, weight))
+    return _gathered(problem, rows)
+
+
+def _gathered(problem: Problem, rows: list[tuple[dict[str, float], float, float]]) -> Unmeasured:
+    """The rows with a free unknown; what is held goes to the known part."""
+    names, held = problem.box.names, problem.fixed
+    free = [row for row in rows if any(n in names for n in row[0])]
+    matrix, known = np.zeros((len(free), len(names))), np.zeros(len(free))
+    for i, (factors, mean, _) in enumerate(free):
+        known[i] = mean - sum(f * held[n] for n, f in factors.items() if n in held)
+        for n, f in factors.items():
+            if n not in held:
+                matrix[i, names.index(n)] = f
+    return Unmeasured(matrix, known, np.array([weight for *_, weight in free]))
+
 
 FINISH = 2_000  # steps that an integration may take while the user waits for the answer
 NO_NUMBER = "A measured quantity, or its derivative, is no number, or one too large to be squared."
@@ -281,3 +374,28 @@ def measured_only(m: Measurements) -> Measurements:
     """Without the times at which nothing was measured: they ask for no integration."""
     used, row = np.unique(m.row, return_inverse=True)
     return replace(m, times=m.times[used], row=row)
+
+
+class Start(NamedTuple):
+    """The start (n_x,) and its derivatives by the unknowns (n_x, n_q)."""
+
+    states: FloatArray
+    by_unknown: FloatArray
+
+
+Starting: TypeAlias = Callable[[FloatArray], Start]
+
+
+def starting(ivp: InitialValueProblem) -> Starting:
+    """The start as a function of the unknowns (n_q,); computed once if it depends on none."""
+    by_q = ca.densify(ca.jacobian(ivp.start, ivp.q))
+    function = ca.Function("start", [ivp.q], [ca.densify(ivp.start), by_q])
+
+    def at(q: FloatArray) -> Start:
+        states, by = (np.asarray(part) for part in function(q))
+        return Start(states.ravel(), by)
+
+    if ca.depends_on(ivp.start, ivp.q):
+        return at
+    known = at(np.zeros(ivp.q.numel()))
+    return lambda _: known

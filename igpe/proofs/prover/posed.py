@@ -26,8 +26,7 @@ from igpe.dynamics.shooting.base import (
     require_numbers,
     require_plain,
 )
-from igpe.dynamics.shooting.residuals import measured_only
-from igpe.dynamics.shooting.unmeasured import Unmeasured, unmeasured
+from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import Node, in_words, nodes_of
 from igpe.equations.reading.read import read_systems

@@ -17,9 +17,14 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
 from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.remarks import spread_of
-from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, measured_only
-from igpe.dynamics.shooting.starting import Starting, starting
-from igpe.dynamics.shooting.unmeasured import unmeasured
+from igpe.dynamics.shooting.residuals import (
+    NO_NUMBER,
+    Broken,
+    Starting,
+    measured_only,
+    starting,
+    unmeasured,
+)
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit

@@ -3,7 +3,7 @@
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.shooting.unmeasured import unmeasured
+from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.robust import PLAIN, Robust
 from igpe.problem.loss import L1, Huber
