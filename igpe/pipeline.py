@@ -33,10 +33,9 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.by_shooting import Before, by_shooting
 from igpe.dynamics.shooting.guess import Simulated, profiles
-from igpe.dynamics.shooting.model_weights import first_weighted
 from igpe.dynamics.shooting.polish import Polished, passed_bounds, polish
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
-from igpe.dynamics.shooting.settling import Settled, settle
+from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
 from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
 from igpe.estimation.equally_good import with_other_optima

@@ -12,8 +12,8 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.shooting.model_weights import Weights
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.settling import Weights
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import directions
 from igpe.planning.freedom import Deviation, Noise, read_deviation

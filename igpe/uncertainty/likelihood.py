@@ -22,8 +22,8 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.errors_at import errors_at
 from igpe.dynamics.shooting.base import require_known_sigma, require_plain
-from igpe.dynamics.shooting.model_weights import weighted_at
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.settling import weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import refitted_on_bounds

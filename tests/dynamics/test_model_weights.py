@@ -13,8 +13,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.model_weights import first_weighted, weighted_at
-from igpe.dynamics.shooting.settling import MOST, settled
+from igpe.dynamics.shooting.settling import MOST, first_weighted, settled, weighted_at
 
 CASES = {case.name: case for case in ZOO}
 SHARE = 0.2
