@@ -4,17 +4,22 @@ Continuation from free nodes (`chains/soft_links`), then generalised Gauss-Newto
 exact matching (`chains/generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
 chi squared: a fit that the measurement errors do not explain is a wrong minimum, and the search
 begins again with tighter links, with more intervals, and from elsewhere.
+
+Fields of multiple shooting that mean nothing, refused where they are given.
 """
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from igpe.core.arguments import is_count, is_finite, require, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import Deadline, finishing, interruptible
+from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
@@ -32,7 +37,6 @@ from igpe.dynamics.shooting.base import (
     require_start,
 )
 from igpe.dynamics.shooting.multiple.chains import Chains, node_times, shootings
-from igpe.dynamics.shooting.multiple.fields import check_fields, check_unobserved
 from igpe.dynamics.shooting.multiple.losses import objective, worth
 from igpe.dynamics.shooting.multiple.nodes import Given, begun, given
 from igpe.dynamics.shooting.multiple.search import (
@@ -48,6 +52,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.chains.proposal import Space
@@ -55,6 +60,53 @@ from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.loss import LeastSquares
 from igpe.problem.problem import Problem
+
+OWNER = "MultipleShooting"
+
+
+def check_fields(method: Any) -> None:
+    """Raise ProblemError for a field of `MultipleShooting` that means nothing."""
+    for field in ("integrator", "rough"):
+        value = getattr(method, field)
+        ok = hasattr(value, "prepare_intervals") and not isinstance(value, type)
+        wanted = (
+            "an integrator of many intervals: AutomaticIntervals(), RungeKutta(), LockStep() or "
+            "LocalLinearization()"
+        )
+        require(ok, OWNER, field, value, wanted)
+    for field in ("intervals", "finer"):
+        value = getattr(method, field)
+        ok = is_count(value) and value >= 1
+        require(ok, OWNER, field, value, "a whole number, 1 or more")
+    kinds = {"search": (GeneralisedGaussNewton, BackwardLifting), "restarts": (Restarts,)}
+    for field, kind in kinds.items():
+        value, wanted = getattr(method, field), " or ".join(f"a {k.__name__}(...)" for k in kind)
+        require(isinstance(value, kind), OWNER, field, value, wanted)
+    require(isinstance(method.record, bool), OWNER, "record", method.record, "True or False")
+    links = method.links
+    ok = isinstance(links, (tuple, list)) and all(isinstance(s, SoftLinks) for s in links)
+    require(ok, OWNER, "links", links, "a tuple of SoftLinks(...), which may be empty")
+    limit = method.time_limit
+    ok = limit is None or (is_finite(limit) and limit > 0)
+    require(ok, OWNER, "time_limit", limit, "a number of seconds above 0, or None for no limit")
+    said = method.unobserved
+    numbers = said.values() if isinstance(said, Mapping) else [said]
+    ok = said is None or is_finite(*numbers)
+    require(ok, OWNER, "unobserved", said, "a finite number, or one for each state: {'A': 0.0}")
+
+
+def check_unobserved(unobserved: Mapping[str, float] | float | None, problem: Problem) -> None:
+    """Raise ProblemError for names that no experiment's model has as a state."""
+    if not isinstance(unobserved, Mapping):
+        return
+    states = list(dict.fromkeys(n for instance in problem.instances for n in instance.states))
+    strangers = [n for n in unobserved if n not in states]
+    if strangers:
+        raise ProblemError(
+            f"unobserved has values for {shown(strangers)}, which are no states of the model; "
+            f"its states are {states}."
+        )
+
 
 FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals(max_steps=2_000)
 QUICK = SoftLinks(factor=100.0, enough=0.1)
