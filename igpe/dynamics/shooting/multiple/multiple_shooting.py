@@ -36,9 +36,15 @@ from igpe.dynamics.shooting.base import (
     require_numbers,
     require_start,
 )
-from igpe.dynamics.shooting.multiple.chains import Chains, node_times, shootings
+from igpe.dynamics.shooting.multiple.chains import (
+    Chains,
+    Given,
+    begun,
+    given,
+    node_times,
+    shootings,
+)
 from igpe.dynamics.shooting.multiple.losses import objective, worth
-from igpe.dynamics.shooting.multiple.nodes import Given, begun, given
 from igpe.dynamics.shooting.multiple.search import (
     ExactSearch,
     Stages,

@@ -12,10 +12,9 @@ from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
 from igpe.dynamics.search.restarts import Attempt
 from igpe.dynamics.shooting.multiple.backward import lifted, require_squares
-from igpe.dynamics.shooting.multiple.chains import Chains
+from igpe.dynamics.shooting.multiple.chains import Chains, Given
 from igpe.dynamics.shooting.multiple.limits import told
 from igpe.dynamics.shooting.multiple.losses import losses_of, prior_factor
-from igpe.dynamics.shooting.multiple.nodes import Given
 from igpe.dynamics.shooting.multiple.reduced import reduced
 from igpe.dynamics.shooting.remarks import in_deviations, limited
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
