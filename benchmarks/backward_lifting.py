@@ -37,7 +37,7 @@ from pyomo import dae
 import igpe
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.shooting.multiple.chains import Shooting
-from igpe.dynamics.shooting.multiple.reduced import Through
+from igpe.dynamics.shooting.multiple.search import Through
 from igpe.numerics.least_squares.chains.chains import Lifted
 
 SPECIES, SIGMA = 20, 0.02

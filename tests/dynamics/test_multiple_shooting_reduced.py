@@ -18,7 +18,7 @@ from igpe.dynamics.integrators.intervals import Intervals
 from igpe.dynamics.search.restarts import Restarts
 from igpe.dynamics.shooting.multiple.chains import Shooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.multiple.reduced import Through
+from igpe.dynamics.shooting.multiple.search import Through
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.chains.chains import Chain, Reduced
 from igpe.numerics.least_squares.chains.proposal import proposal, simplified

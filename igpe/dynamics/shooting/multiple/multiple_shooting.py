@@ -44,14 +44,15 @@ from igpe.dynamics.shooting.multiple.chains import (
     node_times,
     shootings,
 )
-from igpe.dynamics.shooting.multiple.losses import objective, worth
 from igpe.dynamics.shooting.multiple.search import (
     ExactSearch,
     Stages,
     alone,
+    objective,
     space_of,
     stages_of,
     stopped,
+    worth,
 )
 from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched

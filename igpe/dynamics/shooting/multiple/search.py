@@ -1,31 +1,269 @@
-"""One search of multiple shooting: continuation from free nodes, then exact matching."""
+"""One search of multiple shooting: continuation from free nodes, then exact matching.
 
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+Experiments of which backward lifting asks single directions (Houska et al., section 4.2).
 
+The directions are those of the very steps of one run, which states and a probe alone decide: one
+forwards as gaps close, one sweep back, one forwards along a step. So gradients are those of all
+derivatives, to rounding.
+
+Robust losses in multiple shooting: what is minimised on the way, and what is told.
+
+Derivatives that go through all intervals, where few directions are left (Schloeder's trick).
+
+An interval's derivatives by all its states are only wanted times what the unknowns and the gaps
+before it make of them. Integrated along those directions alone (Houska et al., equations 7 to 10),
+the steps of Gauss-Newton are the same, and with many states and few unknowns the work is far less.
+The natural level function wants the old derivatives times the gaps of a trial: one direction more,
+at the old point.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TypeAlias, cast
+
+import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
+from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
+from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweeping
 from igpe.dynamics.search.restarts import Attempt
-from igpe.dynamics.shooting.multiple.backward import lifted, require_squares
-from igpe.dynamics.shooting.multiple.chains import Chains, Given
+from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
 from igpe.dynamics.shooting.multiple.limits import told
-from igpe.dynamics.shooting.multiple.losses import losses_of, prior_factor
-from igpe.dynamics.shooting.multiple.reduced import reduced
 from igpe.dynamics.shooting.remarks import in_deviations, limited
+from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, unmeasured
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point
+from igpe.numerics.least_squares.chains.chains import Affine, Chain, Chained, Lifted, Point, Reduced
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, Outcome
 from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.robust import Robust
+from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.problem.loss import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
+
+GENTLE = (1.0, 0.1, 0.01)
+"""Standard deviations up to which residuals count as squares where absolute values are asked for:
+at first, and in the end. The last moves an estimate by less than a hundredth of its error."""
+
+
+def losses_of(problem: Problem, spread: float) -> tuple[Robust, ...]:
+    """Losses to be minimised one after the other; residuals are in units of `spread`."""
+    loss = problem.loss
+    if isinstance(loss, Huber):
+        return (Robust(loss.delta / spread),)
+    if isinstance(loss, L1):
+        return tuple(Robust(delta) for delta in GENTLE)
+    return (PLAIN,)
+
+
+def prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
+    """What unmeasured residuals are multiplied by, to weigh beside the others as they should.
+
+    Where absolute values are asked for, those are 1 / (2 delta spread) of what `loss` makes.
+    """
+    return float(np.sqrt(2 * loss.delta * spread)) if isinstance(problem.loss, L1) else 1.0
+
+
+def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
+    """What the problem asks to be minimised; those of no measurement come first."""
+    if at is None:
+        return float("inf")
+    if not isinstance(problem.loss, L1):
+        return at.cost * spread**2
+    loss = losses_of(problem, spread)[-1]
+    free = unmeasured(problem).size
+    rho, delta = at.residual[free:] ** 2, loss.delta
+    size = np.where(rho <= delta**2, np.sqrt(rho), (rho + delta**2) / (2 * delta))
+    priors = at.residual[:free] * spread / prior_factor(problem, loss, spread)
+    return float(np.sum(size)) * spread + float(priors @ priors)
+
+
+def worth(problem: Problem, residual: FloatArray) -> float:
+    """What plain residuals (m,) of measurements alone count in the problem's loss."""
+    loss = problem.loss
+    if isinstance(loss, L1):
+        return float(np.abs(residual).sum())
+    return (Robust(loss.delta) if isinstance(loss, Huber) else PLAIN).worth(residual)
+
+
+# What an evaluation costs, in columns of derivatives, measured from 4 to 64 states:
+SHARED = 10.0  # the state and the Jacobian, which all columns share
+EACH = 1.5  # a column of each interval's own derivatives, which the step control looks at
+ADDED = 6  # columns beside those of the unknowns: gaps and probe, and four for a trial's gaps
+PAYS = 1.25  # times that all derivatives must cost the reduced ones
+
+
+def reduced(chains: Chains) -> Chains:
+    """The same chains, with derivatives through all intervals of the experiments where that pays.
+
+    It does where an experiment has many more states than unknowns. Constraints on states inside
+    the course want each interval's own derivatives, as does what cannot be asked for less.
+    """
+    found = copy(chains)
+    found.shootings = tuple(_through(s) if pays(s) else s for s in chains.shootings)
+    return found
+
+
+def pays(shooting: Shooting) -> bool:
+    """Whether fewer directions through all intervals are faster than each interval's own."""
+    if shooting.limits is not None or not hasattr(shooting.intervals, "chained"):
+        return False
+    ivp = shooting.ivp
+    depends = ca.which_depends(ca.vertcat(ivp.f, ivp.measured), ivp.q)  # not on start values
+    whole = SHARED + EACH * (len(ivp.states) + sum(depends))
+    return whole >= PAYS * (2 * SHARED + len(ivp.unknowns) + ADDED)
+
+
+def _through(shooting: Shooting) -> "Through":
+    return Through(**{field.name: getattr(shooting, field.name) for field in fields(shooting)})
+
+
+@dataclass(frozen=True)
+class Through(Shooting):
+    """An experiment whose derivatives go through all intervals; it has no constraints."""
+
+    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> Reduced | Broken:
+        """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
+        q, starts, by_q = self.starts(unknowns, nodes)
+        n_x, n_q = by_q.shape
+        first = np.zeros((n_x + n_q, n_q + 1))
+        first[:n_x, :n_q], first[n_x:, :n_q] = by_q, np.eye(n_q)
+        intervals = cast(Chaining, self.intervals)
+        ran = intervals.chained(starts, q, first, probed=True)
+        for status, reason in zip(ran.status, ran.reason, strict=True):
+            if not status.usable:
+                return Broken(self.name, status, reason)
+        gap = self.gaps(ran.ends, starts)
+        by = _resting(ran.measured_by, by_q) if self.told_at_start else ran.measured_by
+        moved, told = self._by_dq(ran.ends_by, first[:n_x]), self.weighted(by)
+        moved[:, :, -1] += gap
+        n = len(unknowns)
+        moves = np.concatenate([self.wide(moved[..., :-1], n), moved[..., -1:]], axis=2)
+        affine = Affine(moves, told[:, -1], self.wide(told[:, :-1], n))
+        along = partial(self._shifted, partial(intervals.chained, starts, q, probed=True))
+        found = Reduced(self.residual(ran.measured), gap, affine, along)
+        return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
+
+    def _shifted(
+        self, chained: Callable[..., Along], gaps: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Reduced.along`: one direction that begins with the first gap."""
+        n_x = gaps.shape[1]
+        first = np.zeros((n_x + len(self.index), 1))
+        first[:n_x, 0] = gaps[0]
+        ran = chained(first, gaps=gaps)
+        moved = self._by_dq(ran.ends_by, first[:n_x])[..., 0] + gaps
+        moved[0] = gaps[0]
+        return moved, self.weighted(ran.measured_by)[:, 0]
+
+    def _by_dq(self, ends_by: FloatArray, first: FloatArray) -> FloatArray:
+        """(K, n_x, n_d) of the nodes' change what is no gap: the first one's, then the ends'."""
+        return np.concatenate([first[None], ends_by[:-1]])
+
+
+def _resting(by: FloatArray, by_q: FloatArray) -> FloatArray:
+    """Derivatives of what is measured at a start that the unknown does not move: 0 where none."""
+    lost = np.isnan(by[0, :, :-1]) & (by_q == 0).all(axis=0)
+    if not lost.any():
+        return by
+    found = by.copy()
+    found[0, :, :-1][lost] = 0.0
+    return found
+
+
+def lifted(chains: Chains) -> Chains:
+    """The same chains, asked for single directions.
+
+    raises Unsupported for integrators that cannot sweep back
+    """
+    for shooting in chains.shootings:
+        _check(shooting)
+    found = copy(chains)
+    found.shootings = tuple(
+        Backward(**{field.name: getattr(s, field.name) for field in fields(s)})
+        for s in chains.shootings
+    )
+    return found
+
+
+def require_squares(problem: Problem) -> None:
+    """Refuse what backward lifting cannot do: raises Unsupported for losses and constraints."""
+    found = constraints(problem)
+    if not isinstance(problem.loss, LeastSquares):
+        found = [type(problem.loss).__name__]
+    if found:
+        raise Unsupported(
+            "BackwardLifting minimises a sum of squares without constraints of the model; the "
+            f"problem has {found}. Use MultipleShooting's own search, GeneralisedGaussNewton()."
+        )
+
+
+def _check(shooting: Shooting) -> None:
+    if not hasattr(shooting.intervals, "swept"):
+        why = getattr(shooting.intervals, "reason", "")
+        raise Unsupported(
+            "BackwardLifting needs RungeKutta() or AutomaticIntervals(), equations without "
+            f"implicit algebraic variables and a C compiler.{why and ' '}{why} Leave out search=, "
+            "for GeneralisedGaussNewton()."
+        )
+
+
+@dataclass(frozen=True)
+class Backward(Through):
+    """An experiment whose derivatives are asked for in single directions."""
+
+    def chain(self, unknowns: FloatArray, nodes: FloatArray) -> Lifted | Broken:  # type: ignore[override]
+        """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
+        q, starts, by_q = self.starts(unknowns, nodes)
+        sweeping = cast(Sweeping, self.intervals)
+        ran = sweeping.recorded(starts, q, np.zeros((sum(by_q.shape), 1)))
+        for status, reason in zip(ran.along.status, ran.along.reason, strict=True):
+            if not status.usable:
+                return Broken(self.name, status, reason)
+        n, gap = len(unknowns), self.gaps(ran.along.ends, starts)
+        found = Lifted(
+            self.residual(ran.along.measured),
+            gap,
+            self.weighted(ran.along.measured_by)[:, 0],
+            partial(self._gradient, ran, by_q, n),
+            partial(self._along, starts, q, by_q, gap),
+            partial(self._whole, unknowns, nodes),
+        )
+        return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
+
+    def _gradient(
+        self, ran: Recorded, by_q: FloatArray, size: int, weights: FloatArray
+    ) -> FloatArray:
+        """See `Lifted.gradient`."""
+        seeds = np.zeros_like(ran.along.measured)
+        np.add.at(seeds, self._told, weights * self._weight)
+        found = cast(Sweeping, self.intervals).swept(ran, seeds)
+        moves = by_q.any(axis=1)  # a start that no unknown moves counts 0 even times infinity
+        own = found.by_unknown + by_q[moves].T @ found.by_node[0][moves]
+        return self.wide(own, size)
+
+    def _along(
+        self, starts: FloatArray, q: FloatArray, by_q: FloatArray, gap: FloatArray, dq: FloatArray
+    ) -> FloatArray:
+        """See `Lifted.along`."""
+        own = dq[self.index]
+        first = np.concatenate([by_q @ own, own])[:, None]
+        ran = cast(Sweeping, self.intervals).chained(starts, q, first, probed=True)
+        return np.asarray(self._by_dq(ran.ends_by, first[: len(by_q)])[..., 0] + gap)
+
+    def _whole(self, unknowns: FloatArray, nodes: FloatArray) -> Chain | Reduced | None:
+        found = (Through if pays(self) else Shooting).chain(self, unknowns, nodes)
+        return None if isinstance(found, Broken) else found
+
 
 ExactSearch: TypeAlias = GeneralisedGaussNewton | BackwardLifting
 FREE, MATCHED = "nodes that need not meet yet", "exact matching"
