@@ -11,8 +11,7 @@ import pytest
 from pyomo import dae
 
 from igpe.core.status import Status
-from igpe.dynamics.collocation.assembled import Assembled
-from igpe.dynamics.collocation.assembled_parts import parts
+from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau

@@ -2,20 +2,26 @@
 
 The same program as `transcription`, less what can be eliminated: slopes, and algebraic
 variables that the equations define.
+
+What a discretised problem is made of whatever the mesh, translated and differentiated once.
+
+One experiment on its mesh: where its variables stand, and what is asked of them.
 """
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 from scipy import sparse
 
-from igpe.core.arrays import FloatArray
-from igpe.dynamics.collocation.assembled_parts import Parts
-from igpe.dynamics.collocation.assembled_run import Run
-from igpe.dynamics.collocation.assembly import Assembly, Squares
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.errors import ModelError
+from igpe.dynamics.collocation.assembly import Assembly, Copies, Squares
+from igpe.dynamics.collocation.element import Linear, Piece, element, linear, residual, start
 from igpe.dynamics.collocation.guess import (
     NO_IDEA,
     Course,
@@ -25,13 +31,258 @@ from igpe.dynamics.collocation.guess import (
     state_sizes,
     unknown_sizes,
 )
-from igpe.dynamics.collocation.mesh import Mesh
-from igpe.dynamics.shooting.base import Profile
+from igpe.dynamics.collocation.mesh import Mesh, Radau
+from igpe.dynamics.shooting.base import Profile, constraints
 from igpe.dynamics.shooting.residuals import unmeasured
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.reading.read import read_systems
+from igpe.equations.system import System
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import Instance
+from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import Scaled
+
+
+class Bounds(NamedTuple):
+    """Of some quantities at all times."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one experiment's program is made of on any mesh.
+
+    index      (n_q,) places of its unknowns among the problem's
+    linear, residuals   told quantity -> what it is
+    states, implicit, bounded   bounds, of states and implicit variables and of `element`'s values
+    values     (n_x,) the states' values in the model
+    """
+
+    experiment: Experiment
+    ivp: InitialValueProblem
+    index: IntArray
+    element: Piece
+    start: Piece
+    linear: Mapping[int, Linear]
+    residuals: Mapping[int, Piece]
+    states: Bounds
+    implicit: Bounds
+    bounded: Bounds
+    values: FloatArray
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All experiments of a problem, ready for meshes."""
+
+    problem: Problem
+    each: tuple[Part, ...]
+
+
+def parts(problem: Problem, radau: Radau, systems: tuple[System, ...] = ()) -> Parts | None:
+    """The problem made ready; None where it wants the user's Pyomo model on the mesh.
+
+    Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
+    times of its own, and what is measured or bounded at the start by way of implicit variables.
+    """
+    if constraints(problem) or not all(map(_has_constant_bounds, problem.instances)):
+        return None
+    try:
+        systems = systems or read_systems(problem)
+    except ModelError:
+        return None
+    if not all(system.any_times for system in systems):
+        return None
+    found = []
+    for experiment, instance, system in zip(
+        problem.experiments, problem.instances, systems, strict=True
+    ):
+        ivp = initial_value_problem(problem, experiment, system)
+        part = _part(problem, experiment, instance, ivp, radau)
+        if part is None:
+            return None
+        found.append(part)
+    return Parts(problem, tuple(found))
+
+
+def _has_constant_bounds(instance: Instance) -> bool:
+    """Whether bounds are the same at all times, and slopes have none."""
+    families = {**instance.states, **instance.series}
+    return all(_bounds(s) is not None for s in families.values()) and all(
+        _bounds(s) == (-np.inf, np.inf) for s in instance.slopes.values()
+    )
+
+
+def _bounds(series: Any) -> tuple[float, float] | None:
+    """At all times; None if they change."""
+    found = set()
+    for variable in series.values():
+        if variable.is_variable_type():
+            lower, upper = variable.bounds
+            found.add((-np.inf if lower is None else lower, np.inf if upper is None else upper))
+    if not found:
+        return -np.inf, np.inf
+    return found.pop() if len(found) == 1 else None
+
+
+def _part(
+    problem: Problem,
+    experiment: Experiment,
+    instance: Instance,
+    ivp: InitialValueProblem,
+    radau: Radau,
+) -> Part | None:
+    families = {**instance.states, **instance.series}
+    own = {n: _bounds(s) or (-np.inf, np.inf) for n, s in families.items()}
+    bounded = [
+        n for n in ivp.algebraic if n not in ivp.implicit and np.isfinite(own.get(n, ())).any()
+    ]
+    told = dict.fromkeys(experiment.measurements.column.tolist())
+    lines = {k: line for k in told if (line := linear(ivp, k)) is not None}
+    early = experiment.measurements.times[experiment.measurements.row] <= ivp.t0
+    at_start = set(experiment.measurements.column[early].tolist())
+    there = [*(ivp.measured[k] for k in at_start), *(ivp.algebraic[n] for n in bounded)]
+    if any(any(ca.which_depends(told_there, ivp.y, 1)) for told_there in there):
+        return None
+    names = problem.box.names
+    return Part(
+        experiment,
+        ivp,
+        index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
+        element=element(ivp, radau, bounded),
+        start=start(ivp, bounded),
+        linear=lines,
+        residuals={k: residual(ivp, k) for k in told if k not in lines},
+        states=_of(own, ivp.states),
+        implicit=Bounds(ivp.lower, ivp.upper),
+        bounded=_of(own, bounded),
+        values=np.array([_value(instance.states[n][instance.first]) for n in ivp.states]),
+    )
+
+
+def _of(bounds: Mapping[str, tuple[float, float]], names: Sequence[str]) -> Bounds:
+    return Bounds(np.array([bounds[n][0] for n in names]), np.array([bounds[n][1] for n in names]))
+
+
+def _value(variable: Any) -> float:
+    return NO_IDEA if variable.value is None else float(variable.value)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One experiment on its mesh.
+
+    first  where its variables begin among all: states at each time, then implicit ones
+    """
+
+    part: Part
+    mesh: Mesh
+    first: int
+
+    @cached_property
+    def states(self) -> IntArray:
+        """(n_x, n_times) places of the states."""
+        n_x, n_t = self.part.ivp.x.numel(), len(self.mesh.times)
+        return self.first + np.arange(n_x * n_t).reshape((n_x, n_t), order="F")
+
+    @cached_property
+    def implicit(self) -> IntArray:
+        """(n_y, n_times - 1) places of the implicit variables, which have no value at the start."""
+        n_y, n_t = self.part.ivp.y.numel(), len(self.mesh.times) - 1
+        return self.first + self.states.size + np.arange(n_y * n_t).reshape((n_y, n_t), order="F")
+
+    @property
+    def size(self) -> int:
+        """How many variables it has."""
+        return self.states.size + self.implicit.size
+
+    def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:
+        """(n_u, n) at times in elements: what jumps at an element's end has not done so yet."""
+        found = np.zeros((len(self.part.ivp.tables), len(times)))
+        segments = {e: self.part.ivp.input_segment(self.mesh.edges[e]) for e in set(elements)}
+        for k, (e, t) in enumerate(zip(elements, times, strict=True)):
+            a, b = segments[e]
+            found[:, k] = a + b * t
+        return found
+
+    def equations(self) -> Copies:
+        """The equations of all elements."""
+        members, count = self.mesh.members, self.mesh.n_elements
+        points = members[:, 1:]
+        times = self.mesh.times[points]
+        elements = np.repeat(np.arange(count), self.mesh.radau.points)
+        inputs = self.inputs(elements, times.ravel()).reshape(-1, *times.shape)
+        courses = self.states[:, members], self.implicit[:, points - 1]
+        return Copies(
+            self.part.element,
+            np.vstack([*map(_by_element, courses), self._unknowns(count)]),
+            np.vstack([times.T, _by_element(inputs), np.diff(self.mesh.edges)]),
+        )
+
+    def beginning(self) -> Copies:
+        """Start values."""
+        at = np.vstack([self.states[:, :1], self._unknowns(1)])
+        first = self.inputs(np.zeros(1, dtype=np.intp), self.mesh.edges[:1])
+        return Copies(self.part.start, at, first)
+
+    def bounds(self) -> Bounds:
+        """Of the constraints: equations of all elements, then start values."""
+        n, n_x = self.mesh.radau.points, len(self.states)
+        zeros = np.zeros(n * (n_x + len(self.implicit)))
+        ends = [
+            np.concatenate([
+                np.tile(np.concatenate([zeros, np.tile(side, n)]), self.mesh.n_elements),
+                np.zeros(n_x),
+                side,
+            ])
+            for side in self.part.bounded
+        ]
+        return Bounds(*ends)
+
+    def residuals(self) -> list[Copies]:
+        """The squares that are not of something linear."""
+        m, found = self.part.experiment.measurements, []
+        for k, of in self.part.residuals.items():
+            mine = m.column == k
+            times = m.times[m.row[mine]]
+            at = np.searchsorted(self.mesh.times, times)
+            x, y = self.states[:, at], self.implicit[:, np.maximum(at - 1, 0)]
+            elements = np.maximum(np.searchsorted(self.mesh.edges, times) - 1, 0)
+            numbers = [times, *self.inputs(elements, times), m.value[mine], 1 / m.sigma[mine]]
+            found.append(
+                Copies(of, np.vstack([x, y, self._unknowns(len(times))]), np.vstack(numbers))
+            )
+        return found
+
+    def squares(self, n: int) -> Squares:
+        """Linear residuals, of n variables."""
+        m = self.part.experiment.measurements
+        matrices, known = [sparse.csc_matrix((0, n))], [np.zeros(0)]
+        for k, line in self.part.linear.items():
+            mine = np.flatnonzero(m.column == k)
+            weight, at = 1 / m.sigma[mine], np.searchsorted(self.mesh.times, m.times[m.row[mine]])
+            rows = np.arange(len(mine))
+            own = sparse.csc_matrix((len(mine), n))
+            for i in np.flatnonzero(line.factors):
+                places = rows, self.states[i, at]
+                own = own + sparse.csc_matrix((line.factors[i] * weight, places), own.shape)
+            matrices.append(own)
+            known.append((m.value[mine] - line.constant) * weight)
+        return Squares(sparse.vstack(matrices), np.concatenate(known))
+
+    def _unknowns(self, count: int) -> IntArray:
+        return np.repeat(self.part.index[:, None], count, axis=1)
+
+
+def _by_element(values: Any) -> Any:
+    """(n, n_elements, n_points) -> (n_points * n, n_elements)."""
+    n, count, points = values.shape
+    return values.transpose(2, 0, 1).reshape(points * n, count)
 
 
 class Assembled:

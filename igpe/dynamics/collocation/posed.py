@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from igpe.dynamics.collocation.assembled import Assembled
-from igpe.dynamics.collocation.assembled_parts import Parts, parts
+from igpe.dynamics.collocation.assembled import Assembled, Parts, parts
 from igpe.dynamics.collocation.guess import Course, begin, course, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.collocation.transcription import transcribe
