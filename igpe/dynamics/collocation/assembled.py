@@ -20,8 +20,17 @@ from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ModelError
-from igpe.dynamics.collocation.assembly import Assembly, Copies, Squares
-from igpe.dynamics.collocation.element import Linear, Piece, element, linear, residual, start
+from igpe.dynamics.collocation.element import (
+    Assembly,
+    Copies,
+    Linear,
+    Piece,
+    Squares,
+    element,
+    linear,
+    residual,
+    start,
+)
 from igpe.dynamics.collocation.guess import (
     NO_IDEA,
     Course,

@@ -4,6 +4,11 @@
 
 at the collocation points j = 1 ... n of an element of width h (Biegler, "Nonlinear Programming"
 (2010), eq. 10.8). All elements have the same functions: they are made once, whatever the mesh.
+
+A nonlinear program put together from many equal pieces, with its derivatives.
+
+minimise |A x - b|^2 + sum of pieces, subject to lower <= pieces <= upper. CasADi would find the
+derivatives of the whole itself, but it takes longer to do so than to solve.
 """
 
 from collections.abc import Sequence
@@ -12,6 +17,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
+from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.collocation.mesh import Radau
@@ -127,3 +133,187 @@ def _nonzeros(matrix: Any) -> Any:
 def _pattern(matrix: Any) -> Pattern:
     rows, columns = matrix.sparsity().get_triplet()
     return Pattern(np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp))
+
+
+class Copies(NamedTuple):
+    """A piece, N times.
+
+    at       (n, N) which of the program's variables are the piece's
+    numbers  (n_d, N)
+    """
+
+    piece: Piece
+    at: IntArray
+    numbers: FloatArray
+
+
+class Squares(NamedTuple):
+    """|matrix x - known|^2; matrix (m, n) is sparse."""
+
+    matrix: Any
+    known: FloatArray
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The program in scaled variables x = variables / size.
+
+    size       (n,) of the variables;  rows (m,) factors of the constraints;  unit of the objective
+    """
+
+    squares: Squares
+    costs: Sequence[Copies]
+    constraints: Sequence[Copies]
+    size: FloatArray
+    rows: FloatArray
+    unit: float
+
+    @property
+    def program(self) -> dict[str, Any]:
+        """As `casadi.nlpsol` wants it."""
+        x = self._x
+        return {"x": x, "f": self._objective(x), "g": self._values(x)}
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        """Derivatives as options of `casadi.nlpsol`."""
+        x, none = self._x, ca.MX.sym("p", 0)
+        f, g = self._objective(x), self._values(x)
+        lam_f, lam_g = ca.MX.sym("lam_f"), ca.MX.sym("lam_g", len(self.rows))
+        names = ["x", "p"], ["f", "grad_f_x"]
+        return {
+            "grad_f": ca.Function("nlp_grad_f", [x, none], [f, self._gradient(x)], *names),
+            "jac_g": ca.Function("nlp_jac_g", [x, none], [g, self._jacobian(x)]),
+            "hess_lag": ca.Function(
+                "nlp_hess_l", [x, none, lam_f, lam_g], [self._hessian(x, lam_f, lam_g)]
+            ),
+        }
+
+    def row_factors(self, variables: FloatArray) -> FloatArray:
+        """(m,) what makes every constraint's largest derivative 1 there; 1 where there is none."""
+        largest, places = np.zeros(len(self.rows)), self.jacobian_places
+        values = [
+            np.asarray(_called(c, c.piece.jacobian, ca.DM(variables))).ravel(order="F")
+            for c in self.constraints
+        ]
+        entries = abs(np.concatenate(values) * self.size[places.columns])
+        with np.errstate(invalid="ignore"):  # a row with nan is not usable
+            np.maximum.at(largest, places.rows, entries)
+        usable = np.isfinite(largest) & (largest > 0)
+        return np.where(usable, 1 / np.where(usable, largest, 1.0), 1.0)
+
+    @property
+    def _x(self) -> Any:
+        return ca.MX.sym("x", len(self.size))
+
+    def _objective(self, x: Any) -> Any:
+        return _sum([ca.sumsqr(self._linear(x)), *(ca.sum2(c) for c in self._costs(x))]) / self.unit
+
+    def _linear(self, x: Any) -> Any:
+        scaled = _dm(self.squares.matrix @ sparse.diags(self.size))
+        return ca.mtimes(scaled, x) - ca.DM(self.squares.known)
+
+    def _costs(self, x: Any) -> list[Any]:
+        return [_called(c, c.piece.values, x * ca.DM(self.size)) for c in self.costs]
+
+    def _values(self, x: Any) -> Any:
+        unscaled = x * ca.DM(self.size)
+        found = [ca.vec(_called(c, c.piece.values, unscaled)) for c in self.constraints]
+        return ca.vertcat(*found) * ca.DM(self.rows)
+
+    def _gradient(self, x: Any) -> Any:
+        n, unscaled = len(self.size), x * ca.DM(self.size)
+        scaled = _dm((self.squares.matrix @ sparse.diags(self.size)).T)
+        found = [2 * ca.mtimes(scaled, self._linear(x))]
+        for c in self.costs:
+            to = c.at[c.piece.of_jacobian.columns].ravel(order="F")
+            values = ca.vec(_called(c, c.piece.jacobian, unscaled))
+            found.append(ca.mtimes(_gathering(to, n), values) * ca.DM(self.size))
+        return ca.densify(_sum(found) / self.unit)
+
+    def _jacobian(self, x: Any) -> Any:
+        unscaled = x * ca.DM(self.size)
+        values = [ca.vec(_called(c, c.piece.jacobian, unscaled)) for c in self.constraints]
+        places = self.jacobian_places
+        factors = self.rows[places.rows] * self.size[places.columns]
+        shape = len(self.rows), len(self.size)
+        return _matrix(ca.vertcat(*values) * ca.DM(factors), places, shape)
+
+    @property
+    def jacobian_places(self) -> Pattern:
+        """Where the constraints' derivatives stand, piece after piece."""
+        rows, columns, first = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)], 0
+        for c in self.constraints:
+            count = c.at.shape[1]
+            own = c.piece.of_jacobian
+            begins = first + c.piece.m * np.arange(count)
+            rows.append((own.rows[:, None] + begins).ravel(order="F"))
+            columns.append(c.at[own.columns].ravel(order="F"))
+            first += c.piece.m * count
+        return Pattern(np.concatenate(rows), np.concatenate(columns))
+
+    def _hessian(self, x: Any, lam_f: Any, lam_g: Any) -> Any:
+        unscaled, weighted = x * ca.DM(self.size), lam_g * ca.DM(self.rows)
+        lam_f /= self.unit
+        linear = sparse.triu(2 * self.squares.matrix.T @ self.squares.matrix).tocoo()
+        values = [ca.DM(linear.data) * lam_f]
+        places = [Pattern(linear.row, linear.col)]
+        for c in self.costs:
+            values.append(ca.vec(_called(c, c.piece.hessian, unscaled, lam_f)))
+            places.append(_upper(c))
+        first = 0
+        for c in self.constraints:
+            size = c.piece.m * c.at.shape[1]
+            lam = ca.reshape(weighted[first : first + size], c.piece.m, c.at.shape[1])
+            values.append(ca.vec(_called(c, c.piece.hessian, unscaled, lam)))
+            places.append(_upper(c))
+            first += size
+        all_places = Pattern(*(np.concatenate(part) for part in zip(*places, strict=True)))
+        factors = self.size[all_places.rows] * self.size[all_places.columns]
+        n = len(self.size)
+        return _matrix(ca.vertcat(*values) * ca.DM(factors), all_places, (n, n))
+
+
+def _called(copies: Copies, function: Any, variables: Any, lam: Any = None) -> Any:
+    """The function of every copy, side by side."""
+    n, count = copies.at.shape
+    taken = ca.reshape(variables[copies.at.ravel(order="F").tolist()], n, count)
+    arguments = [taken, ca.DM(copies.numbers)]
+    if lam is not None:
+        arguments.append(ca.repmat(lam, 1, count) if lam.shape[1] != count else lam)
+    return function.map(count)(*arguments)
+
+
+def _upper(copies: Copies) -> Pattern:
+    own = copies.piece.of_hessian
+    one, other = (copies.at[part].ravel(order="F") for part in own)
+    return Pattern(np.minimum(one, other), np.maximum(one, other))
+
+
+def _matrix(values: Any, places: Pattern, shape: tuple[int, int]) -> Any:
+    """A sparse matrix; values at the same place are added."""
+    key = places.columns.astype(np.int64) * shape[0] + places.rows
+    distinct, which = np.unique(key, return_inverse=True)
+    rows, columns = distinct % shape[0], distinct // shape[0]
+    sparsity = ca.Sparsity.triplet(*shape, rows.tolist(), columns.tolist())
+    return ca.MX(sparsity, ca.mtimes(_gathering(which, len(distinct)), values))
+
+
+def _gathering(to: IntArray, size: int) -> Any:
+    """The 0-1 matrix that adds each entry to its place."""
+    ones = sparse.csc_matrix((np.ones(len(to)), (to, np.arange(len(to)))), (size, len(to)))
+    return _dm(ones)
+
+
+def _dm(matrix: Any) -> Any:
+    found = sparse.csc_matrix(matrix)
+    found.sort_indices()
+    sparsity = ca.Sparsity(*found.shape, found.indptr.tolist(), found.indices.tolist())
+    return ca.DM(sparsity, found.data)
+
+
+def _sum(terms: Sequence[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
