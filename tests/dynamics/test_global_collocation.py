@@ -15,8 +15,7 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.dynamics.collocation.global_collocation import GlobalCollocation
-from igpe.dynamics.collocation.truncation import Truncation
+from igpe.dynamics.collocation.global_collocation import GlobalCollocation, Truncation
 from igpe.dynamics.search.complement import complement
 from igpe.solvers.base import Answer, Solver
 
