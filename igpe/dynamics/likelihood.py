@@ -1,16 +1,22 @@
-"""The likelihood of measurements with normal errors."""
+"""The likelihood of measurements with normal errors.
+
+Linearised errors of a problem's unknowns, the one way that every table takes.
+"""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.residuals import deviations, simulate
 from igpe.equations.reading.read import read_systems_at
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -78,3 +84,30 @@ def _normal(error: FloatArray, sigma: FloatArray) -> float:
     if not ((sigma > 0).all() and np.isfinite(error).all()):
         return np.inf
     return float(np.sum(np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2) / 2)
+
+
+def errors_at(
+    problem: Problem,
+    x: FloatArray,
+    at: Linearised | None,
+    confidence: float = 0.95,
+    *,
+    active: FloatArray | None = None,
+    held: BoolArray | None = None,
+) -> Uncertainty:
+    """Linearised errors of the free unknowns at an optimum x (n,).
+
+    at      residuals and derivative there; None where the model cannot be integrated: then nothing
+            is known
+    active  (m, n) gradients of the active constraints; None: there are none
+    held    (n,) which unknowns a bound holds; None: those that `on_bounds` names
+    """
+    held = on_bounds(x, at, problem.box) if held is None else held
+    if at is None:
+        at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
+        held = np.ones(len(x), dtype=bool)
+    return uncertainty(
+        x, at.residual, at.jacobian,
+        held=held, sigma_known=problem.sigma_known, confidence=confidence, active=active,
+        bounds=(problem.box.lower, problem.box.upper),
+    )  # fmt: skip

@@ -10,8 +10,8 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.errors_at import errors_at
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.search.other_optima import Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.polish import Polished, polish

@@ -22,8 +22,8 @@ from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.errors_at import errors_at
 from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import constraints, is_plain
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.polish import Polished

@@ -20,7 +20,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
-from igpe.dynamics.errors_at import errors_at
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_known_sigma, require_plain
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.settling import weighted_at

@@ -9,8 +9,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.errors_at import errors_at
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
