@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from igpe.cli.application import app
-from igpe.cli.completion import results
 from igpe.cli.options import (
     DataFile,
     JsonFile,
@@ -17,6 +16,7 @@ from igpe.cli.options import (
     estimated,
     page_file,
     problem_of,
+    results,
 )
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
