@@ -18,7 +18,7 @@ from igpe.algebraic.global_solver import BOUNDED, _Scaled
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.step import Form, Posing
 from igpe.core.status import Status
-from igpe.equations.to_pyomo import to_pyomo
+from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.solvers.base import Solver

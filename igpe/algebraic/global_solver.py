@@ -39,7 +39,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.equations.operations import as_before, replayed
 from igpe.equations.symbols import stack
-from igpe.equations.to_pyomo import to_pyomo
+from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
 from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.scip import Scip

@@ -10,7 +10,7 @@ import igpe
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.regression import Regression
 from igpe.algebraic.step import Form, Posing
-from igpe.equations.to_pyomo import to_pyomo
+from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver
 from igpe.solvers.programs import Couenne, ScipProgram

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 import pytest
 
 from igpe.core.errors import ModelError
-from igpe.equations.to_pyomo import OPERATIONS, to_pyomo
+from igpe.equations.translate import OPERATIONS, to_pyomo
 
 WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
     "ASSIGN": lambda x, y: x,

@@ -37,7 +37,7 @@ from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Run, Transcription, transcribe
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_known_sigma, require_plain
-from igpe.equations.to_pyomo import to_pyomo
+from igpe.equations.translate import to_pyomo
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.ipopt import Ipopt

@@ -17,7 +17,7 @@ from pyomo.environ import value
 
 from igpe.equations.reading.instant import Instant, plain
 from igpe.equations.symbols import Role
-from igpe.equations.translate import ARITHMETIC, DIRECT, FUNCTIONS
+from igpe.equations.translate import PYOMO_ARITHMETIC, DIRECT, FUNCTIONS
 
 Roles = Mapping[int, Role]
 PLAIN = (*DIRECT, Expr_ifExpression, EqualityExpression)
@@ -48,7 +48,7 @@ def is_plain(one: Any, other: Any) -> bool:
     """Whether two nodes are of one kind and do the same to their arguments."""
     if one.__class__ is not other.__class__ or not hasattr(one, "args"):
         return False
-    if one.__class__ in ARITHMETIC or one.is_named_expression_type():
+    if one.__class__ in PYOMO_ARITHMETIC or one.is_named_expression_type():
         return True
     if isinstance(one, InequalityExpression | RangedExpression):
         return bool(one.strict == other.strict)
