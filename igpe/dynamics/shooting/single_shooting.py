@@ -18,8 +18,7 @@ from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.line_search import LineSearch
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
 
 ONCE = Restarts(count=0)

@@ -8,8 +8,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised, Logarithms
-from igpe.numerics.least_squares.curvature import Curvature
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.gauss_newton import Curvature, GaussNewton
 from igpe.problem.parameter_bounds import with_logarithms
 
 

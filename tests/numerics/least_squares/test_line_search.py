@@ -6,7 +6,7 @@ import pytest
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.line_search import LineSearch
+from igpe.numerics.least_squares.gauss_newton import LineSearch
 
 
 def box(n, lower=-np.inf, upper=np.inf):

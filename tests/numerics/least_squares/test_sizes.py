@@ -8,8 +8,7 @@ from igpe.core.errors import ProblemError
 from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.base import Linearised, floors
 from igpe.numerics.least_squares.bounded import bounded_solution
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.line_search import LineSearch
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 
 T = np.linspace(0.5, 5.0, 10)
 Y = 2 / 0.7 * (1 - np.exp(-0.7 * T)) + 0.01 * np.cos(9 * T)

@@ -46,8 +46,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.stage import Counted, Solved, Stage
 from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.line_search import LineSearch
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
 
 EARLY = (
