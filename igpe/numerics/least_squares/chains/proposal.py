@@ -6,10 +6,9 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.numerics.least_squares.chains.chains import Chained, Condensed, Point, condensed
+from igpe.numerics.least_squares.chains.chains import Chained, Condensed, Point, condensed, settled
 from igpe.numerics.least_squares.chains.inner import Inverse, Rows, inverse
 from igpe.numerics.least_squares.chains.limits import Limits
-from igpe.numerics.least_squares.reweighting import settled
 
 ROUNDING = 1e-11  # of an unknown's size: as far from a bound as on it
 
