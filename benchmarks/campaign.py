@@ -46,9 +46,8 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.search.searches import Asked, prepared
-from igpe.tasks.children import function_of, pack
+from igpe.tasks.children import Item, Work, function_of, pack
 from igpe.tasks.run import Place, run
-from igpe.tasks.work import Item, Work
 
 METHOD = igpe.MultipleShooting(restarts=igpe.Restarts(count=0))
 PAUSE = (2.0, 6.0)  # s between two kills

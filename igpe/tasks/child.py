@@ -8,9 +8,8 @@ import threading
 from typing import Any, BinaryIO
 
 from igpe.core.errors import IgpeError
-from igpe.tasks.children import NotReady, Packed, function_of
+from igpe.tasks.children import Function, NotReady, Outcome, Packed, function_of
 from igpe.tasks.perform import done
-from igpe.tasks.work import Function, Outcome
 
 
 def main(told: BinaryIO) -> None:

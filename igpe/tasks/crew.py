@@ -13,9 +13,8 @@ import numpy as np
 
 from igpe.core.arguments import is_count, shown
 from igpe.core.errors import ProblemError
-from igpe.tasks.children import Children, Packed
+from igpe.tasks.children import Children, Item, Outcome, Packed
 from igpe.tasks.perform import perform
-from igpe.tasks.work import Item, Outcome
 
 LOG = logging.getLogger(__name__)
 

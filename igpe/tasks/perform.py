@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from igpe.core.errors import EstimationFailed, IgpeError
 from igpe.core.status import Status
-from igpe.tasks.children import Children, Packed, function_of
-from igpe.tasks.work import Function, Item, Outcome
+from igpe.tasks.children import Children, Function, Item, Outcome, Packed, function_of
 
 _alone = threading.Lock()
 _children = Children()

@@ -19,11 +19,10 @@ from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status
-from igpe.tasks.children import NotReady, Packed, pack
+from igpe.tasks.children import Item, NotReady, Outcome, Packed, Work, pack
 from igpe.tasks.code import code_of
 from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew
 from igpe.tasks.perform import done
-from igpe.tasks.work import Item, Outcome, Work
 
 MARK = int.from_bytes(b"igpe", "big")  # application_id: what SQLite files say they are
 TABLE = """CREATE TABLE outcomes (

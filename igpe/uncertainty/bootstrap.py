@@ -25,9 +25,9 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem
+from igpe.tasks.children import Function, Item, Outcome, Row, Work
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place, run
-from igpe.tasks.work import Function, Item, Outcome, Row, Work
 from igpe.uncertainty.bootstrapped import WIDER, Bootstrapped, remarks
 from igpe.uncertainty.likelihood import Likelihood, likelihood, quick, require_confidence, values_of
 

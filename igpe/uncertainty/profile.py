@@ -19,9 +19,9 @@ from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
+from igpe.tasks.children import Function, Item, Outcome, Row, Work
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place, run
-from igpe.tasks.work import Function, Item, Outcome, Row, Work
 from igpe.uncertainty.likelihood import chosen, require_confidence, values_of
 from igpe.uncertainty.path import Point
 from igpe.uncertainty.profiles import ParameterProfile, Profiles, sentences

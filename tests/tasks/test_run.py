@@ -14,8 +14,8 @@ from deeds import alive, begun, items, make_at_last, make_but_not_first, pids, s
 
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.status import Status
+from igpe.tasks.children import Item, Work
 from igpe.tasks.run import AT_ONCE, Place, run
-from igpe.tasks.work import Item, Work
 
 EVERYWHERE = ["here", "own", "pool", "threads", "dask"]
 ELSEWHERE = ["own", "pool", "dask"]

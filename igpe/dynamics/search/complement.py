@@ -20,8 +20,8 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.equations.fingerprint import fingerprint
 from igpe.equations.reading.read import read_systems
 from igpe.problem.problem import Problem
+from igpe.tasks.children import Function, Item, Work
 from igpe.tasks.run import Place, run
-from igpe.tasks.work import Function, Item, Work
 
 ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own

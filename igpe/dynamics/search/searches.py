@@ -24,8 +24,8 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
+from igpe.tasks.children import Function, Item, Outcome, Row, Work
 from igpe.tasks.run import DAMAGED, Place, run
-from igpe.tasks.work import Function, Item, Outcome, Row, Work
 
 UNANSWERED = {Status.TIMED_OUT, Status.WORKER_DIED, Status.RAISED}
 

@@ -33,9 +33,9 @@ from igpe.proofs.prover.enclosures.enclosure import Enclosure
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import Node, Search
 from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
+from igpe.tasks.children import Function, Item, Row, Work
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place, run
-from igpe.tasks.work import Function, Item, Row, Work
 
 PARTS = 12  # of a round
 BEGUN = 3 * PARTS  # open boxes from which they are dealt out

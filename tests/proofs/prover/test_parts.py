@@ -10,8 +10,8 @@ import igpe
 from igpe.core.status import Status
 from igpe.proofs.checker.tree import read_tree
 from igpe.proofs.prover import certify as parts
+from igpe.tasks.children import Outcome
 from igpe.tasks.run import run
-from igpe.tasks.work import Outcome
 
 POINT = lotka_volterra.OPTIMUM
 
