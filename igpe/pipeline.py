@@ -38,8 +38,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
 from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
-from igpe.estimation.equally_good import with_other_optima
-from igpe.estimation.proven import complement_proven, with_proof
+from igpe.estimation.equally_good import complement_proven, with_other_optima, with_proof
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, Way, summarise
 from igpe.problem.problem import Problem
