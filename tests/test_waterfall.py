@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.plots.waterfall import draw, plot_waterfall, series, words
+from igpe.results.plots.waterfall import draw_waterfall, plot_waterfall, series, words
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -29,7 +29,7 @@ def told(ax):
 
 
 def test_ends_ascend_and_steps_are_counted(ax):
-    draw(ax, {"": series(ENDS)})
+    draw_waterfall(ax, {"": series(ENDS)})
     (line,) = ax.lines
     assert line.get_ydata().tolist() == [2.0, 2.0, 2.0001, 30.0, 30.0, 50.0]
     assert line.get_xdata().tolist() == [1, 2, 3, 4, 5, 6]
@@ -40,14 +40,14 @@ def test_ends_ascend_and_steps_are_counted(ax):
 
 
 def test_what_failed_is_counted_in_the_legend(ax):
-    draw(ax, {"SS": series(ENDS), "MS": series([2.0, 2.0])})
+    draw_waterfall(ax, {"SS": series(ENDS), "MS": series([2.0, 2.0])})
     labels = [t.get_text() for t in ax.get_legend().texts]
     assert labels == ["SS: 1 of 7 failed", "MS"]
     assert told(ax) == []  # several lines would hide numbers
 
 
 def test_what_did_not_arrive_is_hollow(ax):
-    draw(ax, {"SS": series([3.0, 1.0, 2.0], [True, False, True])})
+    draw_waterfall(ax, {"SS": series([3.0, 1.0, 2.0], [True, False, True])})
     whole, far = ax.lines
     assert whole.get_markevery().tolist() == [False, True, True]
     assert far.get_ydata().tolist() == [1.0]
@@ -55,26 +55,26 @@ def test_what_did_not_arrive_is_hollow(ax):
 
 
 def test_likelihoods_that_are_not_positive_are_drawn_above_the_best(ax):
-    draw(ax, {"": series([-80.0, 20.0, -83.0])}, rounding=1e-8)
+    draw_waterfall(ax, {"": series([-80.0, 20.0, -83.0])}, rounding=1e-8)
     assert ax.lines[0].get_ydata().tolist() == [1.0, 4.0, 104.0]
     assert ax.get_ylabel() == "objective above the best, + 1"
 
 
 def test_rounding_is_no_step(ax):
-    draw(ax, {"": series([1e-20, 3e-22, 5e-21])}, rounding=1e-12)
+    draw_waterfall(ax, {"": series([1e-20, 3e-22, 5e-21])}, rounding=1e-12)
     assert ax.lines[0].get_ydata().tolist() == [1e-12] * 3
     assert told(ax) == ["3 starts"]
 
 
 def test_ends_that_are_alike_look_flat(ax):
-    draw(ax, {"": series([1.0, 1.0001, 1.0002])})
+    draw_waterfall(ax, {"": series([1.0, 1.0001, 1.0002])})
     low, high = ax.get_ylim()
     assert low < 0.7
     assert high > 1.4
 
 
 def test_nothing_but_failures_can_be_drawn(ax):
-    draw(ax, {"": series([np.inf, np.inf])})
+    draw_waterfall(ax, {"": series([np.inf, np.inf])})
     assert [t.get_text() for t in ax.get_legend().texts] == ["2 of 2 failed"]
     assert words(series([np.inf] * 2)) == "None of 2 starts ended at an objective."
 

@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.remarks import spread_of
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for
-from igpe.results.plots.waterfall import draw, series
+from igpe.results.plots.waterfall import draw_waterfall, series
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 
@@ -133,7 +133,7 @@ class Comparison:
             str(method): series(runs["objective"], runs["arrived"])
             for method, runs in self.runs.groupby("method", sort=False)
         }
-        draw(ax, found, rounding=self.rounding)
+        draw_waterfall(ax, found, rounding=self.rounding)
         return ax
 
     def __str__(self) -> str:

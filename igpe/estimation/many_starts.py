@@ -22,7 +22,7 @@ from igpe.estimation.comparison import RunTable
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for
-from igpe.results.plots.waterfall import draw, series
+from igpe.results.plots.waterfall import draw_waterfall, series
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 
@@ -90,7 +90,7 @@ class Campaign:
     def plot(self, axes: Any = None) -> Any:
         """A waterfall of the starts; axes are matplotlib's, None makes a figure. Returns them."""
         ax = axes_for(1, axes)[0]
-        draw(ax, {"": series(self.table["objective"], self.table["arrived"])})
+        draw_waterfall(ax, {"": series(self.table["objective"], self.table["arrived"])})
         return ax
 
     def __str__(self) -> str:

@@ -48,7 +48,7 @@ def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Any:
     """
     drawn = _stacked([size(one) for one in maps]) if axes is None else axes_for(len(maps), axes)
     for one, ax in zip(maps, drawn, strict=True):
-        draw(one, ax)
+        draw_map(one, ax)
         ax.set_title(escaped(one.title), fontsize="medium")
     return drawn
 
@@ -74,7 +74,7 @@ def size(one: StructureMap) -> tuple[float, float]:
     return min(width, MOST), min(above + CELL * places.height + LEGEND, MOST)
 
 
-def draw(one: StructureMap, ax: Any) -> None:
+def draw_map(one: StructureMap, ax: Any) -> None:
     """The map in matplotlib axes."""
     places = _Places(one)
     cell = _cell(ax, places)

@@ -1,6 +1,6 @@
 """Waterfalls: where several starts ended, the best first. Optima are steps, often found long ones.
 
-Functions that draw take axes or make them, and return them.
+Functions that draw_waterfall take axes or make them, and return them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,11 +54,11 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
             "igpe.MultiStart(...).estimate makes, or use igpe.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
-    draw(ax, {"": series(estimate.reached)})
+    draw_waterfall(ax, {"": series(estimate.reached)})
     return ax
 
 
-def draw(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.0) -> None:
+def draw_waterfall(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.0) -> None:
     """One line for each series.
 
     Objectives on a logarithmic scale, or how far they are above the best where some are not

@@ -14,9 +14,8 @@ from matplotlib import pyplot as plt
 from results import EVIL, KINDS, MAP, result
 
 import igpe
-from igpe.results.report.page import CSS, SECTIONS, page
+from igpe.results.report.page import CSS, SECTIONS, Section, page
 from igpe.results.report.pictures import DARK, LIGHT
-from igpe.results.report.section import Section
 from igpe.results.result_text import verdict
 
 ADDRESSES = ("src", "href", "action", "data", "poster", "srcset", "background")
