@@ -10,8 +10,7 @@ import numpy as np
 from igpe.core.files import write
 from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.status import Status
-from igpe.results.certificate import Certificate
-from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.plots.fit import plot_fit
 from igpe.results.report.page import TITLE, page
 from igpe.results.residual_table import Adequacy

@@ -12,8 +12,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.numerics.statistics.covariance import correlation, ellipse
 from igpe.numerics.statistics.weakness import combinations
-from igpe.results.certificate import Certificate
-from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.residual_table import Adequacy, outliers, residual_table, sigma_known
 from igpe.results.structure_map import StructureMap
 

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import bullets, folded, paragraph, preformatted, table
-from igpe.results.certificate import Certificate
+from igpe.results.dynamic_certificate import Certificate
 from igpe.results.plots.structure_map import draw_map, size
 from igpe.results.plots.waterfall import draw_waterfall, series, words
 from igpe.results.report.pictures import (
