@@ -30,7 +30,7 @@ from igpe.formats.draft.text import (
     unmeasured_start,
 )
 from igpe.formats.kinetics.equation import Equation, read_equation
-from igpe.formats.kinetics.reaction import numbered
+from igpe.formats.kinetics.laws import numbered
 from igpe.formats.kinetics.reactor import Batch
 from igpe.problem.units import conversion
 

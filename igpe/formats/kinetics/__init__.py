@@ -10,8 +10,7 @@ The builder holds no igpe words: `reactor(times)` is a Pyomo model to be used an
 from igpe.formats.kinetics.conservation import Law
 from igpe.formats.kinetics.constants import Arrhenius
 from igpe.formats.kinetics.equation import Equation
-from igpe.formats.kinetics.laws import Hill, MassAction, MichaelisMenten, OwnLaw
-from igpe.formats.kinetics.reaction import Reaction
+from igpe.formats.kinetics.laws import Hill, MassAction, MichaelisMenten, OwnLaw, Reaction
 from igpe.formats.kinetics.reactor import Batch, Cstr, Units
 from igpe.formats.kinetics.semibatch import MolarFeed, MolarVolumes, Semibatch, Stream
 

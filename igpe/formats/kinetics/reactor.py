@@ -28,8 +28,7 @@ from igpe.formats.kinetics.constants import (
     add_laws,
     is_thermal,
 )
-from igpe.formats.kinetics.laws import OwnLaw
-from igpe.formats.kinetics.reaction import Reaction, numbered
+from igpe.formats.kinetics.laws import OwnLaw, Reaction, numbered
 
 
 @dataclass(frozen=True)
