@@ -14,8 +14,7 @@ import pyomo.environ as pyo
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.errors import ModelError
-from igpe.formats.petab.formulas import TIME, inserted, names_in, number, symbol, to_pyomo
-from igpe.formats.petab.libraries import library
+from igpe.formats.petab.formulas import TIME, inserted, library, names_in, number, symbol, to_pyomo
 from igpe.formats.petab.sbml import Sbml
 
 

@@ -1,19 +1,55 @@
 """Formulas of SBML and PEtab: SymPy expressions, and the same with Pyomo's components.
 
 Symbols are known by name alone; the time is called `time`.
+
+The libraries that read PEtab and SBML: an extra, whose absence is an answer.
 """
 
+import importlib
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from operator import add, mul
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pyomo.environ as pyo
 
-from igpe.core.errors import ModelError
-from igpe.formats.petab.libraries import library, quiet
+from igpe.core.errors import ModelError, SolverMissing
+
+NEEDED = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
+
+
+def require_libraries() -> None:
+    """raises SolverMissing with the command that installs them, unless all are there"""
+    for name in NEEDED:
+        library(name)
+
+
+def library(name: str) -> ModuleType:
+    """An imported library of the extra.
+
+    raises SolverMissing with the command that installs it
+    """
+    try:
+        with quiet():
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise SolverMissing(
+            f"PEtab problems are read with `petab`, `python-libsbml` and `sbmlmath`; {error}. "
+            "Install them: pip install 'igpe[petab]'."
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the deprecation warnings that these libraries get from theirs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
 
 TIME = "time"
 HIGHEST = 1000  # exponent of an expression

@@ -20,11 +20,11 @@ from igpe.core.files import read
 from igpe.formats.petab.formulas import (
     TOO_LARGE,
     factorial_size,
+    library,
     parsed,
     power_size,
     require_moderate,
 )
-from igpe.formats.petab.libraries import library
 from igpe.problem.csv_files import require_cells
 
 MOST_YAML, MOST_TABLE, MOST_MODEL = 2**20, 50 * 2**20, 50 * 2**20  # bytes

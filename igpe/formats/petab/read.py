@@ -20,9 +20,16 @@ import pandas as pd
 
 from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.formats.petab.course import Parameter, PetabModel
-from igpe.formats.petab.formulas import inserted, number, plain, symbol
+from igpe.formats.petab.formulas import (
+    inserted,
+    library,
+    number,
+    plain,
+    quiet,
+    require_libraries,
+    symbol,
+)
 from igpe.formats.petab.guard import petab_config
-from igpe.formats.petab.libraries import library, quiet, require_libraries
 from igpe.formats.petab.sbml import read_sbml
 from igpe.formats.petab.tables import LOGARITHMS, read_conditions
 from igpe.problem.loss import Normal

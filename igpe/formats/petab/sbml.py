@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from igpe.core.errors import ModelError
-from igpe.formats.petab.formulas import TIME, number, plain, symbol
+from igpe.formats.petab.formulas import TIME, library, number, plain, quiet, symbol
 from igpe.formats.petab.guard import require_few_calls, require_moderate_math
-from igpe.formats.petab.libraries import library, quiet
 
 HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
 

@@ -9,8 +9,7 @@ import pandas as pd
 
 from igpe.core.errors import DataError
 from igpe.formats.petab.course import Course, Meaning
-from igpe.formats.petab.formulas import inserted, names_in, parsed
-from igpe.formats.petab.libraries import library
+from igpe.formats.petab.formulas import inserted, library, names_in, parsed
 from igpe.formats.petab.sbml import Sbml
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import steps

@@ -10,7 +10,7 @@ import small
 from scipy.stats import norm
 
 import igpe
-from igpe.formats.petab import libraries
+from igpe.formats.petab import formulas as libraries
 
 VALUES = {"k": 0.7, "A0": 2.0, "sd": 0.2}
 
