@@ -10,15 +10,16 @@ import numpy as np
 from igpe.algebraic.bounds.alike import Group, Source, grouped
 from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.separable import Block, Pair, Separable
-from igpe.algebraic.bounds.taylor.parameters import (
+from igpe.algebraic.bounds.taylor.tape import Tape
+from igpe.algebraic.bounds.taylor.terms import (
     Exchange,
+    Term,
     Vector,
     exchanges,
     product_bounds,
     sum_bounds,
+    terms_of,
 )
-from igpe.algebraic.bounds.taylor.tape import Tape
-from igpe.algebraic.bounds.taylor.terms import Term, terms_of
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.box import Box
 from igpe.equations.system import linear_parameters

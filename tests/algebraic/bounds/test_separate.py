@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.bounds.taylor.parameters import exchanges, product_bounds, sum_bounds
 from igpe.algebraic.bounds.taylor.tape import UnknownOperation
+from igpe.algebraic.bounds.taylor.terms import exchanges, product_bounds, sum_bounds
 from igpe.algebraic.regression import Piece
 from igpe.core.box import Box
 
