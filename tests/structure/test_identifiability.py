@@ -12,8 +12,7 @@ from known_models import KNOWN, PULSE, SIX, TIMES, Known, cascade
 import igpe
 from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.identifiability import Algebra, identifiability
-from igpe.structure.identifiability.numerical import moved_unknowns
+from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
 from igpe.structure.identifiability.posed import pose
 
 CASES = {case.name: case for case in KNOWN}
