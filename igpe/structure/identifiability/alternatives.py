@@ -13,8 +13,7 @@ from itertools import combinations, groupby
 import networkx as nx
 import numpy as np
 
-from igpe.structure.identifiability.invariants import combined
-from igpe.structure.identifiability.symmetries import LARGEST_WEIGHT
+from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.field import Residues, reconstructed
 from igpe.structure.series.ideal import Ideal

@@ -3,19 +3,215 @@
 Unknowns belong together that some minimal dependence links: the connected parts of the null space's
 reduced basis, which are the same for any basis. If as many symmetries of one kind are found in a
 part as it has directions, what these leave unchanged is all that can be determined.
+
+Simple symmetries: ways in which some unknowns may change together without any output noticing.
+
+Directions n of the null space at a point theta are
+
+    scalings      n[i] = w[i] theta[i]:  theta[i] -> lambda**w[i] theta[i]
+    translations  n[i] = w[i]:           theta[i] -> theta[i] + w[i] epsilon
+    mixed         some of each:          an activation energy grows, its rate constant with it
+
+if the same numbers w do at every point. For scalings and translations they are searched for among
+small quotients, which residues modulo different primes give away.
+
+What symmetries leave unchanged, in words: products of powers, and sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from math import gcd, lcm
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
 
-from igpe.structure.identifiability.invariants import mixtures, products, sums
 from igpe.structure.identifiability.sensitivity_rows import Rows
-from igpe.structure.identifiability.symmetries import mixed, weights
-from igpe.structure.series.field import Residues
-from igpe.structure.series.linear_algebra import null_space
+from igpe.structure.series.field import Residues, reconstructed
+from igpe.structure.series.linear_algebra import Echelon, echelon, null_space
+
+LARGEST_WEIGHT = 100  # numerator and denominator; one in 1e5 random residues is such a quotient
+
+
+class Mixed(NamedTuple):
+    """One direction in which some unknowns are translated and others scaled.
+
+    translated, scaled  places in the part, increasing
+    """
+
+    translated: tuple[int, ...]
+    scaled: tuple[int, ...]
+
+
+def weights(rows: Rows, part: list[int], *, scaling: bool) -> list[list[Fraction]]:
+    """The reduced basis of all scalings (or translations) of a part; empty if there are none.
+
+    Points of one prime are stacked: a weight must leave the outputs alone at each of them. Primes
+    must agree, else they are no small quotients.
+    """
+    found = []
+    for prime, points in _by_prime(rows):
+        basis = null_space(_stacked(rows, points, part, scaling=scaling), prime)
+        found.append([[reconstructed(int(v), prime, LARGEST_WEIGHT) for v in row] for row in basis])
+    known = [[w for w in row if w is not None] for row in found[0]]
+    agreed = all(one == found[0] for one in found) and known == found[0]
+    return known if agreed else []
+
+
+def mixed(rows: Rows, part: list[int]) -> Mixed | None:
+    """How the only direction of a part mixes translations and scalings; None if it does not."""
+    for reference in range(len(part)):
+        found = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
+        if found[0] is not None and all(one == found[0] for one in found):
+            return found[0]
+    return None
+
+
+def _mixed_modulo(rows: Rows, points: list[int], part: list[int], reference: int) -> Mixed | None:
+    """The same at the points of one prime, if the unknown at `reference` is translated."""
+    prime = rows.primes[points[0]]
+    shifts, scales = [], []
+    for k in points:
+        (direction,) = null_space(_restricted(rows, k, part), prime).tolist()
+        over = pow(direction[reference], -1, prime)
+        shifts.append([n * over % prime for n in direction])
+        values = [int(v) for v in rows.values[k, part]]
+        scales.append([
+            s * pow(v, -1, prime) % prime for s, v in zip(shifts[-1], values, strict=True)
+        ])
+    translated = tuple(i for i in range(len(part)) if len({s[i] for s in shifts}) == 1)
+    scaled = tuple(i for i in range(len(part)) if len({s[i] for s in scales}) == 1)
+    covered = len(points) > 1 and set(translated) | set(scaled) == set(range(len(part)))
+    return Mixed(translated, scaled) if covered else None
+
+
+def _by_prime(rows: Rows) -> Iterator[tuple[int, list[int]]]:
+    for prime, points in groupby(rows.best, key=lambda k: rows.primes[k]):
+        yield prime, list(points)
+
+
+def _stacked(rows: Rows, points: list[int], part: list[int], *, scaling: bool) -> Echelon:
+    prime = np.uint64(rows.primes[points[0]])
+    factors = [rows.values[k, part] if scaling else np.uint64(1) for k in points]
+    matrices = [
+        _restricted(rows, k, part).rows * f % prime for k, f in zip(points, factors, strict=True)
+    ]
+    return echelon(np.vstack(matrices), int(prime))
+
+
+def _restricted(rows: Rows, k: int, part: list[int]) -> Echelon:
+    """The rows of a part: those of other parts have nothing but zeros in its columns."""
+    matrix: Residues = rows.told[k].rows[:, part]
+    return echelon(matrix, rows.primes[k])
+
+
+Weights = list[list[Fraction]]
+
+
+def products(weights: Weights, names: Sequence[str]) -> tuple[str, ...]:
+    """Independent products of powers that scalings with these weights leave unchanged."""
+    found = _simplest(weights)
+    return tuple(_product(exponents, names) for exponents in found)
+
+
+def sums(weights: Weights, names: Sequence[str]) -> tuple[str, ...]:
+    """Independent sums that translations with these weights leave unchanged."""
+    found = _simplest(weights)
+    return tuple(_sum(factors, names) for factors in found)
+
+
+def mixtures(symmetry: Mixed, names: Sequence[str]) -> tuple[str, ...]:
+    """What one translation with scalings leaves unchanged; c is a known number in each."""
+    first, *others = symmetry.translated
+    return (
+        *(f"{names[i]} + c*{names[first]}" for i in others),
+        *(f"{names[i]}*exp(c*{names[first]})" for i in symmetry.scaled),
+    )
+
+
+def combined(factors: Sequence[Fraction], names: Sequence[str]) -> str:
+    """A sum with these factors, or the same times a number: k1 + 2*k2 - k3."""
+    return _sum(_whole(list(factors)), names)
+
+
+def _simplest(weights: Weights) -> list[list[int]]:
+    """Of several bases of the invariants that with the smallest powers and fewest quotients.
+
+    Each unknown in turn is the one that the others are multiplied with.
+    """
+    n = len(weights[0])
+    orders = [[j, *(i for i in range(n) if i != j)] for j in range(n)]
+    return min((_invariants(weights, order) for order in orders), key=_effort)
+
+
+def _effort(vectors: list[list[int]]) -> int:
+    return sum(abs(e) + (e < 0) for v in vectors for e in v)
+
+
+def _invariants(weights: Weights, order: list[int]) -> list[list[int]]:
+    """Whole v with w v = 0 for all weights; pivots are sought in this order of the unknowns."""
+    w = _reduced([[row[j] for j in order] for row in weights])
+    pivots = [_lead(row) for row in w]
+    found = []
+    for j in (j for j in range(len(order)) if j not in pivots):
+        v = [Fraction(0)] * len(order)
+        v[j] = Fraction(1)
+        for row, pivot in zip(w, pivots, strict=True):
+            v[pivot] = -row[j]
+        found.append(_whole([v[order.index(i)] for i in range(len(order))]))
+    return sorted(found, key=lambda v: [e == 0 for e in v])
+
+
+def _whole(vector: list[Fraction]) -> list[int]:
+    """The shortest multiple of whole numbers whose first is positive."""
+    scale = lcm(*(e.denominator for e in vector))
+    whole = [int(e * scale) for e in vector]
+    shared = gcd(*whole)
+    sign = 1 if next(e for e in whole if e) > 0 else -1
+    return [sign * e // shared for e in whole]
+
+
+def _reduced(matrix: Weights) -> Weights:
+    """Gauss and Jordan's elimination on quotients; the rows are independent."""
+    rows: Weights = []
+    for given in matrix:
+        row = list(given)
+        for known in rows:
+            row = _minus(row, row[_lead(known)], known)
+        row = [a / row[_lead(row)] for a in row]
+        rows = [_minus(known, known[_lead(row)], row) for known in rows]
+        rows.append(row)
+    return rows
+
+
+def _minus(row: list[Fraction], factor: Fraction, other: list[Fraction]) -> list[Fraction]:
+    return [a - factor * b for a, b in zip(row, other, strict=True)]
+
+
+def _lead(row: list[Fraction]) -> int:
+    return next(j for j, v in enumerate(row) if v)
+
+
+def _product(exponents: list[int], names: Sequence[str]) -> str:
+    """k1*s1**2/V."""
+    above = [_power(n, e) for e, n in zip(exponents, names, strict=True) if e > 0]
+    below = [_power(n, -e) for e, n in zip(exponents, names, strict=True) if e < 0]
+    return "/".join(["*".join(above), *below])
+
+
+def _power(name: str, exponent: int) -> str:
+    return name if exponent == 1 else f"{name}**{exponent}"
+
+
+def _sum(factors: list[int], names: Sequence[str]) -> str:
+    """k1 + 2*k2 - k3."""
+    text = ""
+    for factor, name in zip(factors, names, strict=True):
+        size = name if abs(factor) == 1 else f"{abs(factor)}*{name}"
+        text += "" if factor == 0 else (" - " if factor < 0 else " + ") + size
+    return text.removeprefix(" + ")
 
 
 @dataclass(frozen=True)
