@@ -35,9 +35,9 @@ from igpe.structure.identifiability.expansion import Expansion, expand
 from igpe.structure.identifiability.posed import FEWEST_TIMES, Posed
 from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
 from igpe.structure.identifiability.uniqueness import unique
+from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Singular
 from igpe.structure.series.linear_algebra import null_space
-from igpe.structure.series.point import NoPoint
 from igpe.structure.series.tape import UnknownOperation
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)

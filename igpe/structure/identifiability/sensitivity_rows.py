@@ -15,8 +15,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.structure.identifiability.expansion import Expansion, Output
-from igpe.structure.series.constants import Constants
-from igpe.structure.series.course import Course, Signals
+from igpe.structure.series.course import Constants, Course, NoPoint, Point, Signals, random_point
 from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.structure.series.linear_algebra import (
     Echelon,
@@ -26,7 +25,6 @@ from igpe.structure.series.linear_algebra import (
     null_space,
     product,
 )
-from igpe.structure.series.point import NoPoint, Point, random_point
 from igpe.structure.series.reach import Levels, random_moves, random_tangents
 from igpe.structure.series.tape import Dynamics, Piece, degree_of_minor
 

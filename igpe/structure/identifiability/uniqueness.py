@@ -34,11 +34,9 @@ from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.expansion import Expansion
 from igpe.structure.identifiability.posed import single_starts
-from igpe.structure.series.constants import Constants
-from igpe.structure.series.course import Course, Signals
+from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
 from igpe.structure.series.field import Field, Residues, Singular, random_primes
 from igpe.structure.series.linear_algebra import Echelon, local_echelon, null_space
-from igpe.structure.series.point import NoPoint, random_point
 from igpe.structure.series.tape import Dynamics, UnknownOperation
 
 

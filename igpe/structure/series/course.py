@@ -12,18 +12,134 @@ Without breaks it is a number times s**k: one node, s = 1, is enough. With break
 many nodes as there are orders, so that polynomials are integrated without error.
 
 The nodes of a tape as power series in time, one coefficient after the other.
+
+Random points at which implicit equations hold.
+
+A finite field has few roots. So the implicit variables are drawn like everything else, and as many
+unknowns as there are equations, in which these are linear, follow from them. Where no component of
+the solutions lacks such a coordinate the point is as random as one found the other way round. Where
+the equations are linear in the implicit variables themselves, these follow from the rest.
+
+Values at the start of functions that are known by their differential equations alone.
+
+In a finite field there is no exp(2). The equation z' = g' z knows exp(g) up to a factor, its value
+at the start, and this is drawn at random: what is found holds for nearly all such factors. The same
+argument gives the same value at every place and in every experiment; exp and log undo each other;
+exp of an argument times a quotient of small numbers is the power; sine and cosine lie on a circle.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.structure.series.constants import Constants, PointConstants
-from igpe.structure.series.field import Field, Residues, Singular, residue
-from igpe.structure.series.linear_algebra import product, solved
+from igpe.equations.symbols import stack
+from igpe.equations.system import linear_parameters
+from igpe.structure.series.field import Field, Residues, Singular, rational, residue
+from igpe.structure.series.linear_algebra import echelon, product, solved
 from igpe.structure.series.tape import Dynamics, Kind, Node, Tape, degree, tape_of
+
+PARTS = 12  # exp is drawn at a twelfth of its argument: of that all quotients below are multiples
+LARGEST_TERM = 4  # of those quotients
+
+_TERMS = range(1, LARGEST_TERM + 1)
+_MULTIPLES = sorted(
+    {sign * n for a in _TERMS for b in _TERMS for n in (a, PARTS * a // b) for sign in (1, -1)},
+    key=abs,
+)
+"""What is tried: the argument may be so many times one whose value is known."""
+
+
+class Constants:
+    """The values drawn so far.
+
+    field  of the random source; its `size` does not matter
+    """
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        points = range(len(field.primes))
+        self._exp: list[dict[int, int]] = [{0: 1} for _ in points]
+        self._log: list[dict[int, int]] = [{1: 0} for _ in points]
+        self._circle: list[dict[int, tuple[int, int]]] = [{0: (0, 1)} for _ in points]
+        self._others: list[dict[tuple[str, float, int], int]] = [{} for _ in points]
+
+    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
+        """The function's value at all nodes of each point.
+
+        raises Singular for log(0) and a power of 0
+        """
+        nodes = len(argument) // len(self.field.primes)
+        return [
+            self.at(k // nodes, name, int(argument[k, 0]), exponent) for k in range(len(argument))
+        ]
+
+    def alone(self, k: int) -> "PointConstants":
+        """Those of point k, for any number of places at it."""
+        return PointConstants(self, k)
+
+    def at(self, k: int, name: str, g: int, exponent: float) -> int:
+        """The same at point k alone; g is the argument's value there."""
+        if name == "exp":
+            return self._exponential(k, g)
+        if name == "log":
+            return self._logarithm(k, g)
+        if name == "power":
+            ratio = residue(rational(exponent), self.field.primes[k])
+            return self._exponential(k, ratio * self._logarithm(k, g) % self.field.primes[k])
+        if name in ("sin", "cos"):
+            return self._on_circle(k, g)[name == "cos"]
+        known = self._others[k]
+        return 0 if g == 0 else known.setdefault((name, exponent, g), self._draw(k))
+
+    def _exponential(self, k: int, g: int) -> int:
+        known, prime = self._exp[k], self.field.primes[k]
+        for m in _MULTIPLES:
+            part = pow(m, -1, prime) * g % prime
+            if part in known:
+                return pow(known[part], m, prime)
+        unit = self._draw(k)
+        known[pow(PARTS, -1, prime) * g % prime] = unit
+        return self._pair(k, g, pow(unit, PARTS, prime))
+
+    def _logarithm(self, k: int, g: int) -> int:
+        if g == 0:
+            raise Singular
+        if g not in self._log[k]:
+            self._pair(k, self._draw(k), g)
+        return self._log[k][g]
+
+    def _pair(self, k: int, argument: int, value: int) -> int:
+        self._exp[k][argument], self._log[k][value] = value, argument
+        return value
+
+    def _on_circle(self, k: int, g: int) -> tuple[int, int]:
+        known, prime = self._circle[k], self.field.primes[k]
+        if g not in known:
+            m = self._draw(k)
+            while (1 + m * m) % prime == 0:
+                m = self._draw(k)
+            over = pow(1 + m * m, -1, prime)
+            sine, cosine = 2 * m * over % prime, (1 - m * m) * over % prime
+            known[g], known[prime - g] = (sine, cosine), (prime - sine, cosine)
+        return known[g]
+
+    def _draw(self, k: int) -> int:
+        return int(self.field.random.integers(2, self.field.primes[k]))
+
+
+class PointConstants:
+    """The values at one point, where many places at it are computed side by side."""
+
+    def __init__(self, shared: Constants, k: int) -> None:
+        self._shared, self._k = shared, k
+
+    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
+        """The function's value at each place."""
+        return [self._shared.at(self._k, name, int(g), exponent) for g in argument[:, 0]]
 
 
 class Grid:
@@ -395,3 +511,152 @@ class Course:
         if moved is not None:
             found = [self.field.plus(a, moved[:, i]) for i, a in enumerate(found)]
         return found
+
+
+class Point(NamedTuple):
+    """Values of all unknowns, and of each experiment's variables at its start, at each point.
+
+    q  (points, n_q)
+    y  of each experiment, (points, n_instants * n_y) implicit variables
+    x  of each experiment, (points, n_x) what is added to the start values; None: nothing
+    """
+
+    q: Residues
+    y: list[Residues]
+    x: list[Residues | None]
+
+
+class NoPoint(Exception):
+    """No point was found at which the implicit equations hold."""
+
+
+def random_point(
+    courses: Sequence[Dynamics],
+    n_q: int,
+    field: Field,
+    shared: tuple[Constants, Signals],
+    *,
+    moved: Sequence[Residues | None] = (),
+) -> Point:
+    """A point for all experiments together; the field's numbers have no derivatives.
+
+    moved   what is added to the start values of each experiment
+    raises  NoPoint, Singular, UnknownOperation
+    """
+    moves = list(moved) or [None] * len(courses)
+    x = [_zero(field, d) if m is None else m for d, m in zip(courses, moves, strict=True)]
+    q = ca.SX.sym("q", n_q)
+    free = _drawn(field, n_q)
+    parts = [(i, d) for i, course in enumerate(courses) for d in _instants(course)]
+    y = [_drawn(field, d.y.numel()) for _, d in parts]
+    shifts = [ca.SX.sym("shift", d.x.numel()) for d in courses]
+    at_start = [_at_start(d, q, shifts[i]) for i, d in parts]
+    bent = [d.y.numel() > 0 and any(ca.which_depends(d.g, d.y, 2)) for _, d in parts]
+    hard = [i for i, is_bent in enumerate(bent) if is_bent]
+    known = np.hstack([np.zeros((len(field.primes), 0), dtype=np.uint64), *x])
+    if hard:
+        equations = stack(at_start[i] for i in hard)
+        ys, us = stack(parts[i][1].y for i in hard), stack(parts[i][1].u for i in hard)
+        # Instants of one experiment share the symbols of y: each gets its own.
+        own = [ca.SX.sym("y", parts[i][1].y.numel()) for i in hard]
+        equations = stack(
+            ca.substitute(at_start[i], parts[i][1].y, mine)
+            for i, mine in zip(hard, own, strict=True)
+        )
+        ys = stack(own)
+        given = np.hstack([y[i] for i in hard])
+        keys = [key for i in hard for key in parts[i][1].inputs]
+        both, whole = stack([q, *shifts]), np.hstack([free, known])
+        solver = _Linear(equations, [both, ys, us], field, shared[0])
+        columns = linear_parameters(equations, both).jointly
+        candidates = [
+            c for c in columns if c < n_q or any(m is not None for m in moves)
+        ]  # given start values stay
+        solver.solve(0, candidates, [whole, given, _u(keys, shared[1])])
+        free, known = whole[:, :n_q], whole[:, n_q:]
+    for i, (_, d) in enumerate(parts):
+        if d.y.numel() and not bent[i]:
+            solver = _Linear(at_start[i], [q, d.y, d.u, stack(shifts)], field, shared[0])
+            solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1]), known])
+    return Point(free, _together(y, [i for i, _ in parts]), _moves(known, courses, moves))
+
+
+def _together(y: Sequence[Residues], owners: Sequence[int]) -> list[Residues]:
+    """Of each experiment, the implicit variables of all its instants."""
+    return [
+        np.hstack([own for own, k in zip(y, owners, strict=True) if k == i])
+        for i in range(max(owners, default=-1) + 1)
+    ]
+
+
+def _moves(
+    values: Residues, courses: Sequence[Dynamics], moved: Sequence[Residues | None]
+) -> list[Residues | None]:
+    starts = np.split(values, np.cumsum([d.x.numel() for d in courses])[:-1], axis=1)
+    return [s if m is not None else None for s, m in zip(starts, moved, strict=True)]
+
+
+def _instants(d: Dynamics) -> list[Dynamics]:
+    """Without implicit variables there is nothing to solve, and one stands for all."""
+    return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1), inputs=())]
+
+
+def _zero(field: Field, d: Dynamics) -> Residues:
+    return np.zeros((len(field.primes), d.x.numel()), dtype=np.uint64)
+
+
+def _at_start(d: Dynamics, q: Any, moved: Any) -> Any:
+    """g at the start, in the symbols of all unknowns, of y, of u and of what moves the start."""
+    own = stack(q[c] for c in d.columns)
+    start = ca.substitute(d.start, d.q, own) + moved
+    return ca.substitute([d.g], [d.q, d.x, d.t], [own, start, ca.SX(d.t0)])[0]
+
+
+def _drawn(field: Field, n: int) -> Residues:
+    """(points, n) random residues."""
+    return _columns([field.draw() for _ in range(n)], field)
+
+
+def _u(keys: Sequence[Any], signals: Signals) -> Residues:
+    return _columns([signals.at(k, 0) for k in keys], signals.field)
+
+
+def _columns(values: list[list[int]], field: Field) -> Residues:
+    """(points, n) of n lists with one value for each point."""
+    return np.array(values, dtype=np.uint64).reshape(len(values), len(field.primes)).T.copy()
+
+
+class _Linear:
+    """Equations that are linear in some of their symbols."""
+
+    def __init__(
+        self, equations: Any, symbols: list[Any], field: Field, constants: Constants
+    ) -> None:
+        self.equations, self.symbols = equations, symbols
+        self.field, self.constants = field, constants
+
+    def solve(self, argument: int, candidates: Sequence[int], values: list[Residues]) -> None:
+        """Overwrite some of the candidates among values[argument], so that the equations hold."""
+        columns = list(candidates)
+        part = stack(self.symbols[argument][j] for j in columns)
+        slopes = self._evaluated(ca.vec(ca.jacobian(self.equations, part)), values)
+        n = self.equations.numel()
+        for k, prime in enumerate(self.field.primes):
+            matrix = slopes[k].reshape(len(columns), n).T
+            chosen = list(echelon(matrix, prime).pivots)
+            if len(chosen) < n:
+                raise NoPoint
+            values[argument][k, [columns[j] for j in chosen]] = 0
+            rest = self._evaluated(self.equations, values)[k]
+            found = solved(matrix[:, chosen], (np.uint64(prime) - rest)[:, None], prime)
+            if found is None:
+                raise Singular
+            values[argument][k, [columns[j] for j in chosen]] = found[:, 0]
+
+    def _evaluated(self, column: Any, values: list[Residues]) -> Residues:
+        """(points, n) the expressions' values."""
+        tape = tape_of(column, self.symbols, (True,) * len(self.symbols))
+        found = Evaluation(self.field, tape, self.constants).compute(
+            0, lambda a, i, k: self.field.constant([int(v) for v in values[a][:, i]])
+        )
+        return np.stack([e[:, 0] for e in found], axis=1)

@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from igpe.structure.series.constants import Constants, PointConstants
-from igpe.structure.series.course import Evaluation, Given
+from igpe.structure.series.course import Constants, Evaluation, Given, PointConstants
 from igpe.structure.series.field import Field, Residues, Singular, residue
 from igpe.structure.series.linear_algebra import echelon, product
 from igpe.structure.series.tape import Dynamics, tape_of

@@ -7,8 +7,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.structure.series.constants import Constants
-from igpe.structure.series.course import Course, Evaluation, Signals
+from igpe.structure.series.course import Constants, Course, Evaluation, Signals
 from igpe.structure.series.field import Field, Singular, rational, residue
 from igpe.structure.series.tape import Dynamics, UnknownOperation, degree, tape_of
 
