@@ -20,7 +20,8 @@ from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
-from igpe.proofs.checker import functions, polynomial, rows, step, transport
+from igpe.proofs.checker import functions, polynomial, rows, step
+from igpe.proofs.checker import rows as transport
 from igpe.proofs.checker.course import Course, Tape, courses, line
 from igpe.proofs.checker.interval import Interval
 

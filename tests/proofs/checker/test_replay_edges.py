@@ -16,8 +16,7 @@ from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.course import courses
 from igpe.proofs.checker.interval import Interval
-from igpe.proofs.checker.levels import Levels
-from igpe.proofs.checker.rows import Boxes, Effort, Rows
+from igpe.proofs.checker.rows import Boxes, Effort, Levels, Rows
 from igpe.proofs.checker.step import Dual
 from igpe.proofs.checker.value import value_at
 
