@@ -92,8 +92,8 @@ if TYPE_CHECKING:
     from igpe.problem.noise.sigma import Estimated as Estimated
     from igpe.problem.noise.sigma import Proportional as Proportional
     from igpe.problem.problem import Problem as Problem
-    from igpe.proofs.checker.verified import Verdict as Verdict
-    from igpe.proofs.checker.verified import Verified as Verified
+    from igpe.proofs.checker.verify import Verdict as Verdict
+    from igpe.proofs.checker.verify import Verified as Verified
     from igpe.proofs.checker.verify import verify as verify
     from igpe.proofs.prover.certify import BranchAndBound as BranchAndBound
     from igpe.proofs.prover.certify import certify as certify
@@ -209,8 +209,8 @@ _HOME = {
     "Unmeasured": "igpe.planning.existing",
     "Unsupported": "igpe.core.errors",
     "Unweighted": "igpe.algebraic.base",
-    "Verdict": "igpe.proofs.checker.verified",
-    "Verified": "igpe.proofs.checker.verified",
+    "Verdict": "igpe.proofs.checker.verify",
+    "Verified": "igpe.proofs.checker.verify",
     "bootstrap": "igpe.uncertainty.bootstrap",
     "campaign": "igpe.estimation.many_starts",
     "certify": "igpe.proofs.prover.certify",

@@ -19,7 +19,7 @@ from igpe.cli import app
 from igpe.core.markup import cell, label, printable, quoted
 from igpe.formats.kinetics.equation import read_equation
 from igpe.problem.tables import read_table
-from igpe.proofs.checker.tree import read_tree
+from igpe.proofs.checker.verify import read_tree
 from igpe.tasks.run import TABLE, Store
 
 SOUND = Path(__file__).parent / "sound"

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.proofs.checker.tree import read_tree, slabs
+from igpe.proofs.checker.verify import read_tree, slabs
 
 Certificate = dict[str, Any]
 OBJECTIVE = 1.18584487e-6  # rounded up

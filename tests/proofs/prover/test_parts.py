@@ -8,7 +8,7 @@ import pytest
 
 import igpe
 from igpe.core.status import Status
-from igpe.proofs.checker.tree import read_tree
+from igpe.proofs.checker.verify import read_tree
 from igpe.proofs.prover import certify as parts
 from igpe.tasks.children import Outcome
 from igpe.tasks.run import run
