@@ -16,6 +16,8 @@ On the part of the box the residuals are again r in c + g s + s't s +- e, |s_j| 
     are >= 0 and left out. With L L' the convex part of the form it is as good as a Newton step.
 
 u, y and L are computed in plain floating point: any numbers do.
+
+The sum of squares at one point, between two numbers.
 """
 
 import time
@@ -28,9 +30,31 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.course import Course
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
+from igpe.proofs.checker.interval import point as exactly
 from igpe.proofs.checker.polynomial import pairs
 from igpe.proofs.checker.rows import Boxes, Effort, Rows, residuals
-from igpe.proofs.checker.value import value_at
+
+PRECISE = Effort(order=12, absolute=1e-16, most=20000)
+
+
+def value_at(
+    courses: Sequence[Course], point: FloatArray, end: float = np.inf
+) -> tuple[float, float]:
+    """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none.
+
+    end  `time.monotonic()` at which integration stops
+    """
+    effort = replace(PRECISE, end=end)
+    box = Boxes.around(point[:, None], point[:, None])
+    total = exactly(np.zeros(1))
+    with np.errstate(all="ignore"):
+        for course in courses:
+            rows = residuals(course, box, effort, np.inf, np.zeros(1))
+            for c, e in zip(rows.c[0], rows.e, strict=True):
+                total = total + outward(c - e, c + e).square()
+    high = float(total.high[0])
+    return max(float(total.low[0]), 0.0), high if np.isfinite(high) else np.inf
+
 
 SWEEPS = 12  # of coordinate descent
 

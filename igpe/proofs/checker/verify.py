@@ -25,10 +25,9 @@ import numpy as np
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.confirm import Claims, Confirmed, confirm
+from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at
 from igpe.proofs.checker.course import Course, courses
 from igpe.proofs.checker.rows import Effort
-from igpe.proofs.checker.value import value_at
 
 
 class Verdict(enum.Enum):

@@ -14,11 +14,11 @@ from one_state import one_state
 import igpe
 from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
+from igpe.proofs.checker.confirm import value_at
 from igpe.proofs.checker.course import courses
 from igpe.proofs.checker.interval import Interval
 from igpe.proofs.checker.rows import Boxes, Effort, Levels, Rows
 from igpe.proofs.checker.step import Dual
-from igpe.proofs.checker.value import value_at
 
 TIMES = np.linspace(0.25, 2.0, 6)
 

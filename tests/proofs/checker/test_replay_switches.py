@@ -10,8 +10,8 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.proofs.checker.confirm import value_at
 from igpe.proofs.checker.course import courses
-from igpe.proofs.checker.value import value_at
 
 SWITCH = 0.4
 TIMES = np.array([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0])
