@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
+from igpe.proofs.prover.bounds import conclude, sensitivities
 from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
 from igpe.proofs.prover.enclosures.mueller import Tube, tube
 from igpe.proofs.prover.enclosures.recursion import Algebra, Space, algebra, space
 from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.posed import Dynamic
-from igpe.proofs.prover.whole import conclude, sensitivities
 from igpe.proofs.prover.writer import DIV, PARAMETER, Tape, arguments
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
