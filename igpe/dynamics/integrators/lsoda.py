@@ -19,8 +19,7 @@ from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.integrators.limits import Limits, allowed, at, between, no_number
 from igpe.dynamics.integrators.method import Method
-from igpe.dynamics.integrators.pieces import Piece
-from igpe.dynamics.integrators.prepared import Came, Prepared
+from igpe.dynamics.integrators.prepared import Came, Piece, Prepared
 from igpe.dynamics.integrators.refused import Refused, implicit_refused
 from igpe.equations.elimination import InPlace
 

@@ -31,8 +31,7 @@ from igpe.dynamics.integrators.limits import (
     no_number,
 )
 from igpe.dynamics.integrators.method import Method
-from igpe.dynamics.integrators.pieces import Piece
-from igpe.dynamics.integrators.prepared import Came, Prepared
+from igpe.dynamics.integrators.prepared import Came, Piece, Prepared
 from igpe.equations.elimination import InPlace
 
 

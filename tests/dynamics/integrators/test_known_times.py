@@ -17,7 +17,7 @@ from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.integrators.pieces import pieces_of
+from igpe.dynamics.integrators.prepared import pieces_of
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 
