@@ -31,9 +31,8 @@ from igpe.dynamics.shooting.base import (
     require_known_sigma,
     require_plain,
 )
-from igpe.dynamics.shooting.by_shooting import Before, by_shooting
 from igpe.dynamics.shooting.guess import Simulated, profiles
-from igpe.dynamics.shooting.polish import Polished, passed_bounds, polish
+from igpe.dynamics.shooting.polish import Before, Polished, by_shooting, passed_bounds, polish
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
 from igpe.equations.reading.read import read_systems

@@ -13,7 +13,7 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.shooting import by_shooting
+from igpe.dynamics.shooting import polish as by_shooting
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
