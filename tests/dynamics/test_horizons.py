@@ -9,12 +9,13 @@ import pytest
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
-from igpe.dynamics.shooting.incremental.horizons import doubling_counts, reaches
-from igpe.dynamics.shooting.incremental.updated_bounds import (
+from igpe.dynamics.shooting.incremental.horizons import (
     UpdatedBounds,
     _deviations,
     active,
+    doubling_counts,
     held,
+    reaches,
 )
 from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised

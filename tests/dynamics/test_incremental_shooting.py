@@ -15,9 +15,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.shooting.incremental.horizons import Recovery, UpdatedBounds
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
-from igpe.dynamics.shooting.incremental.recovery import Recovery
-from igpe.dynamics.shooting.incremental.updated_bounds import UpdatedBounds
 from igpe.dynamics.shooting.sampling import Sampling
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown

@@ -13,8 +13,7 @@ from igpe.core.estimates import equivalent_iterations
 from igpe.core.status import Status
 from igpe.dynamics.search.restarts import Restarts
 from igpe.dynamics.shooting.base import Budget
-from igpe.dynamics.shooting.incremental.recovery import Recovery
-from igpe.dynamics.shooting.incremental.updated_bounds import UpdatedBounds
+from igpe.dynamics.shooting.incremental.horizons import Recovery, UpdatedBounds
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 CASE = {case.name: case for case in ZOO}

@@ -8,8 +8,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.estimates import Horizon
-from igpe.dynamics.shooting.incremental.horizons import Reach
-from igpe.dynamics.shooting.incremental.recovery import Recovery
+from igpe.dynamics.shooting.incremental.horizons import Reach, Recovery
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit, Linearised
 

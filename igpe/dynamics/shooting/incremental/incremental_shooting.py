@@ -35,9 +35,15 @@ from igpe.dynamics.shooting.base import (
     require_start,
 )
 from igpe.dynamics.shooting.incremental import handover
-from igpe.dynamics.shooting.incremental.horizons import Reach, reaches, require_increasing
-from igpe.dynamics.shooting.incremental.recovery import Recovery
-from igpe.dynamics.shooting.incremental.updated_bounds import MOST, UpdatedBounds, held
+from igpe.dynamics.shooting.incremental.horizons import (
+    MOST,
+    Reach,
+    Recovery,
+    UpdatedBounds,
+    held,
+    reaches,
+    require_increasing,
+)
 from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.sampling import TOLD, Sampling, too_sparse
