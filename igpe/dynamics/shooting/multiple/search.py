@@ -15,9 +15,11 @@ before it make of them. Integrated along those directions alone (Houska et al., 
 the steps of Gauss-Newton are the same, and with many states and few unknowns the work is far less.
 The natural level function wants the old derivatives times the gaps of a trial: one direction more,
 at the old point.
+
+What a user should know of the constraints of a multiple shooting, as sentences.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -36,19 +38,61 @@ from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweep
 from igpe.dynamics.search.restarts import Attempt
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
-from igpe.dynamics.shooting.multiple.limits import told
 from igpe.dynamics.shooting.remarks import in_deviations, limited
 from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, unmeasured
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Affine, Chain, Chained, Lifted, Point, Reduced
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, Outcome
+from igpe.numerics.least_squares.chains.limits import Limits
 from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.robust import PLAIN, Robust
 from igpe.problem.loss import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
+
+CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active
+SHOWN = 5  # names in a sentence, at most
+
+
+def told(at: Chained, chains: Chains, status: Status, *, kept: bool) -> Iterator[str]:
+    """Sentences on constraints that were missed, are active, or are kept at some times only.
+
+    at    where a search ended, and how;  kept: whether constraints are
+    """
+    found = [
+        (name + shooting.limits.of, chain.limits, i)
+        for shooting, chain in zip(chains.shootings, at.chains, strict=True)
+        if shooting.limits is not None and chain.limits is not None
+        for i, name in enumerate(shooting.limits.names)
+    ]
+    if not kept:
+        name, limits, i = max(found, key=lambda one: one[1].missed[one[2]])
+        yield (
+            f"No parameters were found that keep all constraints: '{name}' is missed by "
+            f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
+        )
+    elif found and status.usable:
+        active = [name for name, limits, i in found if _is_active(limits, i)]
+        if active:
+            yield f"Active constraints: {_listed(active)}."
+        if chains.over_time:
+            names = _listed(sorted(chains.over_time))
+            yield f"{names} kept at the start and at all measured times, not between them."
+
+
+def _is_active(limits: Limits, i: int) -> bool:
+    """Whether an inequality holds its value where it is."""
+    value = limits.value[i]
+    near = min(value - limits.low[i], limits.high[i] - value)
+    return bool(limits.low[i] < limits.high[i] and near <= CLOSE * max(abs(value), 1.0))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+
 
 GENTLE = (1.0, 0.1, 0.01)
 """Standard deviations up to which residuals count as squares where absolute values are asked for:
