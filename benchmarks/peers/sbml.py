@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from igpe.dynamics.shooting.remarks import spread_of
+from igpe.dynamics.shooting.base import spread_of
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from peers.task import NotPosedError, Task

@@ -19,8 +19,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.status import Progress, Status
 from igpe.dynamics.search.restarts import PERFECT
 from igpe.dynamics.search.searches import Asked, Run, given_starts, is_estimator, searched
-from igpe.dynamics.shooting.base import Estimator
-from igpe.dynamics.shooting.remarks import spread_of
+from igpe.dynamics.shooting.base import Estimator, spread_of
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for

@@ -12,8 +12,16 @@ from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
-from igpe.dynamics.shooting.base import Profile, require_numbers, require_plain, require_start
-from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
+from igpe.dynamics.shooting.base import (
+    Profile,
+    in_deviations,
+    limited,
+    remarks,
+    require_numbers,
+    require_plain,
+    require_start,
+    spread_of,
+)
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.equations.reading.read import read_systems

@@ -29,10 +29,14 @@ from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Budget,
     Profile,
+    in_deviations,
+    limited,
+    remarks,
     require_known_sigma,
     require_numbers,
     require_plain,
     require_start,
+    spread_of,
 )
 from igpe.dynamics.shooting.incremental import handover
 from igpe.dynamics.shooting.incremental.horizons import (
@@ -44,7 +48,6 @@ from igpe.dynamics.shooting.incremental.horizons import (
     reaches,
     require_increasing,
 )
-from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.sampling import TOLD, Sampling, too_sparse
 from igpe.dynamics.shooting.settling import settled

@@ -20,9 +20,8 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import require_going_on
 from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
-from igpe.dynamics.shooting.base import Profile
+from igpe.dynamics.shooting.base import Profile, spread_of
 from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
-from igpe.dynamics.shooting.remarks import spread_of
 from igpe.dynamics.shooting.residuals import (
     NO_NUMBER,
     Broken,

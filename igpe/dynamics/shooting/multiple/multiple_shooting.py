@@ -31,10 +31,14 @@ from igpe.dynamics.search.restarts import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Profile,
     constraints,
+    in_deviations,
     is_plain,
+    limited,
+    remarks,
     require_known_sigma,
     require_numbers,
     require_start,
+    spread_of,
 )
 from igpe.dynamics.shooting.multiple.chains import (
     Chains,
@@ -54,7 +58,6 @@ from igpe.dynamics.shooting.multiple.search import (
     stopped,
     worth,
 )
-from igpe.dynamics.shooting.remarks import in_deviations, limited, remarks, spread_of
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
 from igpe.equations.reading.read import read_systems

@@ -36,9 +36,8 @@ from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweeping
 from igpe.dynamics.search.restarts import Attempt
-from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.base import constraints, in_deviations, limited
 from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
-from igpe.dynamics.shooting.remarks import in_deviations, limited
 from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, unmeasured
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
