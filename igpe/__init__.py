@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from igpe.solvers.maingo import MAiNGO as MAiNGO
     from igpe.solvers.program import AmplProgram as AmplProgram
     from igpe.solvers.programs import Couenne as Couenne
-    from igpe.solvers.scip import Scip as Scip
+    from igpe.solvers.programs import Scip as Scip
     from igpe.uncertainty.bootstrap import Parametric as Parametric
     from igpe.uncertainty.bootstrap import Residual as Residual
     from igpe.uncertainty.bootstrap import bootstrap as bootstrap
@@ -197,7 +197,7 @@ _HOME = {
     "RungeKutta": "igpe.dynamics.integrators.batch.runge_kutta",
     "Samples": "igpe.uncertainty.sampling",
     "Sampling": "igpe.planning.freedom",
-    "Scip": "igpe.solvers.scip",
+    "Scip": "igpe.solvers.programs",
     "Settings": "igpe.estimation.settings",
     "SingleShooting": "igpe.dynamics.shooting.single_shooting",
     "SlopeErrors": "igpe.algebraic.base",

@@ -42,7 +42,7 @@ from igpe.equations.symbols import stack
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
 from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
-from igpe.solvers.scip import Scip
+from igpe.solvers.programs import Scip
 
 SAME = 1e-9  # relative difference of residuals that are the same
 TRIALS = 4  # points at which sameness is tried

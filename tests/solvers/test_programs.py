@@ -22,8 +22,7 @@ from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.located import environment, idaes_folder, locate
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, ScipProgram
-from igpe.solvers.scip import Scip
+from igpe.solvers.programs import Couenne, Scip, ScipProgram
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts as programs")
 

@@ -18,8 +18,7 @@ from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
 from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, ScipProgram
-from igpe.solvers.scip import Scip
+from igpe.solvers.programs import Couenne, Scip, ScipProgram
 
 EMBEDDED = Ipopt(program="")
 LOCAL: dict[str, Solver] = {

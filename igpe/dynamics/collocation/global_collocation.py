@@ -42,7 +42,7 @@ from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import load, read_scaled, reduce, write_nl
-from igpe.solvers.scip import Scip
+from igpe.solvers.programs import Scip
 
 SEEN = 0.5  # a measured series may leave its known range by this share of it, to either side
 UNSEEN = 2.0  # the same of one that is not measured
