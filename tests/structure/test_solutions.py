@@ -12,8 +12,7 @@ from known_models import KNOWN, PUBLISHED, PULSE, TIMES, Known
 import igpe
 from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.expansion import expand
-from igpe.structure.identifiability.posed import pose
+from igpe.structure.identifiability.posed import expand, pose
 from igpe.structure.identifiability.sensitivity_rows import Start
 from igpe.structure.identifiability.solutions import solutions
 from igpe.structure.series import polynomials as poly

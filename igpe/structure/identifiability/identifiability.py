@@ -31,8 +31,7 @@ from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.additional import additional
 from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.combinations import Combination, combinations
-from igpe.structure.identifiability.expansion import Expansion, expand
-from igpe.structure.identifiability.posed import FEWEST_TIMES, Posed
+from igpe.structure.identifiability.posed import FEWEST_TIMES, Expansion, Posed, expand
 from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
 from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.course import NoPoint

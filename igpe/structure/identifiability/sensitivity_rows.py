@@ -14,7 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.structure.identifiability.expansion import Expansion, Output
+from igpe.structure.identifiability.posed import Expansion, Output
 from igpe.structure.series.course import Constants, Course, NoPoint, Point, Signals, random_point
 from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
 from igpe.structure.series.linear_algebra import (

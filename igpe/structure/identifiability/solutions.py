@@ -24,7 +24,7 @@ import numpy as np
 
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alternatives
-from igpe.structure.identifiability.expansion import Expansion
+from igpe.structure.identifiability.posed import Expansion
 from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scattered
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.course import NoPoint

@@ -32,8 +32,7 @@ import numpy as np
 
 from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.expansion import Expansion
-from igpe.structure.identifiability.posed import single_starts
+from igpe.structure.identifiability.posed import Expansion, single_starts
 from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
 from igpe.structure.series.field import Field, Residues, Singular, random_primes
 from igpe.structure.series.linear_algebra import Echelon, local_echelon, null_space
