@@ -13,7 +13,7 @@ from igpe.equations.reading.read import read_systems
 from igpe.estimation.summary import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict
-from igpe.structure.series.linear_algebra import local_echelon
+from igpe.structure.series.field import local_echelon
 
 CASES = {case.name: case for case in DESIGNS}
 PRIME = 2147483647

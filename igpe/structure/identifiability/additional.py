@@ -10,8 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from igpe.structure.identifiability.sensitivity_rows import Rows
-from igpe.structure.series.field import Residues
-from igpe.structure.series.linear_algebra import echelon, null_space, product
+from igpe.structure.series.field import Residues, echelon, null_space, product
 
 MOST_CANDIDATES = 60  # of which pairs are tried
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.series import polynomials as poly
-from igpe.structure.series.field import Residues, reconstructed
+from igpe.structure.series.field import Residues, echelon, null_space, reconstructed
 from igpe.structure.series.ideal import Ideal
-from igpe.structure.series.linear_algebra import echelon, null_space
 from igpe.structure.series.polynomials import Monomial, Polynomial
 
 MOST_TOGETHER = 120  # sets of values that are counted

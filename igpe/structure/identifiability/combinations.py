@@ -29,8 +29,7 @@ import networkx as nx
 import numpy as np
 
 from igpe.structure.identifiability.sensitivity_rows import Rows
-from igpe.structure.series.field import Residues, reconstructed
-from igpe.structure.series.linear_algebra import Echelon, echelon, null_space
+from igpe.structure.series.field import Echelon, Residues, echelon, null_space, reconstructed
 
 LARGEST_WEIGHT = 100  # numerator and denominator; one in 1e5 random residues is such a quotient
 

@@ -35,8 +35,7 @@ from igpe.structure.identifiability.posed import FEWEST_TIMES, Expansion, Posed,
 from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
 from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.course import NoPoint
-from igpe.structure.series.field import Singular
-from igpe.structure.series.linear_algebra import null_space
+from igpe.structure.series.field import Singular, null_space
 from igpe.structure.series.tape import UnknownOperation
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)

@@ -16,14 +16,18 @@ import numpy as np
 
 from igpe.structure.identifiability.posed import Expansion, Output
 from igpe.structure.series.course import Constants, Course, NoPoint, Point, Signals, random_point
-from igpe.structure.series.field import POINTS, Field, Residues, Singular, random_primes
-from igpe.structure.series.linear_algebra import (
+from igpe.structure.series.field import (
+    POINTS,
     Echelon,
+    Field,
     Local,
+    Residues,
+    Singular,
     echelon,
     local_echelon,
     null_space,
     product,
+    random_primes,
 )
 from igpe.structure.series.reach import Levels, random_moves, random_tangents
 from igpe.structure.series.tape import Dynamics, Piece, degree_of_minor

@@ -28,9 +28,8 @@ from igpe.structure.identifiability.posed import Expansion
 from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scattered
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.course import NoPoint
-from igpe.structure.series.field import Singular
+from igpe.structure.series.field import Echelon, Singular, echelon, null_space
 from igpe.structure.series.ideal import Ideal
-from igpe.structure.series.linear_algebra import Echelon, echelon, null_space
 from igpe.structure.series.polynomials import Polynomial, TooLong
 from igpe.structure.series.relations import Pair, Relations, Unrolled
 from igpe.structure.series.tape import Dynamics

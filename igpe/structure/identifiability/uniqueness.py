@@ -34,8 +34,15 @@ from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.posed import Expansion, single_starts
 from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
-from igpe.structure.series.field import Field, Residues, Singular, random_primes
-from igpe.structure.series.linear_algebra import Echelon, local_echelon, null_space
+from igpe.structure.series.field import (
+    Echelon,
+    Field,
+    Residues,
+    Singular,
+    local_echelon,
+    null_space,
+    random_primes,
+)
 from igpe.structure.series.tape import Dynamics, UnknownOperation
 
 

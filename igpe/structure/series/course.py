@@ -38,8 +38,16 @@ import numpy as np
 
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
-from igpe.structure.series.field import Field, Residues, Singular, rational, residue
-from igpe.structure.series.linear_algebra import echelon, product, solved
+from igpe.structure.series.field import (
+    Field,
+    Residues,
+    Singular,
+    echelon,
+    product,
+    rational,
+    residue,
+    solved,
+)
 from igpe.structure.series.tape import Dynamics, Kind, Node, Tape, degree, tape_of
 
 PARTS = 12  # exp is drawn at a twelfth of its argument: of that all quotients below are multiples

@@ -12,8 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from igpe.structure.series.course import Constants, Evaluation, Given, PointConstants
-from igpe.structure.series.field import Field, Residues, Singular, residue
-from igpe.structure.series.linear_algebra import echelon, product
+from igpe.structure.series.field import Field, Residues, Singular, echelon, product, residue
 from igpe.structure.series.tape import Dynamics, tape_of
 
 Levels = tuple[tuple[Fraction | None, ...], ...]

@@ -5,8 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from igpe.structure.series.field import random_prime, reconstructed, residue
-from igpe.structure.series.linear_algebra import echelon, null_space, product, solved
+from igpe.structure.series.field import (
+    echelon,
+    null_space,
+    product,
+    random_prime,
+    reconstructed,
+    residue,
+    solved,
+)
 
 PRIME = 2147483629
 
