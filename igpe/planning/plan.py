@@ -12,7 +12,7 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets
 from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.planned_experiment import PlannedExperiment

@@ -19,7 +19,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.digest import digest
 from igpe.core.errors import ProblemError
-from igpe.core.json_form import plain, restored
+from igpe.core.files import plain, restored
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint

@@ -13,7 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.digest import SHORT, digest
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
-from igpe.core.json_form import checked_types
+from igpe.core.files import checked_types
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import (
     Estimator,
