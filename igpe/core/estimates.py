@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.files import plain, restored
 from igpe.core.status import Status
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from igpe.core.arguments import is_count, is_finite, shown
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.problem.noise.sigma import Estimated, Proportional
 

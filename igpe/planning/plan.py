@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets

@@ -10,7 +10,7 @@ from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
 from igpe.core.arguments import closest, require_mapping, shown
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
 from igpe.solvers.base import Answer

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_count, require
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.box import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.digest import digest
 from igpe.core.errors import ProblemError

@@ -20,7 +20,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.arguments import shown
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
 from igpe.dynamics.integrators.base import Simulation, Trajectory

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.core.deadline import session
 from igpe.core.digest import digest
 from igpe.core.errors import EstimationFailed

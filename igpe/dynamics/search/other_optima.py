@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
+from igpe.core.box import Box, FloatArray
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import System

@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.box import Box
+from igpe.core.box import BoolArray, Box, FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.files import plain

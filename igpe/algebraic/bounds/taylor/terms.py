@@ -26,7 +26,7 @@ import casadi as ca
 import networkx as nx
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.box import FloatArray
 from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 
 MOST = 24  # terms of one sum; a larger one is left as it is
