@@ -5,7 +5,7 @@ from typing import Any
 
 import casadi as ca
 
-from igpe.core.digest import digest
+from igpe.core.arguments import digest
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 from igpe.problem.experiment import Experiment

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from igpe.core.digest import SHORT, digest
+from igpe.core.arguments import SHORT, digest
 
 OURS = Path(__file__).resolve().parents[1]
 _KINDS = ("stdlib", "platstdlib", "purelib", "platlib")

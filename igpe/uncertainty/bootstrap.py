@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import pandas as pd
 
-from igpe.core.arguments import is_count, require
+from igpe.core.arguments import digest, is_count, require
 from igpe.core.box import FloatArray, IntArray
 from igpe.core.deadline import session
-from igpe.core.digest import digest
 from igpe.core.errors import ProblemError
 from igpe.core.files import plain, restored
 from igpe.core.status import Progress

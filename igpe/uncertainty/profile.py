@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import digest
 from igpe.core.box import FloatArray
 from igpe.core.deadline import session
-from igpe.core.digest import digest
 from igpe.core.errors import EstimationFailed
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting

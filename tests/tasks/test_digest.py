@@ -8,7 +8,7 @@ from collections import OrderedDict
 import numpy as np
 
 import igpe
-from igpe.core.digest import digest
+from igpe.core.arguments import digest
 
 VALUES = [
     None, True, False, 0, 1, 1.0, -0.0, 0.1, np.nextafter(0.1, 1), "1", b"1", "", (), [1], [[1]],
@@ -44,7 +44,7 @@ def test_equal_values_are_equal():
 
 def test_another_process_finds_the_same():
     words = (
-        "from igpe.core.digest import digest; import numpy as np; "
+        "from igpe.core.arguments import digest; import numpy as np; "
         "print(digest({'b', 'a', 'c'}, np.arange(5), {'x': 0.1}, print))"
     )
     for seed in ("1", "2"):

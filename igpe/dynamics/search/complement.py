@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import digest
 from igpe.core.deadline import Deadline, finishing
-from igpe.core.digest import digest
 from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.status import Status

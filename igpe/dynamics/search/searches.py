@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.core.arguments import is_count, is_number, require
+from igpe.core.arguments import SHORT, digest, is_count, is_number, require
 from igpe.core.box import FloatArray
-from igpe.core.digest import SHORT, digest
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.files import checked_types
