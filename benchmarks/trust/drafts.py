@@ -19,7 +19,7 @@ from scipy.stats import binom
 from igpe import estimate
 from igpe.cli.model_file import load_problem
 from igpe.formats.draft.draft import draft
-from igpe.formats.draft.sheet import Asked
+from igpe.formats.draft.headers import Asked
 from trust.run import Answer, run
 
 CASES = tuple(f"table {i}" for i in range(300))

@@ -56,7 +56,7 @@ def new(
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
     from igpe.formats.draft.draft import draft
-    from igpe.formats.draft.sheet import Asked
+    from igpe.formats.draft.headers import Asked
 
     if context.args:
         raise ProblemError(

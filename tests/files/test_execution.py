@@ -14,8 +14,7 @@ import igpe
 from igpe.core import markup
 from igpe.dynamics.integrators import compiler
 from igpe.formats.draft.draft import draft
-from igpe.formats.draft.headers import identifier, known_unit
-from igpe.formats.draft.sheet import Asked
+from igpe.formats.draft.headers import Asked, identifier, known_unit
 from igpe.problem.units import conversion
 from igpe.solvers.ipopt import Ipopt
 

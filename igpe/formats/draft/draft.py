@@ -15,8 +15,7 @@ from typing import NamedTuple
 from pyomo.environ import units as pyomo_units
 
 from igpe.core.markup import one_line, quoted
-from igpe.formats.draft.headers import Column, dimension, identifier
-from igpe.formats.draft.sheet import Asked, Sheet, read_sheet
+from igpe.formats.draft.headers import Asked, Column, Sheet, dimension, identifier, read_sheet
 from igpe.formats.draft.text import (
     Part,
     Start,

@@ -13,8 +13,7 @@ import numpy as np
 
 from igpe.core.errors import DataError
 from igpe.core.markup import docstring, one_line, quoted
-from igpe.formats.draft.headers import Column
-from igpe.formats.draft.sheet import Run, Sheet
+from igpe.formats.draft.headers import Column, Run, Sheet
 from igpe.problem.experiment import start_time_of
 
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
