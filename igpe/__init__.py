@@ -72,12 +72,12 @@ if TYPE_CHECKING:
     from igpe.planning.evidence import DOptimal as DOptimal
     from igpe.planning.evidence import EOptimal as EOptimal
     from igpe.planning.evidence import ModifiedE as ModifiedE
-    from igpe.planning.existing import Unmeasured as Unmeasured
     from igpe.planning.freedom import Between as Between
     from igpe.planning.freedom import Levels as Levels
     from igpe.planning.freedom import Noise as Noise
     from igpe.planning.freedom import Ramps as Ramps
     from igpe.planning.freedom import Sampling as Sampling
+    from igpe.planning.freedom import Unmeasured as Unmeasured
     from igpe.planning.plan import Plan as Plan
     from igpe.problem.experiment import Experiment as Experiment
     from igpe.problem.experiment import Unknown as Unknown
@@ -206,7 +206,7 @@ _HOME = {
     "Status": "igpe.core.status",
     "Sundials": "igpe.dynamics.integrators.sundials",
     "Unknown": "igpe.problem.experiment",
-    "Unmeasured": "igpe.planning.existing",
+    "Unmeasured": "igpe.planning.freedom",
     "Unsupported": "igpe.core.errors",
     "Unweighted": "igpe.algebraic.base",
     "Verdict": "igpe.proofs.checker.verify",

@@ -28,8 +28,7 @@ from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.equations.reading.read import read_systems_at
 from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
-from igpe.planning.existing import Unmeasured
-from igpe.planning.freedom import Freedom, Noise, Sampling
+from igpe.planning.freedom import Freedom, Noise, Sampling, Unmeasured
 from igpe.planning.plan import Plan
 from igpe.planning.planned import carried
 from igpe.planning.planned_experiment import PlannedExperiment

@@ -17,8 +17,17 @@ from igpe.dynamics.shooting.base import require_plain
 from igpe.equations.initial_value import NEAREST, InitialValueProblem
 from igpe.planning.choosing import Allowed, sets_of_quantities
 from igpe.planning.evidence import Criterion, Space
-from igpe.planning.existing import Existing, Unmeasured, read_noise
-from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps, Sampling
+from igpe.planning.freedom import (
+    Between,
+    Deviation,
+    Existing,
+    Freedom,
+    Levels,
+    Ramps,
+    Sampling,
+    Unmeasured,
+    read_noise,
+)
 from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.search import Told
 from igpe.problem.experiment import Experiment
