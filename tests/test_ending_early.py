@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary
 from igpe.planning.search import Search
 from igpe.proofs.prover import certify
-from igpe.solvers.compiled_ipopt import Compiled
+from igpe.solvers.ipopt import Compiled
 from igpe.solvers.program import AmplProgram
 from igpe.uncertainty import adequate as findings
 from igpe.uncertainty.sampling import Posterior

@@ -2,24 +2,28 @@
 
 Waechter and Biegler, "On the implementation of an interior-point filter line-search algorithm for
 large-scale nonlinear programming", Math. Program. 106 (2006).
+
+IPOPT inside CasADi on a compiled program, with an eye on where it goes.
 """
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
+from igpe.core.box import FloatArray
+from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
 from igpe.solvers.located import locate
 from igpe.solvers.nl import (
+    Scaled,
     Sizes,
     Written,
     columns_of,
@@ -30,6 +34,165 @@ from igpe.solvers.nl import (
     write_suffix,
 )
 from igpe.solvers.program import AmplProgram, Task
+
+KNOWN = "This optimum is known already."
+ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
+PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
+THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
+SCALED: dict[str, Any] = {"mumps_permuting_scaling": 0}
+"""For programs of magnitude 1: MUMPS need not scale, and where it does it may lose its pivots."""
+SEALED = {"option_file_name": ""}
+"""IPOPT would read `ipopt.opt` in the current folder, which may load libraries and write files."""
+STATUSES = {
+    "Solve_Succeeded": Status.CONVERGED,
+    "Solved_To_Acceptable_Level": Status.CONVERGED,
+    "Feasible_Point_Found": Status.CONVERGED,
+    "Search_Direction_Becomes_Too_Small": Status.ITERATION_LIMIT,
+    "Infeasible_Problem_Detected": Status.INFEASIBLE,
+    "Maximum_Iterations_Exceeded": Status.ITERATION_LIMIT,
+    "User_Requested_Stop": Status.TIME_LIMIT,
+    KNOWN: Status.CONVERGED,
+    ASTRAY: Status.FAILED,
+}
+"""IPOPT's return statuses, KNOWN and ASTRAY; every other is a failure."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An optimum found before: the values of some variables there, and what counts as there.
+
+    variables        the variables: Pyomo variables, or their places
+    values, reach    (n,) a point is there if no variable is farther than its reach,
+    objective        the objective is not farther than objective_reach,
+    objective_reach  and the constraints hold to 1e-3 of their magnitude
+    """
+
+    variables: tuple[Any, ...]
+    values: FloatArray
+    reach: FloatArray
+    objective: float
+    objective_reach: float
+
+
+class Ended(NamedTuple):
+    """How a solve ended; the point, in the units of the variables, if there is a usable one."""
+
+    status: Status
+    message: str
+    point: FloatArray | None
+    iterations: int
+
+    def answer(self, objective: float, seconds: float) -> Answer:
+        """As every solver answers."""
+        return Answer(
+            self.status,
+            objective,
+            message=self.message,
+            seconds=seconds,
+            iterations=self.iterations,
+        )
+
+
+class Compiled:
+    """A program that is solved again and again.
+
+    settings     options of IPOPT
+    derivatives  CasADi functions that it need not make itself: options of `nlpsol`
+    """
+
+    def __init__(
+        self,
+        scaled: Scaled,
+        settings: Mapping[str, Any],
+        derivatives: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.scaled, self._clock = scaled, Watch(scaled)
+        of_ipopt = {"print_level": 0, "sb": "yes", **SEALED, **settings}
+        options = {
+            "print_time": False,
+            "show_eval_warnings": False,
+            "iteration_callback": self._clock,
+            **{f"ipopt.{k}": v for k, v in of_ipopt.items()},
+            **(derivatives or {}),
+        }
+        self._solver = ca.nlpsol("ipopt", "ipopt", scaled.program, options)
+
+    def solve(
+        self,
+        columns: Sequence[FloatArray],
+        time_limit: float | None,
+        known: Sequence[tuple[Known, list[int]]],
+    ) -> Ended:
+        """From a point within bounds.
+
+        columns  values, lower and upper bounds of the variables
+        known    each with the places of its variables
+        raises   KeyboardInterrupt after the iteration in which Ctrl-C was pressed
+        """
+        time_limit = at_most(time_limit)
+        self._clock.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
+        self._clock.known, self._clock.ended = list(known), ""
+        start, lower, upper = (c / self.scaled.variables for c in columns)
+        lbg, ubg = self.scaled.bounds
+        with deferred():  # IPOPT would take the exception for a failure of the functions
+            found = self._solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
+        said = self._solver.stats()
+        message = self._clock.ended or str(said["return_status"])
+        point = np.asarray(found["x"]).ravel() * self.scaled.variables
+        status = STATUSES.get(message, Status.FAILED)
+        usable = status.usable and bool(np.isfinite(point).all())
+        return Ended(status, message, point if usable else None, int(said.get("iter_count", 0)))
+
+
+class Watch(ca.Callback):
+    """Stops IPOPT at a deadline (an option could not be changed), at a known optimum, or astray.
+
+    Solves that go astray cost a hundred times the others: factors fill up with delayed pivots.
+
+    known  each with the places of its variables among the columns
+    ended  why it was stopped: KNOWN or ASTRAY, or nothing
+    """
+
+    def __init__(self, scaled: Scaled) -> None:
+        ca.Callback.__init__(self)
+        n_variables, n_constraints = len(scaled.variables), len(scaled.rows)
+        self.scaled = scaled
+        self.deadline = np.inf
+        self.known: list[tuple[Known, list[int]]] = []
+        self.ended = ""
+        self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
+        self.sizes |= {"lam_g": n_constraints, "f": 1}
+        self.construct("clock", {})
+
+    def get_n_in(self) -> int:
+        return int(ca.nlpsol_n_out())
+
+    def get_n_out(self) -> int:
+        return 1
+
+    def get_sparsity_in(self, i: int) -> Any:
+        return ca.Sparsity.dense(self.sizes.get(ca.nlpsol_out(i), 0), 1)
+
+    def eval(self, arguments: Any) -> list[float]:
+        if self.known:
+            x, f, g, _, pulls = (np.asarray(a).ravel() for a in arguments[:5])
+            if any(self._there(k, at, x, float(f[0]), g) for k, at in self.known):
+                self.ended = KNOWN
+            elif np.abs(pulls).max(initial=0.0) > PULL:
+                self.ended = ASTRAY
+        late = time.perf_counter() > self.deadline
+        return [float(bool(self.ended) or late or stopped())]
+
+    def _there(
+        self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray
+    ) -> bool:
+        there = x[columns] * self.scaled.variables[columns]
+        if (abs(there - known.values) > known.reach).any():
+            return False
+        if abs(f * self.scaled.objective - known.objective) > known.objective_reach:
+            return False
+        lower, upper = self.scaled.bounds
+        return bool(np.maximum(lower - g, g - upper).max(initial=0.0) <= THERE)
 
 
 class Prepared(Protocol):

@@ -5,8 +5,7 @@ import pyomo.environ as pyo
 import pytest
 
 from igpe.core.status import Status
-from igpe.solvers.compiled_ipopt import ASTRAY, KNOWN, Known
-from igpe.solvers.ipopt import Ipopt
+from igpe.solvers.ipopt import ASTRAY, KNOWN, Ipopt, Known
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
 

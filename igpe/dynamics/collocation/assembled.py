@@ -50,8 +50,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
-from igpe.solvers.compiled_ipopt import SCALED, Compiled, Known
-from igpe.solvers.ipopt import Ipopt
+from igpe.solvers.ipopt import SCALED, Compiled, Ipopt, Known
 from igpe.solvers.nl import Scaled
 
 

@@ -38,8 +38,7 @@ from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
-from igpe.solvers.compiled_ipopt import KNOWN, Known
-from igpe.solvers.ipopt import Ipopt, Prepared
+from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
 
 
 class Posed(Protocol):
