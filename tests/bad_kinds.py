@@ -13,7 +13,7 @@ from spoiling import Case, pose, run, table
 
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import L1, Huber, Normal, PiecewiseConstant
+from igpe.problem.parameter_bounds import L1, Huber, Normal, PiecewiseConstant
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 

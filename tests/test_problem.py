@@ -15,7 +15,7 @@ import igpe
 from igpe.core.errors import DataError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown, read_experiments
 from igpe.problem.inputs import steps
-from igpe.problem.loss import Normal
+from igpe.problem.parameter_bounds import Normal
 from igpe.problem.problem import Problem
 
 TABLE = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.5, np.nan]})

@@ -22,10 +22,9 @@ from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
-from igpe.problem.loss import Normal
 from igpe.problem.model import Builder, build
 from igpe.problem.noise.sigma import Estimated, Proportional
-from igpe.problem.parameter_bounds import Bounds
+from igpe.problem.parameter_bounds import Bounds, Normal
 from igpe.problem.problem import Problem
 
 

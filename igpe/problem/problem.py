@@ -11,10 +11,14 @@ from igpe.core.box import Box, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
-from igpe.problem.loss import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.parameter_bounds import (
+    ROUNDING,
     Bounds,
+    LeastSquares,
+    Loss,
+    Normal,
+    PiecewiseConstant,
     bounds_of,
     expanded,
     shared_bounds,

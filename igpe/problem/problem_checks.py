@@ -13,8 +13,8 @@ from igpe.core.arguments import closest, require_mapping, shown
 from igpe.core.box import FloatArray
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import L1, Huber, LeastSquares, Normal, PiecewiseConstant
 from igpe.problem.model import Instance, ModelStarts
+from igpe.problem.parameter_bounds import L1, Huber, LeastSquares, Normal, PiecewiseConstant
 from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
 
 

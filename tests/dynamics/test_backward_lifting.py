@@ -20,7 +20,7 @@ from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Lifted, Point, condensed
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment
-from igpe.problem.loss import Huber
+from igpe.problem.parameter_bounds import Huber
 from igpe.problem.problem import Problem
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="needs a C compiler")

@@ -14,7 +14,7 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
-from igpe.problem.loss import L1, Normal
+from igpe.problem.parameter_bounds import L1, Normal
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 3.0, 13)

@@ -15,7 +15,7 @@ from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.collocation.transcription import transcribe
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import Normal
+from igpe.problem.parameter_bounds import Normal
 from igpe.problem.problem import Problem
 from igpe.solvers.ipopt import Ipopt
 

@@ -24,7 +24,7 @@ from igpe.numerics.least_squares.chains.chains import Point, condensed
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import Normal
+from igpe.problem.parameter_bounds import Normal
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}

@@ -20,7 +20,7 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
-from igpe.problem.loss import L1
+from igpe.problem.parameter_bounds import L1
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}

@@ -13,7 +13,7 @@ from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import L1, Normal
+from igpe.problem.parameter_bounds import L1, Normal
 from igpe.problem.problem import Problem
 from models import rikitake
 

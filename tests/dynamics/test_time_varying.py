@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
-from igpe.problem.loss import L1, Normal, PiecewiseConstant
+from igpe.problem.parameter_bounds import L1, Normal, PiecewiseConstant
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 8.0, 33)

@@ -9,7 +9,7 @@ import pytest
 from pyomo import dae
 
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.loss import PiecewiseConstant
+from igpe.problem.parameter_bounds import PiecewiseConstant
 from igpe.problem.problem import Problem
 from igpe.structure.findings import Form, Reach
 from igpe.structure.structure import analyse

@@ -26,7 +26,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.problem.loss import LeastSquares
+from igpe.problem.parameter_bounds import LeastSquares
 from igpe.problem.problem import Problem
 
 Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]

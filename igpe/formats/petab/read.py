@@ -32,7 +32,7 @@ from igpe.formats.petab.formulas import (
 from igpe.formats.petab.guard import petab_config
 from igpe.formats.petab.sbml import read_sbml
 from igpe.formats.petab.tables import LOGARITHMS, read_conditions
-from igpe.problem.loss import Normal
+from igpe.problem.parameter_bounds import Normal
 from igpe.problem.problem import Problem
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched

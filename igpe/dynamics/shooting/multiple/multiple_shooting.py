@@ -68,7 +68,7 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.least_squares.chains.proposal import Space
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
-from igpe.problem.loss import LeastSquares
+from igpe.problem.parameter_bounds import LeastSquares
 from igpe.problem.problem import Problem
 
 OWNER = "MultipleShooting"
