@@ -86,12 +86,12 @@ if TYPE_CHECKING:
     from igpe.problem.inputs import steps as steps
     from igpe.problem.noise.sigma import Estimated as Estimated
     from igpe.problem.noise.sigma import Proportional as Proportional
-    from igpe.problem.parameter_bounds import L1 as L1
-    from igpe.problem.parameter_bounds import Huber as Huber
-    from igpe.problem.parameter_bounds import LeastSquares as LeastSquares
-    from igpe.problem.parameter_bounds import Normal as Normal
-    from igpe.problem.parameter_bounds import PiecewiseConstant as PiecewiseConstant
     from igpe.problem.problem import Problem as Problem
+    from igpe.problem.problem_checks import L1 as L1
+    from igpe.problem.problem_checks import Huber as Huber
+    from igpe.problem.problem_checks import LeastSquares as LeastSquares
+    from igpe.problem.problem_checks import Normal as Normal
+    from igpe.problem.problem_checks import PiecewiseConstant as PiecewiseConstant
     from igpe.proofs.checker.verify import Verdict as Verdict
     from igpe.proofs.checker.verify import Verified as Verified
     from igpe.proofs.checker.verify import verify as verify
@@ -157,14 +157,14 @@ _HOME = {
     "Experiment": "igpe.problem.experiment",
     "GcvSpline": "igpe.smoothing.gcv_spline",
     "GlobalSolver": "igpe.algebraic.global_solver",
-    "Huber": "igpe.problem.parameter_bounds",
+    "Huber": "igpe.problem.problem_checks",
     "IgpeError": "igpe.core.errors",
     "IncrementalShooting": "igpe.dynamics.shooting.incremental.incremental_shooting",
     "Interpolation": "igpe.smoothing.spline_curve",
     "Ipopt": "igpe.solvers.ipopt",
     "IteratedSearch": "igpe.dynamics.search.iterated_search",
-    "L1": "igpe.problem.parameter_bounds",
-    "LeastSquares": "igpe.problem.parameter_bounds",
+    "L1": "igpe.problem.problem_checks",
+    "LeastSquares": "igpe.problem.problem_checks",
     "Levels": "igpe.planning.freedom",
     "Local": "igpe.algebraic.local",
     "LocalLinearization": "igpe.dynamics.integrators.batch.local_linearization",
@@ -177,9 +177,9 @@ _HOME = {
     "MultiStart": "igpe.dynamics.search.multistart",
     "MultipleShooting": "igpe.dynamics.shooting.multiple.multiple_shooting",
     "Noise": "igpe.planning.freedom",
-    "Normal": "igpe.problem.parameter_bounds",
+    "Normal": "igpe.problem.problem_checks",
     "Parametric": "igpe.uncertainty.bootstrap",
-    "PiecewiseConstant": "igpe.problem.parameter_bounds",
+    "PiecewiseConstant": "igpe.problem.problem_checks",
     "Plan": "igpe.planning.plan",
     "Prediction": "igpe.uncertainty.prediction",
     "Problem": "igpe.problem.problem",

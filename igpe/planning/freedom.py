@@ -24,8 +24,8 @@ from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
 from igpe.problem.model import Builder, build
 from igpe.problem.noise.sigma import Estimated, Proportional
-from igpe.problem.parameter_bounds import Bounds, Normal
 from igpe.problem.problem import Problem
+from igpe.problem.problem_checks import Bounds, Normal
 
 
 @dataclass(frozen=True)

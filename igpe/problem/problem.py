@@ -12,27 +12,25 @@ from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
-from igpe.problem.parameter_bounds import (
+from igpe.problem.problem_checks import (
     ROUNDING,
     Bounds,
     LeastSquares,
     Loss,
     Normal,
+    Parts,
     PiecewiseConstant,
     bounds_of,
-    expanded,
-    shared_bounds,
-    with_logarithms,
-)
-from igpe.problem.problem_checks import (
-    Parts,
     check_arguments,
     check_experiment,
     check_model,
     check_weights,
     convert_units,
+    expanded,
     held_sigma,
     name_experiments,
+    shared_bounds,
+    with_logarithms,
 )
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import unit_name

@@ -9,7 +9,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised, Logarithms
 from igpe.numerics.least_squares.gauss_newton import Curvature, GaussNewton
-from igpe.problem.parameter_bounds import with_logarithms
+from igpe.problem.problem_checks import with_logarithms
 
 
 def box(lower, upper, **more):
