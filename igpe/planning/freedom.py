@@ -117,11 +117,11 @@ class Sampling:
                 "example Sampling(np.linspace(0.5, 8, 16), at_most=6)."
             )
         object.__setattr__(self, "candidates", tuple(float(t) for t in times))
-        for field in ("at_most", "quantities"):
-            given = getattr(self, field)
+        for name in ("at_most", "quantities"):
+            given = getattr(self, name)
             if given is not None and not (is_count(given) and given > 0):
                 raise ProblemError(
-                    f"Sampling has {field}={shown(given)}; give a whole number above 0, or leave "
+                    f"Sampling has {name}={shown(given)}; give a whole number above 0, or leave "
                     "it out for all."
                 )
         if not (is_finite(self.spacing) and self.spacing >= 0):

@@ -136,7 +136,7 @@ def _column(base: Likelihood) -> IntArray:
     names = _names(base)
     found = np.full(len(base.at.residual), -1, dtype=np.intp)
     begin = 0
-    for m in (run.measurements for run in base.residuals.all_of.runs):
+    for m in (one.measurements for one in base.residuals.all_of.runs):
         place = np.array([names.index(n) for n in m.names], dtype=np.intp)
         found[begin : begin + len(m.value)] = place[m.column]
         begin += len(m.value)

@@ -294,7 +294,7 @@ def _by_element(values: Any) -> Any:
 
 
 class Assembled:
-    """A problem on one mesh for each experiment; see `igpe.dynamics.collocation.collocation.Posed`."""
+    """A problem on one mesh for each experiment; see `Posed`."""
 
     refinable = True
 

@@ -17,7 +17,7 @@ from pyomo.environ import value
 
 from igpe.equations.reading.instant import Instant, plain
 from igpe.equations.symbols import Role
-from igpe.equations.translate import PYOMO_ARITHMETIC, DIRECT, FUNCTIONS
+from igpe.equations.translate import DIRECT, FUNCTIONS, PYOMO_ARITHMETIC
 
 Roles = Mapping[int, Role]
 PLAIN = (*DIRECT, Expr_ifExpression, EqualityExpression)
