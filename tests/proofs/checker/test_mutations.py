@@ -8,17 +8,7 @@ import containment
 import numpy as np
 import pytest
 
-from igpe.proofs.checker import (
-    bound,
-    dual,
-    inputs,
-    interval,
-    polynomial,
-    rounding,
-    rows,
-    step,
-    transport,
-)
+from igpe.proofs.checker import confirm, course, interval, polynomial, rows, step
 
 
 def same(x: Any) -> Any:
@@ -43,7 +33,7 @@ def later(lines: Any) -> Any:
     return [line._replace(start=line.start + 1e-6) for line in lines]
 
 
-polynomial_of = inputs.Line.polynomial
+polynomial_of = course.Line.polynomial
 
 
 MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], range]] = {
@@ -79,27 +69,27 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     ),
     "errors of a step are forgotten": (
         containment.of_transport,
-        [(transport, "up", times(0.5, rounding.up))],
+        [(rows, "up", times(0.5, interval.up))],
         range(10),
     ),
     "rounding of directions": (
         containment.of_transport,
-        [(transport, "UNIT", 0.0), (transport, "up", same)],
+        [(rows, "UNIT", 0.0), (rows, "up", same)],
         range(40),
     ),
     "cubic terms": (
         containment.of_bounds,
-        [(bound, "_cubic", nothing(bound._cubic))],
+        [(confirm, "_cubic", nothing(confirm._cubic))],
         range(60),
     ),
     "ranges without curvature": (
         containment.of_bounds,
-        [(bound, "_peak", lambda g, t: np.abs(g).sum(axis=0))],
+        [(confirm, "_peak", lambda g, t: np.abs(g).sum(axis=0))],
         range(60),
     ),
     "parts of boxes are too small": (
         containment.of_bounds,
-        [(bound, "_shifted", lambda r, m, w, old=bound._shifted: old(r, m, 0.7 * w))],
+        [(confirm, "_shifted", lambda r, m, w, old=confirm._shifted: old(r, m, 0.7 * w))],
         range(60),
     ),
     "defect": (
@@ -114,7 +104,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     ),
     "derivatives of products": (
         containment.of_growth,
-        [(dual.Dual, "square", lambda x: dual.Dual(x.value.square(), {}))],
+        [(step.Dual, "square", lambda x: step.Dual(x.value.square(), {}))],
         range(20),
     ),
     "inequality of the supersolution": (
@@ -124,17 +114,17 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     ),
     "rounding of inputs": (
         containment.of_inputs,
-        [(inputs, "up", nothing(rounding.up))],
+        [(course, "up", nothing(interval.up))],
         range(3),
     ),
     "slopes of inputs": (
         containment.of_inputs,
-        [(inputs, "UNIT", 0.0), (interval, "above", same), (interval, "below", same)],
+        [(course, "UNIT", 0.0), (interval, "above", same), (interval, "below", same)],
         range(3),
     ),
     "inputs during a step": (
         partial(containment.of_integration, inputs=1),
-        [(inputs.Line, "polynomial", constant_input)],
+        [(course.Line, "polynomial", constant_input)],
         range(1),
     ),
     "times of a table": (

@@ -7,18 +7,13 @@ from typing import Any
 
 NAMES = (
     "compiled",
-    "enclosures.monomials",
-    "tape",
+    "writer",
     "enclosures.intervals",
-    "enclosures.faces",
     "enclosures.mueller",
     "enclosures.recursion",
     "enclosures.remainder",
     "enclosures.rows",
     "bounds",
-    "enclosures.step",
-    "enclosures.tube_rows",
-    "whole",
     "enclosures.march",
 )
 

@@ -15,7 +15,7 @@ from plain import plain
 K = plain()
 NAN, INF = math.nan, math.inf
 BAD = (NAN, INF, -INF)
-T = K["tape"]
+T = K["writer"]
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
@@ -96,7 +96,7 @@ def test_powers_with_unknown_exponents_are_in_their_ranges() -> None:
 
 def rows(m: int = 3, n: int = 2, degree: int = 2) -> tuple[Any, Any]:
     """Residuals near zero on [-1, 1]^2: nothing can be cut off, no bound be told."""
-    algebra = K["monomials"].algebra(n, 1, degree)
+    algebra = K["recursion"].algebra(n, 1, degree)
     made = K["rows"].rows(m, algebra)
     K["rows"].clear(made)
     made.c[:, 1 : 1 + n] = [[1.0, 0.3], [0.2, 1.0], [1.0, 1.0]]
@@ -157,7 +157,7 @@ def test_no_bound_comes_from_what_is_no_number(name: str, place: tuple[int, ...]
         u = np.ones(3)
         assert not K["bounds"].by_multipliers(algebra, made, u) > 0
         assert not K["bounds"].by_convexity(algebra, made) > 0
-        assert not K["whole"].conclude(algebra, made, CUT, np.zeros(3)) > 0
+        assert not K["bounds"].conclude(algebra, made, CUT, np.zeros(3)) > 0
         assert (made.delta[:, 0] <= made.delta[:, 1]).all()
 
 
@@ -168,7 +168,7 @@ def test_multipliers_that_are_no_numbers_prove_nothing() -> None:
         u = np.ones(3)
         u[k] = bad
         assert not K["bounds"].by_multipliers(algebra, made, u) > 0
-        K["whole"].contract(algebra, made, 1e6, u, np.zeros(2))
+        K["bounds"].contract(algebra, made, 1e6, u, np.zeros(2))
         assert (made.delta[:, 0] <= made.delta[:, 1]).all()
 
 
@@ -211,7 +211,7 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         }
         given[where][0, k] = bad
         positive, out = np.empty(1, bool), np.empty((4, 2))
-        good = K["faces"].try_step(
+        good = K["mueller"].try_step(
             tape, given["now"], np.float64(0.01), given["p"], np.zeros((1, 2)), given["slope"],
             0.05, falling, positive, out,
         )  # fmt: skip
