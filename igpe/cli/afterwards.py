@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from igpe.cli.application import app
+from igpe.cli.completion import results
 from igpe.cli.options import (
     DataFile,
     JsonFile,
@@ -16,7 +17,6 @@ from igpe.cli.options import (
     estimated,
     page_file,
     problem_of,
-    results,
 )
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from igpe.cli.application import app
-from igpe.cli.options import JsonFile, converted_file, models, require_new, tables_and_results
+from igpe.cli.completion import models, tables_and_results
+from igpe.cli.options import JsonFile, converted_file, require_new
 from igpe.cli.output import answer, rows
 
 if TYPE_CHECKING:

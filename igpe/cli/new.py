@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from igpe.cli.application import app
-from igpe.cli.options import JsonFile, require_new, tables, writable
+from igpe.cli.completion import tables
+from igpe.cli.options import JsonFile, require_new, writable
 
 
 def _python_file(path: Path) -> Path:

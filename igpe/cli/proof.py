@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from igpe.cli.application import FAILED, app
-from igpe.cli.options import DataFile, JsonFile, Model, PlotFile, problem_of, replaceable, results
+from igpe.cli.completion import results
+from igpe.cli.options import DataFile, JsonFile, Model, PlotFile, problem_of, replaceable
 from igpe.cli.output import answer, interrupted, progress_shown, rows, save
 
 
