@@ -8,9 +8,9 @@ part as it has directions, what these leave unchanged is all that can be determi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
+from igpe.core.connected import connected
 from igpe.structure.identifiability.invariants import mixtures, products, sums
 from igpe.structure.identifiability.sensitivity_rows import Rows
 from igpe.structure.identifiability.symmetries import mixed, weights
@@ -47,12 +47,7 @@ def combinations(rows: Rows, names: Sequence[str]) -> tuple[Combination, ...]:
 
 def _parts(basis: Residues) -> list[list[int]]:
     """Columns that the rows of the reduced basis link."""
-    graph: nx.Graph = nx.Graph()
-    for row in basis:
-        support = np.flatnonzero(row).tolist()
-        graph.add_nodes_from(support)
-        nx.add_path(graph, support)
-    return sorted(sorted(part) for part in nx.connected_components(graph))
+    return sorted(sorted(part) for part in connected(np.flatnonzero(r).tolist() for r in basis))
 
 
 def _combination(rows: Rows, part: list[int], names: Sequence[str]) -> Combination:
