@@ -10,7 +10,7 @@ says.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -320,8 +320,13 @@ def _bounded(phi: np.ndarray, d: np.ndarray, lower: np.ndarray, upper: np.ndarra
     return np.clip(x / size, lower, upper)
 
 
-def regressions() -> Iterator[tuple[str, Regression]]:
+@cache
+def regressions() -> dict[str, Regression]:
     """All models, by name."""
+    return dict(_regressions())
+
+
+def _regressions() -> Iterator[tuple[str, Regression]]:
     for form, every in ((Form.SLOPES, 1), (Form.INTEGRALS, 1)):
         yield f"COPS methanol, {form.name.lower()}", _posed(cops_methanol.problem(), form, every)
     yield "methanol, slopes", _posed(methanol.problem(), Form.SLOPES, 1)
@@ -341,7 +346,7 @@ def regressions() -> Iterator[tuple[str, Regression]]:
 
 def cases(settings: Sequence[Setting] = SETTINGS) -> Iterator[Case]:
     """All models under all settings; exchange only where it changes something."""
-    for name, regression in regressions():
+    for name, regression in regressions().items():
         for setting in settings:
             if setting.exchange or "urethane" in name or name == "two equilibria":
                 yield Case(name, regression, setting)

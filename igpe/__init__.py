@@ -9,6 +9,8 @@ print(result)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from igpe.core.scipy_alone import import_scipy_alone
+
 if TYPE_CHECKING:
     from igpe.algebraic.base import SlopeErrors as SlopeErrors
     from igpe.algebraic.base import StateErrors as StateErrors
@@ -254,6 +256,7 @@ def __getattr__(name: str) -> Any:
         return import_module("igpe.formats.kinetics")
     if name not in _HOME:
         raise AttributeError(f"module 'igpe' has no attribute '{name}'")
+    import_scipy_alone()
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -1,5 +1,6 @@
 """The front door: which names the package offers, and that each opens."""
 
+import os
 import subprocess
 import sys
 
@@ -139,4 +140,17 @@ def test_no_other_name_is_there() -> None:
 def test_import_alone_loads_nothing_slow() -> None:
     code = "import sys, igpe; print(sorted({'pyomo', 'casadi', 'pandas'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+def test_a_first_estimate_loads_nothing_slow_that_it_does_not_need() -> None:
+    slow = {"matplotlib", "networkx", "numba", "pint", "pyscipopt", "scipy.stats", "sympy"}
+    code = (
+        "import sys, consecutive, igpe\n"
+        "igpe.estimate(consecutive.problem(), certify=False)\n"
+        f"print(sorted({slow} & set(sys.modules)))"
+    )
+    words = [sys.executable, "-c", code]
+    place = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run(words, capture_output=True, text=True, check=True, env=place)
     assert said.stdout.strip() == "[]"

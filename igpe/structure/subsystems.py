@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
-import networkx as nx
+from igpe.core.connected import connected
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -355,11 +355,8 @@ def groups(
     order            the problem's free unknowns
     """
     explicit = [s for s in subsystems if s.explicit]
-    shared: nx.Graph = nx.Graph()
-    for one in explicit:
-        nx.add_path(shared, one.parameters)
-        shared.add_nodes_from(one.parameters)
-    number = {name: k for k, part in enumerate(nx.connected_components(shared)) for name in part}
+    shared = connected(s.parameters for s in explicit)
+    number = {name: k for k, names in enumerate(shared) for name in names}
     place = {name: i for i, name in enumerate(order)}
     gathered: dict[int, list[Subsystem]] = {}
     for one in sorted(explicit, key=lambda s: (min(place[n] for n in s.parameters), len(s.rows))):

@@ -57,7 +57,7 @@ def test_it_agrees_with_scip() -> None:
 
 @pytest.mark.parametrize("name", ["COPS methanol, slopes", "methanol, slopes", "urethane, slopes"])
 def test_published_models_reach_their_gap(name: str) -> None:
-    one = dict(brute_force.regressions())[name]
+    one = brute_force.regressions()[name]
     answer, lost, _ = Projected(gap=1e-3).estimate(one)
     assert answer.status is Status.OPTIMAL_WITHIN_GAP
     assert 0 <= answer.gap <= 1e-3 * (1 + 1e-9)

@@ -6,6 +6,7 @@ outputs do not feel, or from the differential equation that the measured quantit
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -864,6 +865,16 @@ PUBLISHED: tuple[Known, ...] = (
         source=FUNCTIONS + ": M**2, the others are unique",
     ),
 )
+
+CASES = {case.name: case for case in (*KNOWN, *PUBLISHED)}
+
+
+@cache
+def checked(name: str) -> Any:
+    """What `igpe.check` says of a case."""
+    import igpe  # noqa: PLC0415
+
+    return igpe.check(CASES[name].problem())
 
 
 def cascade(n: int, measured: Iterable[int]) -> Any:

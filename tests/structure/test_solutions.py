@@ -7,7 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 import sympy
-from known_models import KNOWN, PUBLISHED, PULSE, TIMES, Known
+from known_models import CASES, PULSE, TIMES, Known, checked
 
 import igpe
 from igpe.equations.reading.read import read_systems
@@ -20,7 +20,6 @@ from igpe.structure.series.ideal import Ideal
 from igpe.structure.series.polynomials import TooLong
 from igpe.structure.series.relations import Relations, Unrolled
 
-CASES = {case.name: case for case in (*KNOWN, *PUBLISHED)}
 PRIME = 2**31 - 1
 
 
@@ -29,8 +28,13 @@ def found(case):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda c: c.name)
-def test_numbers_of_values_are_the_known_ones(case):
-    exact = found(case)
+def test_known_answers(case):
+    """Verdicts, functions of what is lost, and numbers of values."""
+    exact = checked(case.name).exact
+    functions = tuple(f for c in exact.combinations for f in c.functions)
+    assert case.functions in (None, functions)
+    assert exact.names(Verdict.UNDECIDED) == ()
+    assert exact.unique <= set(exact.names(Verdict.YES))
     several = {name: int(n) for name, n in (s.rsplit(":", 1) for s in case.several.split())}
     undecided = set(case.undecided.split())
     assert set(exact.names(Verdict.NO)) == set(case.lost.split())
@@ -62,7 +66,7 @@ def test_most_known_models_are_decided():
     ],
 )
 def test_what_is_the_same_for_all_values(name, unknowns, functions):
-    (one,) = found(CASES[name]).alternatives
+    (one,) = checked(name).exact.alternatives
     assert (one.unknowns, one.number, one.functions) == (tuple(unknowns.split()), 2, functions)
 
 
@@ -289,18 +293,18 @@ def test_further_orders_are_asked_where_starts_are_special():
 
 
 def test_words():
-    text = str(igpe.check(CASES["chain, product, feed unknown"].problem()))
+    text = str(checked("chain, product, feed unknown"))
     assert "locally identifiable: up to 2 values\n" in text
     assert (
         "k1 and k2 have up to 2 sets of values that give the same measurements; the same for all: "
         "k1 + k2, k1*k2" in text
     )
     assert "Numbers of values: by Groebner bases, alike at four random points, not proved;" in text
-    text = str(igpe.check(CASES["Goodwin, rational"].problem()))
+    text = str(checked("Goodwin, rational"))
     assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): solving" in text
-    text = str(igpe.check(CASES["Bolie, both"].problem()))
+    text = str(checked("Bolie, both"))
     assert "Groebner" not in text
-    table = igpe.check(CASES["chain, product, feed unknown"].problem()).to_frame()
+    table = checked("chain, product, feed unknown").to_frame()
     assert list(table["globally"]) == ["up to 2 values", "up to 2 values", "yes"]
 
 

@@ -5,13 +5,11 @@ from dataclasses import replace
 import casadi as ca
 import numpy as np
 import pytest
-from known_models import KNOWN, PULSE, Known
+from known_models import PULSE, Known, checked
 
 import igpe
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.uniqueness import Lattice, NoQuotient, quotient
-
-CASES = {case.name: case for case in KNOWN}
 
 
 def unique(case):
@@ -29,13 +27,7 @@ def unique(case):
     ],
 )
 def test_slopes_of_measured_states_decide(name, names):
-    assert unique(CASES[name]) == set(names.split())
-
-
-@pytest.mark.parametrize("case", KNOWN, ids=lambda c: c.name)
-def test_nothing_is_unique_that_is_not_identifiable(case):
-    found = igpe.check(case.problem()).exact
-    assert found.unique <= set(found.names(Verdict.YES))
+    assert checked(name).exact.unique == set(names.split())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +41,7 @@ def test_nothing_is_unique_that_is_not_identifiable(case):
     ],
 )
 def test_what_may_be_exchanged_is_not_called_unique(name, exchange):
-    found = igpe.check(CASES[name].problem()).exact
+    found = checked(name).exact
     assert set(exchange.split()) <= set(found.names(Verdict.YES))
     assert not set(exchange.split()) & found.unique
 
@@ -72,7 +64,7 @@ def test_experiments_share_what_they_say():
 
 
 def test_words_say_globally_where_it_is_proved():
-    text = str(igpe.check(CASES["HIV, virus"].problem()))
+    text = str(checked("HIV, virus"))
     lines = {line.split()[0]: line for line in text.splitlines()}
     assert lines["V(t0)"].endswith("; globally identifiable")
     assert lines["beta"].endswith("; identifiable")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, groupby
 
-import networkx as nx
 import numpy as np
 
+from igpe.core.connected import connected
 from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.field import Residues, echelon, null_space, reconstructed
@@ -70,14 +70,13 @@ def alternatives(
     """
     first = fibres[0]
     number = {i: first.ideal.degree(first.unknowns[i], MOST_TOGETHER) or 0 for i in several}
-    graph: nx.Graph = nx.Graph()
-    graph.add_nodes_from(several)
+    links: list[tuple[int, ...]] = [(i,) for i in several]
     for pair in combinations(several, 2):
         most = number[pair[0]] * number[pair[1]]
         together = first.ideal.degree(first.mixed(pair), most)
         if together is not None and together < most:
-            graph.add_edge(*pair)
-    groups = sorted(sorted(part) for part in nx.connected_components(graph))
+            links.append(pair)
+    groups = sorted(sorted(part) for part in connected(links))
     return tuple(
         Alternatives(
             tuple(names[i] for i in group),

@@ -25,9 +25,9 @@ from itertools import groupby
 from math import gcd, lcm
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
+from igpe.core.connected import connected
 from igpe.structure.identifiability.sensitivity_rows import Rows
 from igpe.structure.series.field import Echelon, Residues, echelon, null_space, reconstructed
 
@@ -242,12 +242,7 @@ def combinations(rows: Rows, names: Sequence[str]) -> tuple[Combination, ...]:
 
 def _parts(basis: Residues) -> list[list[int]]:
     """Columns that the rows of the reduced basis link."""
-    graph: nx.Graph = nx.Graph()
-    for row in basis:
-        support = np.flatnonzero(row).tolist()
-        graph.add_nodes_from(support)
-        nx.add_path(graph, support)
-    return sorted(sorted(part) for part in nx.connected_components(graph))
+    return sorted(sorted(part) for part in connected(np.flatnonzero(r).tolist() for r in basis))
 
 
 def _combination(rows: Rows, part: list[int], names: Sequence[str]) -> Combination:

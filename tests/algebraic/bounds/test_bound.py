@@ -1,29 +1,23 @@
 """The bound is below every point of its box: brute force, whatever box, direction and options."""
 
-from functools import cache
-
 import brute_force
 import numpy as np
 import pytest
 from brute_force import Case, Setting
+from repeated import repeated
 from scipy.optimize import linprog
 
 from igpe.algebraic.bounds.axis import Span
-from igpe.algebraic.bounds.bound import Hull, Part, Ranges, bound, farthest
+from igpe.algebraic.bounds.bound import Ranges, bound
 from igpe.algebraic.bounds.columns import Cells
+from igpe.algebraic.bounds.bound import Hull, Part, farthest
 
-BOXES = 125  # of every model; `benchmarks/validity.py` takes as many as you like
 MODELS = (
     "COPS methanol, slopes", "COPS methanol, integrals", "methanol, slopes", "urethane, slopes",
     "urethane, integrals", "arrhenius 3", "michaelis 2", "exponential 3", "hill 2", "hill 3",
     "shared 2", "shared 3", "arrhenius 2, any sign", "michaelis 2, any sign", "two equilibria",
     "strange functions",
 )  # fmt: skip
-
-
-@cache
-def regressions():
-    return dict(brute_force.regressions())
 
 
 def settings(name):
@@ -34,22 +28,23 @@ def settings(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_no_point_of_a_box_is_below_its_bound(name):
+@repeated(40, 125)  # boxes; `benchmarks/validity.py` takes as many as you like
+def test_no_point_of_a_box_is_below_its_bound(name, repetitions):
     own = settings(name)
     tight = 0
     for k, setting in enumerate(own):
-        case = Case(name, regressions()[name], setting)
+        case = Case(name, brute_force.regressions()[name], setting)
         rng = np.random.default_rng([MODELS.index(name), k])
-        for _ in range(-(-BOXES // len(own))):
+        for _ in range(-(-repetitions // len(own))):
             found = case.check(rng)
             assert found.beyond <= 0, found
             assert found.escaped <= 0, found
             tight += found.lower > 0.95 * found.found
-    assert tight > BOXES / 20  # the bounds compared are bounds, not zeros
+    assert tight > repetitions / 20  # the bounds compared are bounds, not zeros
 
 
 def test_all_models_are_tested():
-    assert set(MODELS) == set(regressions())
+    assert set(MODELS) == set(brute_force.regressions())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -134,14 +129,14 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
         return x, 0.0, flag, {}
 
     monkeypatch.setattr("igpe.algebraic.bounds.bound.daqp.solve", solved)
-    case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
+    case = Case("michaelis 2", brute_force.regressions()["michaelis 2"], Setting())
     with np.errstate(all="ignore"):
         for _ in range(20):
             assert case.check(rng).valid
 
 
 def test_data_that_are_zero_have_no_bound():
-    case = Case("michaelis 2", regressions()["michaelis 2"], Setting())
+    case = Case("michaelis 2", brute_force.regressions()["michaelis 2"], Setting())
     root = brute_force.Box((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
     case.cells.prepare([root], 1)
     hull, ranges = case.cells.hull(root, 1)

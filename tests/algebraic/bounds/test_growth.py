@@ -10,6 +10,7 @@ from dataclasses import replace
 import casadi as ca
 import numpy as np
 import pytest
+from repeated import repeated
 from scipy.optimize import minimize_scalar
 
 from igpe.algebraic.bounds.axis import Axis
@@ -24,7 +25,6 @@ from igpe.algebraic.bounds.taylor.expansion import (
     over_box,
 )
 
-SEEDS = 25
 LENGTHS = np.logspace(-2, 3, 6)
 NEAR = 0.8  # of a bound: it is nearly attained
 ROWS = 5
@@ -98,7 +98,7 @@ def parts(bound, problem, z):
 def test_every_part_is_bounded_and_nearly_attained(where, ends, n_linear):
     """From where terms of the lowest order count to where those of the highest do."""
     rng, nearest = np.random.default_rng(n_linear), {}
-    for _ in range(SEEDS):
+    for _ in range(25):
         problem = quadratic(rng, n_linear, ends=ends)
         bound = bounds(rng, problem, WHERE[where])
         for z in np.concatenate([LENGTHS, -LENGTHS]):
@@ -120,10 +120,11 @@ def test_every_part_is_bounded_and_nearly_attained(where, ends, n_linear):
 @pytest.mark.parametrize("n_linear", [0, 1, 2])
 @pytest.mark.parametrize("ends", [(-np.inf, np.inf), (3.0, np.inf), (-np.inf, -3.0)])
 @pytest.mark.parametrize("spoilt", [0.0, 0.01, 0.3])
-def test_nothing_of_the_optimum_is_trusted(n_linear, ends, spoilt):
+@repeated(8, 25)
+def test_nothing_of_the_optimum_is_trusted(n_linear, ends, spoilt, repetitions):
     """The growth is proved whatever beta^, B and T are; it is nearly attained if they are good."""
     rng, nearest = np.random.default_rng(n_linear), 0.0
-    for _ in range(SEEDS):
+    for _ in range(repetitions):
         problem = quadratic(rng, n_linear, ends=ends)
         least = minimize_scalar(lambda x, p=problem: square(p, np.array([x])), bounds=(-3, 3))
         theta = np.array([least.x])

@@ -32,7 +32,7 @@ MODELS = (
 @cache
 def solved(name):
     """A problem, the theta of its optimum and the sum of squares there."""
-    one = Case(name, dict(brute_force.regressions())[name], SETTINGS[0])
+    one = Case(name, brute_force.regressions()[name], SETTINGS[0])
     found, box = Projected(gap=1e-2).estimate(one.regression).estimate, one.regression.box
     p = box.vector({**box.mapping(0 * box.lower), **found.parameters})
     return one.problem, one.separated.theta(p), found.objective

@@ -232,7 +232,7 @@ def test_several_groups_of_places_with_quadratures_and_the_order_of_residuals():
 
 @pytest.mark.parametrize("name", ["COPS methanol, integrals", "urethane, integrals"])
 def test_published_models_are_the_same_problem(name):
-    one = dict(brute_force.regressions())[name]
+    one = brute_force.regressions()[name]
     found = separate(one.pieces, one.box)
     middle = (one.box.lower + one.box.upper) / 2
     posed = one.linearised(middle).residual[found.order]

@@ -4,6 +4,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
+from scipy.stats import shapiro
 
 from igpe.numerics.statistics.lack_of_fit import (
     all_tests,
@@ -63,6 +64,16 @@ def test_ljung_and_boxs_statistic():
     assert ljung_box(r).statistic == pytest.approx(
         12 * 14 * (parts[0] ** 2 / 11 + parts[1] ** 2 / 10)
     )
+
+
+@pytest.mark.parametrize("size", [8, 11, 12, 40, 5000])
+def test_shapiro_and_wilks_statistic_and_probability_are_those_of_scipy(size):
+    normal = np.random.default_rng(size).standard_normal(size)
+    for residual in (normal, 1e-200 * normal, normal**3, np.exp(normal), np.round(normal, 1)):
+        result, expected = normality(residual), shapiro(residual / np.ptp(residual))
+        assert result.statistic == pytest.approx(expected.statistic, abs=1e-8)
+        assert result.p == pytest.approx(expected.pvalue, rel=1e-5)
+    assert normality(np.ones(size)).p == 1.0
 
 
 def test_studentised_residuals_are_those_of_a_fit_without_the_measurement():

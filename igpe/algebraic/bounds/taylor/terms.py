@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
-import networkx as nx
+from igpe.core.connected import connected
 import numpy as np
 
 from igpe.core.box import FloatArray
@@ -248,15 +248,11 @@ def exchanges(vectors: Iterable[Vector], allowed: Iterable[int]) -> list[Exchang
     free = set(allowed)
     own = sorted({v for v in vectors if v and all(i in free for i, _ in v)})
     mixed = {i for v in vectors if not all(j in free for j, _ in v) for i, _ in v}
-    shared: nx.Graph = nx.Graph()
-    for v in own:
-        nx.add_path(shared, [i for i, _ in v])
-        shared.add_nodes_from(i for i, _ in v)
     found = []
-    for part in nx.connected_components(shared):
+    for part in connected([i for i, _ in v] for v in own):
         members = tuple(sorted(part))
         mine = [v for v in own if v[0][0] in part]
-        if not mixed & part and any(len(v) > 1 for v in mine):
+        if mixed.isdisjoint(part) and any(len(v) > 1 for v in mine):
             found.append(_exchange(members, mine))
     return [e for e in found if e is not None]
 
