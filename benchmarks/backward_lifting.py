@@ -35,7 +35,7 @@ from intervals import side_by_side
 from pyomo import dae
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.shooting.multiple.chains import Shooting
 from igpe.dynamics.shooting.multiple.search import Through
 from igpe.numerics.least_squares.chains.chains import Lifted

@@ -32,7 +32,7 @@ import numpy as np
 from figures import Row, at_most, command
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Integrator
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.read import read_system

@@ -39,7 +39,7 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKuttaIntervals
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, OneByOne
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem

@@ -20,7 +20,7 @@ from figures import Row, Section, command
 from scipy.interpolate import make_smoothing_spline
 from scipy.special import lambertw
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.spline_curve import Interpolation
 

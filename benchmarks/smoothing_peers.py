@@ -24,7 +24,7 @@ from figures import Row, at_most
 from limited import answer, ask, timed
 from scipy.interpolate import make_smoothing_spline
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.gcv_spline import GcvSpline
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)

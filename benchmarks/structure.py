@@ -38,7 +38,7 @@ from pyomo.contrib.incidence_analysis.triangularize import block_triangularize
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from igpe.core.box import IntArray
+from igpe.core.arrays import IntArray
 from igpe.equations.incidence import blocks, parts
 from igpe.equations.reading.read import read_systems
 from igpe.structure.structure import analyse

@@ -18,7 +18,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, build

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import differential_evolution, least_squares
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.problem.inputs import Table
 from peers.task import Found, Search, Task
 from peers.told import PYTHON, Course, Told, told

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
 from igpe.equations.reading.read import read_system

@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 import numpy as np
 
 import igpe
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 LEAST = 1e-6  # of the upper bound: where a logarithmic search begins above a bound of zero
 

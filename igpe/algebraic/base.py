@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from igpe.algebraic.regression import Regression
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.estimates import Estimate
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.problem.experiment import Experiment
 from igpe.problem.model import ModelStarts
 from igpe.problem.problem import Problem

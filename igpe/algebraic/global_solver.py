@@ -32,7 +32,8 @@ import pyomo.environ as pyo
 from igpe.algebraic.base import Found
 from igpe.algebraic.local import Local, found
 from igpe.algebraic.regression import Regression
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

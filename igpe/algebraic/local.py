@@ -17,7 +17,7 @@ from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Found
 from igpe.algebraic.regression import Regression
-from igpe.core.box import BoolArray
+from igpe.core.arrays import BoolArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -22,7 +22,8 @@ from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found
 from igpe.algebraic.regression import Piece, Regression
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.equations.elimination import InPlace
 from igpe.numerics.least_squares.base import Linearised
 

@@ -23,7 +23,8 @@ from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.local import Linear, Local, rounding
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Piece, Regression
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import interruptible, require_going_on
 from igpe.equations.symbols import stack
 from igpe.numerics.optima import has_same_values

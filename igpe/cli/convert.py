@@ -122,7 +122,7 @@ def _table(source: Path) -> "pd.DataFrame":
     import pandas as pd
 
     from igpe.core.errors import DataError
-    from igpe.core.files import restored
+    from igpe.core.json_form import restored
     from igpe.problem.tables import read_table
 
     if source.suffix.lower() != ".json":

@@ -34,7 +34,8 @@ def answer(
     if json is None:
         return
     from igpe.cli.versions import own_version
-    from igpe.core.files import plain, write, write_json
+    from igpe.core.files import write
+    from igpe.core.json_form import plain, write_json
 
     head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
     written = write_json(plain({**head, "notes": [], **body}), None)

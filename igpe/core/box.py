@@ -1,19 +1,11 @@
-"""Unknowns with names and bounds.
-
-The words of our signatures: what an array argument may be, and what we give back.
-"""
+"""Unknowns with names and bounds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
-IntArray: TypeAlias = npt.NDArray[np.intp]
-
+from igpe.core.arrays import BoolArray, FloatArray
 
 SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
 

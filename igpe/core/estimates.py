@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
-from igpe.core.files import plain, restored
+from igpe.core.arrays import FloatArray
+from igpe.core.json_form import plain, restored
 from igpe.core.status import Status
 
 

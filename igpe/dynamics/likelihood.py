@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory

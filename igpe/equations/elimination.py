@@ -15,7 +15,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.equations.incidence import Block, blocks, incidence, matching
 from igpe.equations.symbols import stack
 

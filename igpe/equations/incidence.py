@@ -14,7 +14,7 @@ import casadi as ca
 import numpy as np
 from scipy.sparse import coo_matrix, csc_array
 
-from igpe.core.box import IntArray
+from igpe.core.arrays import IntArray
 
 
 class Parts(NamedTuple):

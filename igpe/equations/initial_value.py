@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
 from igpe.equations.reading.pieces import of_time, ramp
 from igpe.equations.symbols import stack

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 OPERATION_NAMES: dict[int, str] = {
     getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate

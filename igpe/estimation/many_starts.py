@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate

@@ -17,7 +17,8 @@ import pandas as pd
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

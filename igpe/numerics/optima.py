@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.planning.evidence import DOptimal, Evidence
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.linalg import qr
 
 from igpe.core.arguments import is_count, require, shown
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from igpe.core.arguments import shown
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ProblemError
 from igpe.numerics.statistics.covariance import RANK, directions
 

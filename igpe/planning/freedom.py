@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_count, is_finite, shown
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator

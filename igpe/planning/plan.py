@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets
 from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.planned_experiment import PlannedExperiment

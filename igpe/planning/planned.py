@@ -21,7 +21,7 @@ import casadi as ca
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.read import read_system

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.problem.experiment import Unknown
 from igpe.problem.inputs import Table, linear, steps

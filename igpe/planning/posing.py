@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from igpe.core.arguments import is_finite, require_mapping, shown
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 from scipy.stats import qmc
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing
 from igpe.dynamics.integrators.automatic import AutomaticSimulation
 from igpe.dynamics.integrators.base import Integrator, Simulation

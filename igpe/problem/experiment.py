@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require_mapping, shown
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.problem.noise.sigma import (

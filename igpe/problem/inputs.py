@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from pyomo.environ import value as pyomo_value
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 
 SAME = 4  # units in the last place: times as close are one

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from igpe.core.arguments import is_finite, require_mapping
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled

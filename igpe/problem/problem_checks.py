@@ -16,7 +16,8 @@ from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
 from igpe.core.arguments import closest, is_finite, is_number, require_mapping, shown
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.model import Instance, ModelStarts

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import closest, closest_file
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.files import read
 from igpe.problem.csv_files import read_csv, require_cells

@@ -15,7 +15,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
-from igpe.core.files import Form, checked_types, plain, restored, write_json
+from igpe.core.json_form import Form, checked_types, plain, restored, write_json
 from igpe.core.status import Status
 from igpe.results.plots.axes import Box, plot_boxes
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.numerics.statistics.covariance import chi_squared_probability
 from igpe.numerics.statistics.lack_of_fit import (
     CLEAR,

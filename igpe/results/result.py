@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.files import Form, checked_types, frame, plain, restored, write, write_json
+from igpe.core.files import write
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.status import Status
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.plots.fit import plot_fit

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.numerics.statistics.covariance import correlation, ellipse

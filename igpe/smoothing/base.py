@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.penalised import Measurements
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cholesky_banded
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 DEGREE = 3
 GAUSS = 0.5 / np.sqrt(3.0)  # two Gauss points integrate the square of a linear function exactly

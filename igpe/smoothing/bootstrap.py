@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, Smoother, description
 from igpe.smoothing.gcv_spline import GcvSpline
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.penalised import Fit, Problem
 
 EXPONENTS = np.arange(-20.0, 0.25, 0.5)  # from interpolating 3000 times to a line

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing import orders
 from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.cross_validation import NOTHING, Choice, Counts, choose

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.smoothing.basis import DEGREE
 from igpe.smoothing.cross_validation import LEAST_LEFT, NOTHING, Counts
 from igpe.smoothing.penalised import Problem

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.lapack import dpbsv
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
 from igpe.smoothing.basis import CubicBasis, Local, inverse_bands, multiply
 

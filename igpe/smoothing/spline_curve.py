@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import make_interp_spline
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
 from igpe.smoothing.basis import CubicBasis, Local, inverse_band
 from igpe.smoothing.penalised import Measurements, prepare

@@ -17,7 +17,7 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of

@@ -21,7 +21,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.nl_writer import NLWriter
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver, no_solver, objective_of
 from igpe.solvers.closing import divided

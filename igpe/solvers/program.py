@@ -21,7 +21,7 @@ import numpy as np
 from pyomo.common.errors import PyomoException
 from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import SolverMissing
 from igpe.core.status import Status
 from igpe.solvers.base import Answer

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from igpe.core.box import IntArray
+from igpe.core.arrays import IntArray
 from igpe.equations.incidence import blocks, incidence, parts
 from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System

@@ -47,12 +47,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
-from igpe.core.connected import connected
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from igpe.core.box import IntArray
+from igpe.core.arrays import IntArray
+from igpe.core.connected import connected
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, Parts, blocks, parts
 from igpe.equations.symbols import stack

@@ -24,7 +24,7 @@ from igpe.core.errors import IgpeError, ProblemError
 from igpe.core.status import Status
 
 Row: TypeAlias = dict[str, Any]
-"""What an item gives: plain values, as `igpe.core.files.plain` makes them."""
+"""What an item gives: plain values, as `igpe.core.json_form.plain` makes them."""
 
 Function: TypeAlias = Callable[[Any], Row]
 """From what an item is given to its row."""

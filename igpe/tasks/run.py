@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 
 from igpe.core.arguments import SHORT, digest, is_count, is_finite, require
 from igpe.core.errors import DataError, IgpeError, ProblemError
-from igpe.core.files import plain, read_json
+from igpe.core.files import read_json
+from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.tasks.children import Item, NotReady, Outcome, Packed, Work, pack
 from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import null_space
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.statistics.covariance import chi_squared_probability, directions, leverage

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import digest, is_count, require
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
-from igpe.core.files import plain, restored
+from igpe.core.json_form import plain, restored
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.core.box import FloatArray
-from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.arrays import FloatArray
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.core.markup import bullets
 from igpe.results.plots.uncertainty import plot_bootstrap
 from igpe.results.result_text import number

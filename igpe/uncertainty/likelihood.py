@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from igpe.core.arguments import is_finite, require, require_mapping, shown
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation

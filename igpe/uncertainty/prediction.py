@@ -20,9 +20,9 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.arguments import shown
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.files import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import Run

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arguments import digest
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed
 from igpe.core.status import Progress

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.files import Form, checked_types, plain, restored, write_json
+from igpe.core.json_form import Form, checked_types, plain, restored, write_json
 from igpe.core.markup import bullets
 from igpe.results.plots.uncertainty import Curve, plot_profiles
 from igpe.results.result_text import number

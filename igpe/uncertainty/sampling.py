@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_count, require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import bullets

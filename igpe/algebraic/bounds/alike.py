@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.operations import as_before, replayed
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 DECADES = np.log(1e3)  # a: how much finer the scale is at zero than at the upper bound
 SPAN = 1e6  # ratio of the bounds beyond which the scale is the one for zero

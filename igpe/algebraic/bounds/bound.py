@@ -24,7 +24,7 @@ import numpy as np
 
 from igpe.algebraic.bounds.columns import Cells
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
 FREE = 1e30  # no bound
 

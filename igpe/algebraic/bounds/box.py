@@ -9,7 +9,7 @@ import numpy as np
 from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.columns import Key
 from igpe.algebraic.bounds.separable import Separable
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 ROOM = 1e-12  # for the rounding of a difference, relative to its terms
 

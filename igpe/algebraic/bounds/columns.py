@@ -31,7 +31,7 @@ from scipy.linalg import qr
 from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, TINY, UNIT, Taylor
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
 FEW = 64  # residuals that are not worth reducing
 ENOUGH = 400  # residuals on which columns are chosen

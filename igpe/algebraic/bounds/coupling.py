@@ -28,7 +28,7 @@ from igpe.algebraic.bounds.bound import minimum
 from igpe.algebraic.bounds.box import Box
 from igpe.algebraic.bounds.columns import Columns
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs, peak
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 PASSES = 3  # each narrows the ranges with those of the pass before
 ROOM = 1e-9  # for the rounding of a range, relative to the numbers it is made of

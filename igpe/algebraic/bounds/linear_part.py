@@ -4,7 +4,7 @@ import numpy as np
 
 from igpe.algebraic.bounds.bound import minimum
 from igpe.algebraic.bounds.separable import Separable
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 RIDGE = 1e-12
 

@@ -49,7 +49,7 @@ from igpe.algebraic.bounds.taylor.expansion import (
 )
 from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 LEAST = 0.05  # of the growth by |z|^2 at the optimum: so much must be left
 REST = 101.0  # (a + b)^2 <= REST a^2 + MOST b^2

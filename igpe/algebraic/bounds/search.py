@@ -33,7 +33,7 @@ from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
 from igpe.algebraic.bounds.neighbourhood import Gap, Surroundings
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.taylor.taylor import pairs
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.status import Status
 

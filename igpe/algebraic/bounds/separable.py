@@ -18,7 +18,7 @@ from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.taylor import functions
 from igpe.algebraic.bounds.taylor.tape import Leaf, Tape
 from igpe.algebraic.bounds.taylor.taylor import UNIT, Taylor, variable
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 
 class Pair(NamedTuple):

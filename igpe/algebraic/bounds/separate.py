@@ -20,7 +20,8 @@ from igpe.algebraic.bounds.taylor.terms import (
     sum_bounds,
     terms_of,
 )
-from igpe.core.box import Box, FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.box import Box
 from igpe.equations.system import linear_parameters
 
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm

@@ -18,7 +18,7 @@ import casadi as ca
 import numpy as np
 from scipy import sparse
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ModelError
 from igpe.dynamics.collocation.element import (
     Assembly,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

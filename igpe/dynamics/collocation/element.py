@@ -19,7 +19,7 @@ import casadi as ca
 import numpy as np
 from scipy import sparse
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack

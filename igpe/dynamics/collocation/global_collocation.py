@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.errors import ModelError
 from igpe.core.estimates import Estimate

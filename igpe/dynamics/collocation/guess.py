@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_mesh
 from igpe.dynamics.collocation.transcription import Run, Transcription

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import roots_jacobi
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 Curve = Callable[[FloatArray], FloatArray]
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.equations.initial_value import InitialValueProblem

@@ -4,7 +4,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.integrators.dormand_prince import DormandPrince, DormandPrinceSimulation, Ended
 from igpe.dynamics.integrators.limits import allowed

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.intervals import interval_of
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.time.timed import Stops

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, stopped
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Augmented, lifted

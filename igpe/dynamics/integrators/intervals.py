@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory

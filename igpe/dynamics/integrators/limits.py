@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from igpe.core.arguments import is_count
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.equations.initial_value import InitialValueProblem
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import odeint
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.integrators.limits import Limits, allowed, at, between, no_number

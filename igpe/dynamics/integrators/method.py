@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Simulation
 from igpe.dynamics.integrators.limits import LARGEST, check
 from igpe.dynamics.integrators.prepared import Prepared, prepared

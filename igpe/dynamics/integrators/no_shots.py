@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.intervals import Shots

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.prepared import Prepared

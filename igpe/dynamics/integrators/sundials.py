@@ -17,7 +17,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import in_session, require_going_on
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.base import Trajectory

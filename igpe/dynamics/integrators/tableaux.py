@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 
 @dataclass(frozen=True)

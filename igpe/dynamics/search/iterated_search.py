@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from igpe.core.arguments import is_count, require
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arguments import is_count, require
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance

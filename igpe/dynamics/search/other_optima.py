@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.system import System

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import chdtri
 
 from igpe.core.arguments import is_count, is_finite, require
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.core.arguments import SHORT, digest, is_count, is_number, require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
-from igpe.core.files import checked_types
+from igpe.core.json_form import checked_types
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import (
     Estimator,

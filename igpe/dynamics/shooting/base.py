@@ -19,7 +19,8 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.arguments import is_count, is_finite, require, require_mapping, shown
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

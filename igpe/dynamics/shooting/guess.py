@@ -7,7 +7,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import Profile
 from igpe.dynamics.shooting.residuals import simulate

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

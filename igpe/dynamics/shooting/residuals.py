@@ -38,7 +38,7 @@ from typing import NamedTuple, TypeAlias
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -19,7 +19,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.base import Simulation
 from igpe.dynamics.shooting.residuals import Run
 

@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.automatic import Automatic

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.estimates import Horizon
 from igpe.dynamics.shooting.incremental.horizons import Reach, Recovery
 from igpe.dynamics.shooting.residuals import Residuals

@@ -28,7 +28,7 @@ from pyomo.core.expr.relational_expr import (
 )
 from pyomo.core.expr.visitor import identify_variables
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError
 from igpe.equations.symbols import stack
 from igpe.equations.system import System

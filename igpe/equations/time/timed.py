@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import as_before, replayed
 from igpe.equations.time.known_times import Changing, Segments, Switched, abrupt, switched

@@ -18,10 +18,11 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.box import BoolArray, Box, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.files import plain
+from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.dynamics.search.iterated_search import IteratedSearch

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 
 ROUNDING = 1e-9  # a value this close to a bound, relative to its size, lies on it

@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.status import Status
 
 LARGEST = 1e150  # what is not below it has no square

@@ -14,7 +14,7 @@ import daqp
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 RANK = 1e-10  # directions below this fraction of the largest determine nothing
 NOTHING = 1e-13  # columns below this fraction of the largest are rounding

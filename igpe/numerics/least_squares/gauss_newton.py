@@ -32,7 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Fit, Linearised, Logarithms, Residual, floors
 from igpe.numerics.least_squares.bounded import bounded_solution

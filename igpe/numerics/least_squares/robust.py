@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 
 @dataclass(frozen=True)

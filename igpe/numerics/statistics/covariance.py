@@ -25,7 +25,7 @@ import numpy as np
 from scipy import special
 from scipy.linalg import null_space
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
 

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 
 DRAWS = 1999
 MOST_NUMBERS = 10_000_000  # simulated residuals beyond which there are fewer draws

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.numerics.statistics.covariance import correlation
 
 TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors

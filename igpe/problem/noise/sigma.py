@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from igpe.core.arguments import is_finite, shown
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.tables import numbers
 

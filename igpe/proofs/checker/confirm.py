@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.course import Course
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly

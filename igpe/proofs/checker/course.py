@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import OPERATION_NAMES, in_words

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 UNIT = 2.0**-53
 SLACK = 2.0**-40  # > 4000 UNIT

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.checker.functions import Coefficients, exp, log
 from igpe.proofs.checker.interval import SLACK, TINY, UNIT, Interval, outward, up
 

@@ -32,7 +32,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.course import Course
 from igpe.proofs.checker.interval import UNIT, Interval, above, down, outward, point, up
 from igpe.proofs.checker.polynomial import Polynomial, Space

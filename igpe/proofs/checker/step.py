@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.course import Course, Line
 from igpe.proofs.checker.functions import Coefficients, log
 from igpe.proofs.checker.interval import TINY, UNIT, Interval, outward, point, up

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -12,7 +12,7 @@ What all residuals of a box say together: it is done with, or smaller than it wa
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import door, kernel
 from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
 from igpe.proofs.prover.enclosures.rows import Rows, apart, bounds_of, shrink

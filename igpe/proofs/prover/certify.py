@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
 from igpe.dynamics.shooting.base import (
     require_bounds,

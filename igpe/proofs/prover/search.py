@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import require_going_on
 from igpe.core.status import Status
 from igpe.proofs.prover.enclosures.enclosure import Enclosure, Found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
 from igpe.core.markup import label as escaped

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
 from igpe.problem.inputs import Table
 from igpe.results.plots.axes import axes_for, colour

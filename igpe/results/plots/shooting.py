@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Horizon, Iterate
 from igpe.core.markup import label as escaped

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for, labelled

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for
 from igpe.results.structure_map import (

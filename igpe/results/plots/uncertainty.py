@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import axes_for, labelled
 

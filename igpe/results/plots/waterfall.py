@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.numerics.optima import is_same_objective

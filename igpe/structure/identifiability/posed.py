@@ -31,7 +31,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from igpe.core.box import IntArray
+from igpe.core.arrays import IntArray
 from igpe.core.errors import IgpeError
 from igpe.equations.elimination import solve_all
 from igpe.equations.incidence import incidence, matching

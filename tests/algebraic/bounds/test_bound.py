@@ -8,9 +8,8 @@ from repeated import repeated
 from scipy.optimize import linprog
 
 from igpe.algebraic.bounds.axis import Span
-from igpe.algebraic.bounds.bound import Ranges, bound
+from igpe.algebraic.bounds.bound import Hull, Part, Ranges, bound, farthest
 from igpe.algebraic.bounds.columns import Cells
-from igpe.algebraic.bounds.bound import Hull, Part, farthest
 
 MODELS = (
     "COPS methanol, slopes", "COPS methanol, integrals", "methanol, slopes", "urethane, slopes",

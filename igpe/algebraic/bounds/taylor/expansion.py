@@ -27,7 +27,7 @@ import numpy as np
 from igpe.algebraic.bounds.linear_part import best_linear
 from igpe.algebraic.bounds.separable import Block, Separable
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT, Taylor, pairs
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 STEP = 1e-3  # of differences, relative to theta or to what is smallest of its range
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, TINY, UNIT, Taylor
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 LIBRARY = 8 * UNIT  # relative error of the elementary functions of NumPy and SciPy, with room
 NODE = np.sqrt(0.75)

@@ -16,7 +16,7 @@ import numpy as np
 
 from igpe.algebraic.bounds.taylor import functions
 from igpe.algebraic.bounds.taylor.taylor import Taylor, constant
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.equations.operations import Node, depth_of, nodes_of, numbers_of
 
 DEEPEST = 200  # operations in a row, which are evaluated by recursion

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 
 UNIT = 2.0**-52  # twice the relative rounding error of one operation
 GROWTH = 1 + 1e-9  # more than the rounding of 1e5 operations on non-negative numbers

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
-from igpe.core.connected import connected
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.connected import connected
 from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
 
 MOST = 24  # terms of one sum; a larger one is left as it is

@@ -7,7 +7,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.batch.lock_step import LockStep, LockStepIntervals
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.cut import cut

@@ -22,7 +22,7 @@ import casadi as ca
 import numpy as np
 from scipy.linalg import expm
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions
 from igpe.dynamics.integrators.cut import Cut, Round, cut

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Augmented, augmented
 from igpe.dynamics.integrators.cut import Cut, Round, cut

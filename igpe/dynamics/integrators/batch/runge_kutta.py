@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arguments import require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.batch.runge_kutta_source import Batch, Plan, Sweep, Tape, written
 from igpe.dynamics.integrators.compiler import built

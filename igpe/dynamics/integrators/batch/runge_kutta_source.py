@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.limits import Limits

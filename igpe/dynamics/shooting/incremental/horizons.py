@@ -36,7 +36,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from igpe.core.arguments import is_finite, require, shown
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution

@@ -18,7 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status

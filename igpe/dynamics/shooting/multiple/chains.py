@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import require_going_on
 from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of

@@ -16,7 +16,7 @@ import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.dynamics.integrators.intervals import Shots, interval_of
 from igpe.equations.initial_value import InitialValueProblem

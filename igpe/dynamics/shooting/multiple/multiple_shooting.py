@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from igpe.core.arguments import is_count, is_finite, require, shown
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate

@@ -28,7 +28,8 @@ from typing import TypeAlias, cast
 import casadi as ca
 import numpy as np
 
-from igpe.core.box import Box, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate

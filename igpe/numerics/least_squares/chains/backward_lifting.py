@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.core.arguments import is_count, is_finite, require
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.numerics.least_squares.bounded import RIDGE, least
 from igpe.numerics.least_squares.chains.chains import (

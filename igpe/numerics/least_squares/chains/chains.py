@@ -29,7 +29,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.numerics.least_squares.base import Linearised, have_squares
 from igpe.numerics.least_squares.chains.inner import Inverse
 from igpe.numerics.least_squares.chains.limits import Limits

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.core.arguments import is_count, is_finite, require
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, Point, Watch, condensed, unwatched

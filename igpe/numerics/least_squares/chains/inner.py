@@ -17,7 +17,7 @@ from typing import NamedTuple
 import daqp
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.numerics.least_squares.base import Linearised
 
 RANK = 1e-10  # directions below this fraction of the largest are held

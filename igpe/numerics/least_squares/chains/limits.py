@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
 
 class Limits(NamedTuple):

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, Box, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.numerics.least_squares.chains.chains import Chained, Condensed, Point, condensed, settled
 from igpe.numerics.least_squares.chains.inner import Inverse, Rows, inverse
 from igpe.numerics.least_squares.chains.limits import Limits

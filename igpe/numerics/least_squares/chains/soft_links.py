@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solveh_banded
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point, Watch, unwatched
 from igpe.numerics.least_squares.chains.proposal import Space
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.bounds import conclude, sensitivities
 from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
 from igpe.proofs.prover.enclosures.mueller import Tube, tube

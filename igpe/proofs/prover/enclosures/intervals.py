@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.recursion import TINY
 from igpe.proofs.prover.writer import (

@@ -13,7 +13,7 @@ the tube is never left. This proves existence, and bounds the error of the discr
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import door, kernel
 from igpe.proofs.prover.enclosures.intervals import enclose
 from igpe.proofs.prover.enclosures.mueller import (

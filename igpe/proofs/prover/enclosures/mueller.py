@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import ROUND, enclose, outward
 from igpe.proofs.prover.enclosures.recursion import TINY

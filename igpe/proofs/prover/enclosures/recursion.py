@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.box import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.writer import (
     ADD,

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from igpe.core.box import FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.compiled import kernel
 from igpe.proofs.prover.enclosures.intervals import MOST_EXPONENT
 from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra, Space
