@@ -86,14 +86,14 @@ if TYPE_CHECKING:
     from igpe.problem.experiment import read_experiments as read_experiments
     from igpe.problem.inputs import linear as linear
     from igpe.problem.inputs import steps as steps
+    from igpe.problem.losses import L1 as L1
+    from igpe.problem.losses import Huber as Huber
+    from igpe.problem.losses import LeastSquares as LeastSquares
+    from igpe.problem.losses import Normal as Normal
+    from igpe.problem.losses import PiecewiseConstant as PiecewiseConstant
     from igpe.problem.noise.sigma import Estimated as Estimated
     from igpe.problem.noise.sigma import Proportional as Proportional
     from igpe.problem.problem import Problem as Problem
-    from igpe.problem.problem_checks import L1 as L1
-    from igpe.problem.problem_checks import Huber as Huber
-    from igpe.problem.problem_checks import LeastSquares as LeastSquares
-    from igpe.problem.problem_checks import Normal as Normal
-    from igpe.problem.problem_checks import PiecewiseConstant as PiecewiseConstant
     from igpe.proofs.checker.verify import Verdict as Verdict
     from igpe.proofs.checker.verify import Verified as Verified
     from igpe.proofs.checker.verify import verify as verify

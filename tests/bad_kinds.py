@@ -13,8 +13,8 @@ from spoiling import Case, pose, run, table
 
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import L1, Huber, Normal, PiecewiseConstant
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Huber, Normal, PiecewiseConstant
 from igpe.results.result import Result
 
 SCRATCH = Path(__file__).parent / "__pycache__"

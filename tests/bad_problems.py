@@ -15,7 +15,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
-from igpe.problem.problem_checks import Huber, Normal, PiecewiseConstant
+from igpe.problem.losses import Huber, Normal, PiecewiseConstant
 
 NAN, INF = np.nan, np.inf
 

@@ -15,8 +15,8 @@ import igpe
 from igpe.core.errors import DataError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown, read_experiments
 from igpe.problem.inputs import steps
+from igpe.problem.losses import Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Normal
 
 TABLE = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.5, np.nan]})
 

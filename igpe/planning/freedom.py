@@ -22,10 +22,11 @@ from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
+from igpe.problem.losses import Normal
 from igpe.problem.model import Builder, build
 from igpe.problem.noise.sigma import Estimated, Proportional
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Bounds, Normal
+from igpe.problem.problem_checks import Bounds
 
 
 @dataclass(frozen=True)

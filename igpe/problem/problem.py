@@ -12,15 +12,11 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
+from igpe.problem.losses import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.problem_checks import (
-    ROUNDING,
     Bounds,
-    LeastSquares,
-    Loss,
-    Normal,
     Parts,
-    PiecewiseConstant,
     bounds_of,
     check_arguments,
     check_experiment,

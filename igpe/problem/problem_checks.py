@@ -7,19 +7,20 @@ What is minimised: how residuals count.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
-from igpe.core.arguments import closest, is_finite, is_number, require_mapping, shown
+from igpe.core.arguments import closest, require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import L1, Huber, LeastSquares, Normal, PiecewiseConstant
 from igpe.problem.model import Instance, ModelStarts
 from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
 
@@ -108,92 +109,6 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
             f"them: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=found)
-
-
-ROUNDING = 1e-9  # of an experiment's length: times so close are the same
-
-
-@dataclass(frozen=True)
-class LeastSquares:
-    """Sum of squared residuals divided by their standard deviations: maximum likelihood for normal
-    errors (Michalik et al. 2009, IGPE, eq. 3)."""
-
-
-@dataclass(frozen=True)
-class L1:
-    """Sum of absolute residuals divided by their standard deviations: ignores outliers."""
-
-
-@dataclass(frozen=True)
-class Huber:
-    """Squares up to `delta` standard deviations, linear beyond.
-
-    raises ProblemError unless delta is a positive number
-    """
-
-    delta: float = 1.345
-
-    def __post_init__(self) -> None:
-        if not (is_finite(self.delta) and self.delta > 0):
-            raise ProblemError(f"Huber's delta is {shown(self.delta)}; give a positive number.")
-
-
-Loss: TypeAlias = LeastSquares | L1 | Huber
-
-
-@dataclass(frozen=True)
-class Normal:
-    """What is known of a parameter beforehand: a mean and a standard deviation.
-
-    raises ProblemError unless both are finite and the deviation is positive
-    """
-
-    mean: float
-    deviation: float
-
-    def __post_init__(self) -> None:
-        if not (is_finite(self.mean, self.deviation) and self.deviation > 0):
-            raise ProblemError(
-                f"A prior has mean {shown(self.mean)} and deviation {shown(self.deviation)}; give "
-                "a finite mean and a positive deviation."
-            )
-
-
-@dataclass(frozen=True)
-class PiecewiseConstant:
-    """An unknown function of time, constant between breaks.
-
-    breaks        (n,), increasing times at which it may jump; those not inside an experiment's time
-                  have no effect there
-    lower, upper  bounds of its values
-    penalty       weight of the squared jumps in the objective; 0 leaves them free
-    raises        ProblemError if breaks do not increase, bounds are crossed or the penalty negative
-    """
-
-    breaks: tuple[float, ...]
-    lower: float
-    upper: float
-    penalty: float = 0.0
-
-    def __post_init__(self) -> None:
-        breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
-        if not (breaks and is_finite(*breaks) and (np.diff(breaks) > 0).all()):
-            raise ProblemError(
-                f"The breaks {breaks} of a time-varying unknown do not increase; give a tuple of "
-                "numbers, each time once, in order."
-            )
-        object.__setattr__(self, "breaks", tuple(float(b) for b in breaks))
-        sound = is_number(self.lower, self.upper) and is_finite(self.penalty)
-        if not (sound and self.lower < self.upper and self.penalty >= 0):
-            raise ProblemError(
-                f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] and "
-                f"penalty {shown(self.penalty)}; give lower < upper and a penalty of 0 or more."
-            )
-
-    def begins(self, first: float, last: float) -> tuple[float, ...]:
-        """When each piece begins that an experiment from `first` to `last` sees."""
-        rounding = ROUNDING * (last - first)
-        return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
 
 
 class Parts(NamedTuple):

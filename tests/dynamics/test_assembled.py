@@ -18,8 +18,8 @@ from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.shooting.base import constraints
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import linear
+from igpe.problem.losses import Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Normal
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt
 

@@ -20,8 +20,8 @@ from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Lifted, Point, condensed
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment
+from igpe.problem.losses import Huber
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Huber
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 

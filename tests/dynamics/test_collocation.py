@@ -14,8 +14,8 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
+from igpe.problem.losses import L1, Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Normal
 
 TIMES = np.linspace(0.0, 3.0, 13)
 FIT = Collocation()

@@ -15,8 +15,8 @@ from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.collocation.transcription import transcribe
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Normal
 from igpe.solvers.ipopt import Ipopt
 
 SIGMA = 0.01

@@ -20,8 +20,8 @@ from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalS
 from igpe.dynamics.shooting.sampling import Sampling
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import L1, Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Normal
 
 CASE = {case.name: case for case in ZOO}
 FAR = {

@@ -24,8 +24,8 @@ from igpe.numerics.least_squares.chains.chains import Point, condensed
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Normal
 
 CASE = {c.name: c for c in ZOO}
 EXACT = OneByOne(Automatic(rtol=1e-11, atol=1e-13))

@@ -20,8 +20,8 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
+from igpe.problem.losses import L1
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1
 
 CASE = {c.name: c for c in ZOO}
 EXACT = OneByOne(Automatic(rtol=1e-11, atol=1e-13))

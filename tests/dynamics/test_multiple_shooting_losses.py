@@ -11,8 +11,8 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
+from igpe.problem.losses import L1, Huber, LeastSquares, Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Huber, LeastSquares, Normal
 
 CASE = {c.name: c for c in ZOO}["lotka_volterra"]
 SIGMA = 0.08

@@ -23,8 +23,8 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.chains.chains import Chain, Reduced
 from igpe.numerics.least_squares.chains.proposal import proposal, simplified
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import Huber
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Huber
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 

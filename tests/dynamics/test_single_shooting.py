@@ -13,8 +13,8 @@ from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import L1, Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Normal
 from models import rikitake
 
 CASE = {c.name: c for c in ZOO}

@@ -26,8 +26,8 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import steps
+from igpe.problem.losses import L1, Normal, PiecewiseConstant
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Normal, PiecewiseConstant
 
 TIMES = np.linspace(0.0, 8.0, 33)
 BREAKS, FEED, K = (2.5, 5.0), (1.0, 0.2, 2.0), 0.8

@@ -9,8 +9,8 @@ import pytest
 from pyomo import dae
 
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.losses import PiecewiseConstant
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import PiecewiseConstant
 from igpe.structure.findings import Form, Reach
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import Member

@@ -25,9 +25,9 @@ from igpe.core.errors import Unsupported
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
+from igpe.problem.losses import ROUNDING
 from igpe.problem.model import Instance, build, model_starts, read
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import ROUNDING
 
 
 class Scalars:

@@ -27,8 +27,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
+from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import LeastSquares
 
 Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]
 """A guess of trajectories in one experiment: (name, times) -> values, or None if it has none."""

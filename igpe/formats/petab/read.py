@@ -32,8 +32,8 @@ from igpe.formats.petab.formulas import (
 from igpe.formats.petab.guard import petab_config
 from igpe.formats.petab.sbml import read_sbml
 from igpe.formats.petab.tables import LOGARITHMS, read_conditions
+from igpe.problem.losses import Normal
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import Normal
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
 UNNAMED = "model"  # the experiment of measurements that name none: the model as it is

@@ -24,8 +24,8 @@ from igpe.equations.operations import OPERATION_NAMES, in_words
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
+from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import LeastSquares
 from igpe.proofs.checker import functions
 from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
 from igpe.proofs.checker.polynomial import Polynomial, Space

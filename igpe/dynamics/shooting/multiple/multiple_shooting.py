@@ -68,8 +68,8 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.least_squares.chains.proposal import Space
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
+from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import LeastSquares
 
 OWNER = "MultipleShooting"
 

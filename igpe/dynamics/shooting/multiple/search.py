@@ -48,8 +48,8 @@ from igpe.numerics.least_squares.chains.proposal import Space, gap_length, misse
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.problem.losses import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Huber, LeastSquares
 
 CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active
 SHOWN = 5  # names in a sentence, at most
