@@ -43,7 +43,7 @@ from igpe.numerics.least_squares.chains.chains import Lifted
 SPECIES, SIGMA = 20, 0.02
 NAMES = [f"x[{i}]" for i in range(SPECIES)]
 TIMES = np.linspace(0.0, 2.0, 41)
-ONCE = {"intervals": 10, "links": (), "finer": 1, "restarts": igpe.Restarts(count=0)}
+ONCE = {"intervals": 10, "links": (), "finer": 1, "restarts": igpe.search.Restarts(count=0)}
 
 
 def reactions(number: int) -> list[tuple[int, int]]:

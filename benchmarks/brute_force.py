@@ -354,7 +354,7 @@ def cases(settings: Sequence[Setting] = SETTINGS) -> Iterator[Case]:
 
 def _posed(problem: Any, form: Form, every: int) -> Regression:
     """Step 3 of a published model; of its residuals every so many."""
-    curves = smooth_measurements(problem, igpe.GcvSpline())
+    curves = smooth_measurements(problem, igpe.smoothing.GcvSpline())
     structure = igpe.check(problem)
     whole = Posing(problem, structure, curves, form).regression(structure.groups[0])
     return replace(whole, pieces=tuple(_thinned(p, every) for p in whole.pieces))

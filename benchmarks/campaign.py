@@ -49,7 +49,7 @@ from igpe.dynamics.search.searches import Asked, prepared
 from igpe.tasks.children import Item, Work, function_of, pack
 from igpe.tasks.run import Place, run
 
-METHOD = igpe.MultipleShooting(restarts=igpe.Restarts(count=0))
+METHOD = igpe.MultipleShooting(restarts=igpe.search.Restarts(count=0))
 PAUSE = (2.0, 6.0)  # s between two kills
 MEGA = 1024.0  # ru_maxrss is in KiB
 STORED = "--stored"  # the section's own process: campaign with this store
@@ -58,7 +58,7 @@ STORED = "--stored"  # the section's own process: campaign with this store
 class Ran(NamedTuple):
     """A campaign, its wall time and the processors' time: of this process and its children."""
 
-    found: igpe.Campaign
+    found: igpe.estimation.Campaign
     wall: float
     driver: float
     children: float
@@ -99,7 +99,7 @@ def made_ready() -> float:
     return time.process_time() - began
 
 
-def same(one: igpe.Campaign, other: igpe.Campaign) -> bool:
+def same(one: igpe.estimation.Campaign, other: igpe.estimation.Campaign) -> bool:
     """Whether all numbers but the seconds are equal, to the last bit."""
     return one.table.drop(columns="seconds").equals(other.table.drop(columns="seconds"))
 
@@ -246,7 +246,7 @@ def _of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _at_best(found: igpe.Campaign) -> float:
+def _at_best(found: igpe.estimation.Campaign) -> float:
     return float((found.table["objective"] <= calcium.OBJECTIVE * (1 + 1e-3)).mean())
 
 

@@ -151,7 +151,7 @@ def scip(_: Any) -> Iterator[Row]:
         yield at_most(name, "ours, wall time", proof.seconds, "s")
         for limit in (max(proof.seconds, LEAST), SCIP):
             began = time.perf_counter()
-            found = igpe.Collocation(solver=igpe.Scip(), time_limit=limit).estimate(
+            found = igpe.Collocation(solver=igpe.solvers.Scip(), time_limit=limit).estimate(
                 problem, case.OPTIMUM
             )
             seconds = time.perf_counter() - began

@@ -28,7 +28,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 SAMPLES, FEW_SAMPLES = 6_500, 800  # (box, parameters) of a model
 PER_BOX = 10
 SLACK = 1e-8  # of a residual and its measurement: what the integration in between may be off
-EXACT = igpe.Sundials(rtol=1e-12, atol=1e-14)
+EXACT = igpe.integrators.Sundials(rtol=1e-12, atol=1e-14)
 WIDTHS = (-5.0, -0.5)  # powers of ten of a box's radius, share of the whole range
 
 

@@ -25,7 +25,7 @@ import igpe
 
 TIMES = np.linspace(0.0, 3.0, 13)
 START = {"k": 2.0, "u": 1.0, "A(t0)": 1.0}
-ONCE = igpe.Restarts(count=0)
+ONCE = igpe.search.Restarts(count=0)
 PERIOD, TOP = 6.908280930334428, 2.01273153  # of van der Pol's cycle with mu = 1.3, w = 1
 
 
@@ -167,7 +167,7 @@ def varying(given: argparse.Namespace) -> Iterator[Row]:
         return m
 
     times = np.linspace(0.0, 8.0, 161)
-    feed = igpe.steps([0.0, 2.4, 5.6], [1.0, 0.2, 2.0])
+    feed = igpe.step_input([0.0, 2.4, 5.6], [1.0, 0.2, 2.0])
     ran = solve_ivp(
         lambda t, a: feed.at(t) - 0.8 * a, (0, 8), [1.0], rtol=1e-8, max_step=0.05, t_eval=times
     )
@@ -175,7 +175,9 @@ def varying(given: argparse.Namespace) -> Iterator[Row]:
     data = pd.DataFrame({"time": times, "A": ran.y[0] + noise})
     run = igpe.Experiment(data, start={"A": 1.0}, sigma=0.02)
     for n in (5, 20, 60):
-        course = igpe.PiecewiseConstant(tuple(np.linspace(0, 8, n + 1)[1:-1]), 0, 5, penalty=5.0)
+        course = igpe.losses.PiecewiseConstant(
+            tuple(np.linspace(0, 8, n + 1)[1:-1]), 0, 5, penalty=5.0
+        )
         problem = igpe.Problem(
             builder, parameters=["k"], experiments=run, time_varying={"feed": course}
         ).fixing({"k": 0.8})

@@ -63,8 +63,8 @@ PLAIN = pd.DataFrame(
 )
 AMOUNTS = ("nA0", "nB0", "nC0", "nD0", "nE0")
 QUICK = igpe.Settings(
-    ladder=(igpe.GcvSpline(),),
-    routes=igpe.Routes(quick=igpe.Local(trials=64, starts=3)),
+    ladder=(igpe.smoothing.GcvSpline(),),
+    routes=igpe.algebraic.RouteSelection(quick=igpe.algebraic.LocalSearch(trials=64, starts=3)),
     correction=igpe.Collocation(max_refinements=0),
 )
 
@@ -110,7 +110,7 @@ def measured(
                 start={n: float(design[f"{n}0"]) for n in ("nA", "nB", "nC")},
                 start_time=0.0,
                 inputs={n: float(design[n]) for n in ("fA", "fB", "nS", "nD0", "nE0")}
-                | {"T": igpe.linear(knots, [design[f"T{i + 1}"] for i in range(len(knots))])},
+                | {"T": igpe.linear_input(knots, [design[f"T{i + 1}"] for i in range(len(knots))])},
                 sigma={n: sigma[:, i] for i, n in enumerate(m.MEASURED)},
             )
         )
@@ -125,7 +125,7 @@ def posed(runs: list[igpe.Experiment]) -> igpe.Problem:
 def covariance(problem: igpe.Problem) -> np.ndarray:
     """(8, 8) at the truth, relative to it; from the residuals, without anything of a design."""
     truth = problem.box.vector(model().TRUTH)
-    residuals = Residuals(problem, read_systems(problem), igpe.Automatic())
+    residuals = Residuals(problem, read_systems(problem), igpe.integrators.Automatic())
     at = residuals(truth)
     assert at is not None, residuals.broken
     scaled = at.jacobian * truth
@@ -156,7 +156,9 @@ class Freedom(NamedTuple):
         """What `igpe.design` wants to know of the samples."""
         m = model()
         return (
-            igpe.Sampling(GRID, at_most=len(m.TIMES), spacing=self.apart) if self.apart else m.TIMES
+            igpe.planning.Sampling(GRID, at_most=len(m.TIMES), spacing=self.apart)
+            if self.apart
+            else m.TIMES
         )
 
 
@@ -167,16 +169,18 @@ DESIGNED = FREEDOMS[1]
 def free(knots: int) -> dict[str, Any]:
     """Table 1, within bounds that the plain experiments keep too."""
     most = {"nA": 2.0, "nB": 2.0, "nC": 1.0, "nD0": 0.5, "nE0": 0.5, "fA": 0.2, "fB": 0.2}
-    constant = {n: igpe.Between(0.0, upper) for n, upper in most.items()}
-    return constant | {"T": igpe.Ramps(tuple(np.linspace(0.0, model().HOURS, knots)), 290.0, 420.0)}
+    constant = {n: igpe.planning.Between(0.0, upper) for n, upper in most.items()}
+    return constant | {
+        "T": igpe.planning.Ramps(tuple(np.linspace(0.0, model().HOURS, knots)), 290.0, 420.0)
+    }
 
 
-def times_of(plan: igpe.Plan) -> dict[str, Any]:
+def times_of(plan: igpe.planning.Plan) -> dict[str, Any]:
     """The plan's samples, by experiment."""
     return {e.name: e.times for e in plan.experiments}
 
 
-def designs_of(plan: igpe.Plan) -> pd.DataFrame:
+def designs_of(plan: igpe.planning.Plan) -> pd.DataFrame:
     """The plan's settings in the columns that the model's simulation reads."""
     rows = {
         e.name: {f"{n}0": e.start[n] for n in ("nA", "nB", "nC")}
@@ -189,7 +193,7 @@ def designs_of(plan: igpe.Plan) -> pd.DataFrame:
 
 def planned(
     given: argparse.Namespace, problem: Any, count: int, freedom: Freedom, **settings: Any
-) -> igpe.Plan:
+) -> igpe.planning.Plan:
     """D-optimal experiments at the true parameters."""
     m = model()
     return igpe.design(
@@ -200,10 +204,10 @@ def planned(
     )  # fmt: skip
 
 
-def from_nothing(given: argparse.Namespace, freedom: Freedom) -> igpe.Plan:
+def from_nothing(given: argparse.Namespace, freedom: Freedom) -> igpe.planning.Plan:
     """Four experiments where nothing is measured yet."""
     m = model()
-    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
+    nothing = igpe.planning.ProblemWithoutData(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
     return planned(given, nothing, len(PLAIN), freedom)
 
 
@@ -232,12 +236,12 @@ def freedom_rows(given: argparse.Namespace) -> Iterator[Row]:
 def posed_design(freedom: Freedom, count: int) -> Posed:
     """The design problem where nothing is measured yet."""
     m = model()
-    nothing = igpe.Unmeasured(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
+    nothing = igpe.planning.ProblemWithoutData(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
     return pose(
         nothing, m.TRUTH,
         free=free(freedom.knots), conditions={"nS": SOLVENT}, times=freedom.times(),
-        measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.DOptimal(), count=count,
-        existing=False, like=None, integrator=igpe.Automatic(),
+        measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.planning.DOptimal(), count=count,
+        existing=False, like=None, integrator=igpe.integrators.Automatic(),
     )  # fmt: skip
 
 
@@ -248,7 +252,7 @@ def plain_resampled(freedom: Freedom) -> float:
     told, designs = one.told(truth), with_ramps(PLAIN)
     names = [*AMOUNTS, "fA", "fB", *(n for n in designs.columns if n[0] == "T")]
     rows = np.array([told.rows(design) for design in designs[names].to_numpy(dtype=float)])
-    judge = Judge(igpe.DOptimal(), one.space.interest)
+    judge = Judge(igpe.planning.DOptimal(), one.space.interest)
     before = one.known(truth)
     evidence = Evidence(one.space, judge, [before.T @ before], [rows])
     return float(np.exp(-choose(evidence, one.allowed).value / 2))
@@ -299,7 +303,7 @@ def simulated_rows(given: argparse.Namespace) -> Iterator[Row]:
     yield from estimated_rows(case, problem, plan)
 
 
-def estimated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan) -> Iterator[Row]:
+def estimated_rows(case: str, problem: igpe.Problem, plan: igpe.planning.Plan) -> Iterator[Row]:
     """The five steps on the simulated measurements."""
     truth = problem.box.vector(model().TRUTH)
     result = igpe.estimate(problem, QUICK)
@@ -312,7 +316,9 @@ def estimated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan) -> Iterato
     yield at_most(case, "|estimated / predicted error - 1|, worst", float(np.abs(ratio - 1).max()))
 
 
-def repeated_rows(case: str, problem: igpe.Problem, plan: igpe.Plan, repeat: int) -> Iterator[Row]:
+def repeated_rows(
+    case: str, problem: igpe.Problem, plan: igpe.planning.Plan, repeat: int
+) -> Iterator[Row]:
     """Other random errors, fitted from the truth: the covariance that really occurs."""
     m, found = model(), []
     shooting = igpe.SingleShooting().prepare(problem)

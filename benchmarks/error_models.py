@@ -22,7 +22,9 @@ from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.noise.sigma import Proportional
 
-METHOD = igpe.SingleShooting(igpe.Sundials(rtol=1e-8, atol=1e-10))  # nothing is compiled
+METHOD = igpe.SingleShooting(
+    igpe.integrators.Sundials(rtol=1e-8, atol=1e-10)
+)  # nothing is compiled
 SEEDS = 200
 
 

@@ -4,7 +4,8 @@
 
 points, states, experiments  a chain of n reactions, 2 parameters, 3 measured states (kinetic_chain)
 parameters                   as many first-order reactions as parameters, all states measured
-starts                       igpe.MultiStart by single shooting on Lotka and Volterra's equations
+starts                       igpe.search.MultiStart by single shooting on Lotka and Volterra's
+                             equations
 
 `igpe` is `igpe.estimate` as a whole. `scipy` is `scipy.optimize.least_squares` with LSODA, by
 differences, from 20 starts spread alike, bounds respected; the equations are given to it as a NumPy
@@ -85,10 +86,10 @@ def experiments(given: argparse.Namespace) -> Iterator[Row]:
 def starts(given: argparse.Namespace) -> Iterator[Row]:
     """Of local searches, all of them carried out."""
     problem = importlib.import_module("lotka_volterra").problem()
-    igpe.MultiStart(trials=1, starts=1).estimate(problem, {})
+    igpe.search.MultiStart(trials=1, starts=1).estimate(problem, {})
     for n in STARTS:
         begun = time.process_time()
-        igpe.MultiStart(trials=n, starts=n).estimate(problem, {})
+        igpe.search.MultiStart(trials=n, starts=n).estimate(problem, {})
         yield at_most(f"starts {n}", "igpe", time.process_time() - begun, "s")
 
 

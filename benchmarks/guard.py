@@ -46,7 +46,7 @@ def ratios() -> Iterator[tuple[str, float]]:
         yield f"estimate {name}", _least(name, "igpe") / _least(name, "scipy")
     for name in SIMULATED:
         asked = asked_of(importlib.import_module(name))
-        makers = ours(asked, igpe.Automatic), scipys("LSODA")(asked)
+        makers = ours(asked, igpe.integrators.Automatic), scipys("LSODA")(asked)
         mine, theirs = (min(seconds(m(1e-6)) for _ in range(REPEATS)) for m in makers)
         yield f"sensitivities {name}", mine / theirs
 

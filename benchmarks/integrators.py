@@ -38,12 +38,12 @@ from igpe.equations.initial_value import InitialValueProblem, initial_value_prob
 from igpe.equations.reading.read import read_system
 
 RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
-EXACT = igpe.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
+EXACT = igpe.integrators.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
 METHODS: dict[str, Integrator] = {
-    "compiled": igpe.DormandPrince(RTOL, ATOL, STEPS),
-    "lsoda": igpe.Lsoda(RTOL, ATOL, STEPS),
-    "cvodes": igpe.Sundials(RTOL, ATOL, STEPS),
-    "automatic": igpe.Automatic(RTOL, ATOL, STEPS),
+    "compiled": igpe.integrators.DormandPrince(RTOL, ATOL, STEPS),
+    "lsoda": igpe.integrators.Lsoda(RTOL, ATOL, STEPS),
+    "cvodes": igpe.integrators.Sundials(RTOL, ATOL, STEPS),
+    "automatic": igpe.integrators.Automatic(RTOL, ATOL, STEPS),
 }
 TARGETS = {"compiled": 0.2, "automatic": 0.2}  # ms at the true parameters
 BATCHES, LEAST = 15, 0.02  # batches of at least so many seconds

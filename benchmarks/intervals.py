@@ -46,14 +46,14 @@ from igpe.equations.initial_value import InitialValueProblem, initial_value_prob
 from igpe.equations.reading.read import read_system
 
 RTOL, ATOL = 1e-6, 1e-8
-EXACT = OneByOne(igpe.Sundials(1e-11, 1e-13, max_steps=10**6))
+EXACT = OneByOne(igpe.integrators.Sundials(1e-11, 1e-13, max_steps=10**6))
 OURS: dict[str, IntervalIntegrator] = {
-    "compiled": igpe.RungeKutta(RTOL, ATOL),
-    "explicit": igpe.RungeKutta(RTOL, ATOL, pair=Pair.EXPLICIT),
-    "implicit": igpe.RungeKutta(RTOL, ATOL, pair=Pair.IMPLICIT),
-    "lock step": igpe.LockStep(RTOL, ATOL),
-    "local linearization": igpe.LocalLinearization(),
-    "one by one": OneByOne(igpe.Automatic(RTOL, ATOL)),
+    "compiled": igpe.integrators.RungeKutta(RTOL, ATOL),
+    "explicit": igpe.integrators.RungeKutta(RTOL, ATOL, pair=Pair.EXPLICIT),
+    "implicit": igpe.integrators.RungeKutta(RTOL, ATOL, pair=Pair.IMPLICIT),
+    "lock step": igpe.integrators.LockStep(RTOL, ATOL),
+    "local linearization": igpe.integrators.LocalLinearization(),
+    "one by one": OneByOne(igpe.integrators.Automatic(RTOL, ATOL)),
 }
 FASTER = {"henon-heiles, 50": 20.0, "calcium, 17": 8.0, "calcium, 199": 8.0}
 BATCHES, LEAST = 9, 0.02  # batches of at least so many seconds
@@ -89,7 +89,7 @@ def case(name: str, module: Any, intervals: int, times: FloatArray) -> Case:
     ivp = initial_value_problem(problem, run, read_system(problem, run))
     q = np.array([module.TRUTH[n] for n in ivp.unknowns])
     nodes = np.linspace(0.0, times[-1], intervals + 1)
-    course = igpe.Sundials(1e-10, 1e-12).prepare(ivp, nodes, sensitivities=False).run(q)
+    course = igpe.integrators.Sundials(1e-10, 1e-12).prepare(ivp, nodes, sensitivities=False).run(q)
     return Case(f"{name}, {intervals}", ivp, nodes, course.states[:-1], q, times)
 
 
@@ -201,7 +201,7 @@ def linear(one: Case) -> Iterator[Row]:
     for n_k in (100, 1000, 10_000):
         nodes = length * np.arange(n_k + 1)
         starts = np.resize(one.starts, (n_k, one.starts.shape[1]))
-        made = igpe.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, nodes, nodes)
+        made = igpe.integrators.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, nodes, nodes)
         per_interval[n_k] = seconds(partial(made.run, starts, one.q)) / n_k
         yield at_most("linear", f"{n_k} intervals: each", 1e6 * per_interval[n_k], "us")
     worst = per_interval[10_000] / per_interval[100]
@@ -211,7 +211,7 @@ def linear(one: Case) -> Iterator[Row]:
 def directions(n_x: int = 32, n_k: int = 20) -> Iterator[Row]:
     """Derivatives along four directions beside all."""
     one = lorenz(n_x, n_k)
-    made = igpe.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, one.nodes, one.times)
+    made = igpe.integrators.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, one.nodes, one.times)
     assert isinstance(made, RungeKuttaIntervals)
     few = np.eye(n_x + 3, 4, -n_x)  # the three parameters, and the gaps
     calls = {
@@ -234,7 +234,7 @@ def lorenz(n_x: int, n_k: int) -> Case:
     run = problem.experiments[0]
     ivp = initial_value_problem(problem, run, read_system(problem, run))
     times, q = run.measurements.times, np.array([1.0, 1.0, 8.0])
-    course = igpe.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
+    course = igpe.integrators.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
     return Case("lorenz", ivp, times, course.states[:-1], q, times)
 
 

@@ -101,7 +101,7 @@ def run(method: Any, problem: igpe.Problem, starts: Sequence[Start], optimum: St
 
 def best(problem: igpe.Problem, truth: Start) -> Start:
     """The optimum next to the truth."""
-    return igpe.SingleShooting(igpe.Automatic()).estimate(problem, truth).parameters
+    return igpe.SingleShooting(igpe.integrators.Automatic()).estimate(problem, truth).parameters
 
 
 def drawn(names: Sequence[str], draw: Draw, seed: int, count: int) -> list[Start]:
@@ -131,7 +131,7 @@ def count_rows(
 PEERS: tuple[tuple[str, Any], ...] = (
     ("ISS as published", igpe.IncrementalShooting.as_published()),
     ("SS as published", igpe.SingleShooting.as_published()),
-    ("SS", igpe.SingleShooting(igpe.Automatic())),
+    ("SS", igpe.SingleShooting(igpe.integrators.Automatic())),
 )
 
 
@@ -221,7 +221,11 @@ def table3(seed: int, count: int) -> Iterator[Row]:
 
 def integrators(seed: int, count: int) -> Iterator[Row]:
     """The same counts whatever integrates, the time of a run, and of the paper's 500."""
-    limits: dict[Any, float] = {igpe.DormandPrince: 10.0, igpe.Lsoda: 25.0, igpe.Sundials: 60.0}
+    limits: dict[Any, float] = {
+        igpe.integrators.DormandPrince: 10.0,
+        igpe.integrators.Lsoda: 25.0,
+        igpe.integrators.Sundials: 60.0,
+    }
     problem, told = lotka.problem(seed), set()
     starts = drawn(list(lotka.TRUTH), uniform(*lotka.STARTS, 4), seed, count)
     optimum = best(problem, lotka.TRUTH)

@@ -37,7 +37,7 @@ SETTINGS = '''
 
 def settings():
     """Step 5 by a program that is not installed."""
-    return igpe.Settings(correction=igpe.Collocation(igpe.AmplProgram("no-such-solver")))
+    return igpe.Settings(correction=igpe.Collocation(igpe.solvers.AmplProgram("no-such-solver")))
 '''
 ESTIMATE = ("estimate", "model.py")
 NEW = ("new", "new.py", "--data", "my.csv")

@@ -51,7 +51,7 @@ from igpe.numerics.statistics.covariance import uncertainty
 
 ALIKE, ALIKE_CALCIUM = 1e-3, 1e-2
 ENDED = (igpe.Status.CONVERGED, igpe.Status.BEST_OF_SEVERAL)
-NONE = igpe.Restarts(count=0)
+NONE = igpe.search.Restarts(count=0)
 AMOUNTS = ("all", "few")  # of directions
 STATES, FASTER = 32, 5.0  # so many times faster few directions are to be, with so many states
 
@@ -89,7 +89,7 @@ def run(prepared: Any, start: Mapping[str, float], best: float, alike: float = A
 
 def best_of(problem: igpe.Problem, truth: Mapping[str, float]) -> float:
     """The objective of the fit begun at the truth."""
-    return igpe.SingleShooting(igpe.Automatic()).estimate(problem, truth).objective
+    return igpe.SingleShooting(igpe.integrators.Automatic()).estimate(problem, truth).objective
 
 
 def told(
@@ -245,7 +245,7 @@ def calcium(share: float) -> Iterator[Row]:
                 rows[2] = at_most(case, rows[2].figure, rows[2].value, "s", 0.5)
             yield from rows
         if seed == 0:
-            single = igpe.SingleShooting(igpe.Automatic(seconds=5.0)).prepare(problem)
+            single = igpe.SingleShooting(igpe.integrators.Automatic(seconds=5.0)).prepare(problem)
             runs = [run(single, s, best, ALIKE_CALCIUM) for s in starts[:25]]
             yield from list(told("noise 0, single shooting (paper: 16 %, 4 %)", runs))[:4]
 

@@ -35,17 +35,17 @@ def files(name: str) -> Path:
 def objectives(_: argparse.Namespace) -> Iterator[Row]:
     """Differences from what is published."""
     for name, published in PETAB.items():
-        told = igpe.petab_objective(igpe.read_petab(files(name)))
+        told = igpe.petab.petab_objective(igpe.petab.read_petab(files(name)))
         yield at_most(name, "negative log-likelihood", told)
         yield at_most(name, "difference from published", abs(told - published), "-", 1e-3)
 
 
 def boehm(_: argparse.Namespace) -> Iterator[Row]:
     """Starts that find the best known optimum."""
-    problem = igpe.read_petab(files("Boehm"))
+    problem = igpe.petab.read_petab(files("Boehm"))
     constant = problem.size * np.log(2 * np.pi)
     for seed in SEEDS:
-        method = igpe.MultiStart(trials=8 * STARTS, starts=STARTS, seed=seed)
+        method = igpe.search.MultiStart(trials=8 * STARTS, starts=STARTS, seed=seed)
         began = time.process_time()
         found = method.estimate(problem, {})
         seconds = time.process_time() - began
@@ -59,12 +59,12 @@ def boehm(_: argparse.Namespace) -> Iterator[Row]:
 def iterated(_: argparse.Namespace) -> Iterator[Row]:
     """Iterated search by default."""
     for name in ("Boehm", "Bruno", "Elowitz"):
-        problem = igpe.read_petab(files(name))
+        problem = igpe.petab.read_petab(files(name))
         for seed in SEEDS:
             began = time.process_time()
             found = estimate_petab(problem, seed=seed)
             seconds = time.process_time() - began
-            above = igpe.petab_objective(problem, found.parameters) - PETAB[name]
+            above = igpe.petab.petab_objective(problem, found.parameters) - PETAB[name]
             yield at_most(f"{name}, seed {seed}", "above the published objective", above, "-", 0.01)
             yield at_most(f"{name}, seed {seed}", "processor time", seconds, "s", SECONDS)
 

@@ -15,7 +15,8 @@ of the processor: where the wall's is much longer, the machine was busy with som
     family    generated kinetics of one to five nonlinear parameters (`kinetic_family.py`)
     growth    of time with the residuals, of boxes with the gap
 
-Other solvers get the problem "strengthened": as `igpe.GlobalSolver` poses it for them, with a
+Other solvers get the problem "strengthened": as `igpe.algebraic.GlobalSolver` poses it for them,
+with a
 variable for each residual and our answer as start and cut-off. Section methanol has a second row,
 "plain": the sum of squares as our own method gets it, in the same scales. SCIP may take a minute
 more than it is allowed, where it is busy with its first relaxation.
@@ -82,7 +83,7 @@ def methanol(peers: Solvers) -> Iterator[Row]:
         make = posed(importlib.import_module(name).problem())
         runs = {}
         for gap, limit in METHANOL_TARGETS.items():
-            runs[gap] = typical(make, igpe.Projected(gap=gap))
+            runs[gap] = typical(make, igpe.algebraic.Projected(gap=gap))
             yield from to_gap(f"{case}, gap {gap:g}", runs[gap], gap, limit)
         ours = runs[PEER_GAP]
         for pose in (strengthened, plain):
@@ -115,18 +116,18 @@ def urethane(peers: Solvers) -> Iterator[Row]:
     """Problem 7 in three ways; k3 = k2/kc2 as written has five nonlinear parameters."""
     make = posed(importlib.import_module("urethane").problem())
     for gap, limit in WHOLE_TARGETS.items():
-        run = typical(make, igpe.Projected(gap=gap, absolute=ABSOLUTE))
+        run = typical(make, igpe.algebraic.Projected(gap=gap, absolute=ABSOLUTE))
         yield from to_gap(f"whole, gap {gap:g}", run, gap, limit)
-    stages = typical(make, igpe.Decomposed(igpe.Projected(gap=1e-3)))
+    stages = typical(make, igpe.algebraic.Decomposed(igpe.algebraic.Projected(gap=1e-3)))
     yield at_most("in stages, gap 0.001", "time", stages.seconds, "s", STAGES)
     yield at_most("in stages, gap 0.001", "processor time", stages.processor, "s")
     yield at_most("in stages, gap 0.001", "boxes", stages.boxes)
     worst = max(stage.gap for stage in stages.found.estimate.trail)
     row = at_most("in stages, gap 0.001", "largest gap of a stage", worst, limit=1e-3)
     yield row._replace(reached=within(worst, 1e-3))
-    written = typical(make, igpe.Projected(gap=1e-2, exchange=False, time_limit=LIMIT))
+    written = typical(make, igpe.algebraic.Projected(gap=1e-2, exchange=False, time_limit=LIMIT))
     yield from to_gap("k3 as written (paper: 92 s), gap 0.01", written, 1e-2, AS_WRITTEN)
-    ours = typical(make, igpe.Projected(gap=PEER_GAP))
+    ours = typical(make, igpe.algebraic.Projected(gap=PEER_GAP))
     limit = min(URETHANE_SLOWER * ours.seconds, URETHANE_LONGEST)
     for other in beside(strengthened(make(), ours.found), peers, limit):
         yield from other.rows("whole")
@@ -198,7 +199,7 @@ def family_beside(peers: Solvers) -> Iterator[Row]:
     for name in kinetic_family.FAMILIES if peers else ():
         for count in FAMILY_PEER_COUNTS:
             regression = kinetic_family.problem(name, count, RESIDUALS, SEEDS[0])
-            ours = timed(regression, igpe.Projected(gap=PEER_GAP, time_limit=LIMIT))
+            ours = timed(regression, igpe.algebraic.Projected(gap=PEER_GAP, time_limit=LIMIT))
             case = f"{name}, {count} nonlinear, seed {SEEDS[0]}"
             yield at_most(case, f"ours: gap {ours.gap:.1e}, time", ours.seconds, "s")
             problem = strengthened(regression, ours.found)
@@ -208,7 +209,7 @@ def family_beside(peers: Solvers) -> Iterator[Row]:
 
 def generated(name: str, count: int, residuals: int, gap: float) -> list[Timed]:
     """One run for each seed."""
-    route = igpe.Projected(gap=gap, time_limit=LIMIT)
+    route = igpe.algebraic.Projected(gap=gap, time_limit=LIMIT)
     return [timed(kinetic_family.problem(name, count, residuals, k), route) for k in SEEDS]
 
 
@@ -250,10 +251,10 @@ def growth_of_boxes() -> Iterator[Row]:
 
 def ratio_of_boxes(make: Make) -> float:
     """Infinite if one of the two gaps is not closed."""
-    loose = timed(make(), igpe.Projected(gap=LOOSE, time_limit=LIMIT))
+    loose = timed(make(), igpe.algebraic.Projected(gap=LOOSE, time_limit=LIMIT))
     if not loose.closed(LOOSE) or not loose.boxes:
         return math.inf
-    tight = timed(make(), igpe.Projected(gap=TIGHT, time_limit=LIMIT))
+    tight = timed(make(), igpe.algebraic.Projected(gap=TIGHT, time_limit=LIMIT))
     return tight.boxes / loose.boxes if tight.closed(TIGHT) else math.inf
 
 

@@ -26,8 +26,8 @@ from igpe.solvers.base import Solver
 PEER_GAP = 1e-3
 PEERS: dict[str, tuple[Solver, ...]] = {
     "none": (),
-    "scip": (igpe.Scip(gap=PEER_GAP, feasibility=1e-7),),
-    "all": (igpe.Scip(gap=PEER_GAP, feasibility=1e-7), igpe.MAiNGO(gap=PEER_GAP)),
+    "scip": (igpe.solvers.Scip(gap=PEER_GAP, feasibility=1e-7),),
+    "all": (igpe.solvers.Scip(gap=PEER_GAP, feasibility=1e-7), igpe.solvers.MAiNGO(gap=PEER_GAP)),
 }
 MAINGO_LIMIT = 60.0  # s, at most
 
@@ -77,7 +77,10 @@ def typical(make: Make, route: Route, times: int = 5) -> Timed:
 
 def posed(problem: igpe.Problem) -> Make:
     """Makes the problem's one regression: slopes of its smoothed measurements, as in the paper."""
-    structure, curves = igpe.check(problem), smooth_measurements(problem, igpe.GcvSpline())
+    structure, curves = (
+        igpe.check(problem),
+        smooth_measurements(problem, igpe.smoothing.GcvSpline()),
+    )
     (group,) = structure.groups
     posing = Posing(problem, structure, curves, Form.SLOPES)
     return lambda: posing.regression(group)
@@ -91,7 +94,7 @@ class Posed(NamedTuple):
 
 
 def strengthened(regression: Regression, found: Found) -> Posed:
-    """As `igpe.GlobalSolver` gives it to solvers.
+    """As `igpe.algebraic.GlobalSolver` gives it to solvers.
 
     Scaled by our optimum, a variable for each residual, Arrhenius terms centred, our optimum as the
     start and its sum of squares as a cut-off.
@@ -100,7 +103,7 @@ def strengthened(regression: Regression, found: Found) -> Posed:
 
 
 def plain(regression: Regression, found: Found) -> Posed:
-    """What `igpe.Projected` itself gets, in the same scales and nothing else.
+    """What `igpe.algebraic.Projected` itself gets, in the same scales and nothing else.
 
     Parameters and residuals are scaled as in `strengthened`, and the squares of the residuals as
     they stand are summed: no variables for them, no centring, no cut-off, no point to start from.
@@ -154,7 +157,7 @@ class Beside(NamedTuple):
 def beside(posed: Posed, solvers: Sequence[Solver], limit: float) -> Iterator[Beside]:
     """Other solvers on the problem, for at most so many seconds."""
     for solver in solvers:
-        allowed = min(limit, MAINGO_LIMIT) if isinstance(solver, igpe.MAiNGO) else limit
+        allowed = min(limit, MAINGO_LIMIT) if isinstance(solver, igpe.solvers.MAiNGO) else limit
         answer = solver.solve(posed.model, time_limit=allowed)
         bound = min(max(answer.lower_bound, 0.0), 1.0)
         gap = 1 - bound if answer.status in BOUNDED else math.nan

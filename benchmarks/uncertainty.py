@@ -45,7 +45,7 @@ COVERED = (92.0, 98.0)  # %, of intervals that promise 95
 AROUND, PLACES = 0.03, 13  # brute force: this share of the distance on either side, so many places
 STEP, MOST = 0.1, 60  # fixed steps: of the linearised half width; at most so many
 
-ACCURATE = igpe.Sundials(rtol=1e-10, atol=1e-12)
+ACCURATE = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12)
 TO_THE_END = GaussNewton(tolerance=1e-13, max_iterations=200)
 
 
@@ -123,7 +123,9 @@ def speed(given: argparse.Namespace) -> Iterator[Row]:
         began = time.process_time()
         steps = sum(fixed_steps(problem, found, one) for one in found.profiles)
         theirs = time.process_time() - began
-        brute = BruteForce(problem, dict(found.parameters), igpe.Automatic(), GaussNewton())
+        brute = BruteForce(
+            problem, dict(found.parameters), igpe.integrators.Automatic(), GaussNewton()
+        )
         for one in found.profiles:
             compiled_steps(brute, found, one)
         again = brute.integrations / found.integrations

@@ -51,6 +51,6 @@ def problem() -> igpe.Problem:
 def design() -> dict[str, Any]:
     """What `igpe design` may choose of the next experiment: the start, and ten of forty samples."""
     return {
-        "free": {"x1": igpe.Between(0.5, 2.0), "x2": igpe.Between(0.5, 2.0)},
-        "times": igpe.Sampling([k / 4 for k in range(1, 41)], at_most=10, spacing=0.5),
+        "free": {"x1": igpe.planning.Between(0.5, 2.0), "x2": igpe.planning.Between(0.5, 2.0)},
+        "times": igpe.planning.Sampling([k / 4 for k in range(1, 41)], at_most=10, spacing=0.5),
     }

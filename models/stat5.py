@@ -86,7 +86,7 @@ def problem() -> igpe.Problem:
         table[["time", "pSTAT", "tSTAT", "sd_pSTAT", "sd_tSTAT"]],
         start=start,
         start_time=0.0,
-        inputs={"EpoR": igpe.linear(known["time"], known["EpoR"])},
+        inputs={"EpoR": igpe.linear_input(known["time"], known["EpoR"])},
         sigma={"pSTAT": "sd_pSTAT", "tSTAT": "sd_tSTAT"},
     )
     return igpe.Problem(model, parameters=["k1", "k2", "tau", "x1_0"], experiments=[run])

@@ -213,7 +213,7 @@ def _start(design: Any) -> dict[str, float]:
 def _inputs(design: Any) -> dict[str, Any]:
     constant = {name: float(design[name]) for name in ("fA", "fB", "nS", "nD0", "nE0")}
     temperatures = [float(design[f"T{i}"]) for i in range(1, 5)]
-    return constant | {"T": igpe.linear(KNOTS, temperatures)}
+    return constant | {"T": igpe.linear_input(KNOTS, temperatures)}
 
 
 def simulated(seed: int, noise: float = NOISE) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from spoiling import Case, doubled_columns, pose, run, table, two_runs
 
 from igpe.core.errors import DataError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown, read_experiments
-from igpe.problem.inputs import linear, steps
+from igpe.problem.inputs import linear_input, step_input
 
 NAN, INF = np.nan, np.inf
 UNREADABLE = Path(__file__).parent / "__pycache__" / "unreadable.csv"
@@ -209,11 +209,15 @@ CONDITIONS: Mapping[str, Case] = {
         ProblemError,
         ["'feed'", "measure it", "take one"],
     ),
-    "input unsorted": (lambda: linear([0, 2, 1], [1, 1, 1]), DataError, ["at 1", "sort"]),
-    "input twice": (lambda: steps([0, 1, 1], [1, 1, 1]), DataError, ["at 1", "each once"]),
-    "input table NaN": (lambda: linear([0, 1], [1, NAN]), DataError, ["NaN or infinite", "fill"]),
+    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), DataError, ["at 1", "sort"]),
+    "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), DataError, ["at 1", "each once"]),
+    "input table NaN": (
+        lambda: linear_input([0, 1], [1, NAN]),
+        DataError,
+        ["NaN or infinite", "fill"],
+    ),
     "input of wrong length": (
-        lambda: steps([0, 1], [1, 1, 1]),
+        lambda: step_input([0, 1], [1, 1, 1]),
         DataError,
         ["2 times and 3 values", "one value for each time"],
     ),
@@ -221,7 +225,7 @@ CONDITIONS: Mapping[str, Case] = {
     "input of wrong type": (
         lambda: run(inputs={"feed": [1, 2]}),
         DataError,
-        ["'feed' is a list", "igpe.linear", "igpe.steps"],
+        ["'feed' is a list", "igpe.linear_input", "igpe.step_input"],
     ),
     "input Series unsorted": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[1.0, 0.0])}),
@@ -236,7 +240,7 @@ CONDITIONS: Mapping[str, Case] = {
     "input Series after the experiment": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[50.0, 60.0])}),
         DataError,
-        ["'feed'", "from time 50 to 60", "igpe.linear"],
+        ["'feed'", "from time 50 to 60", "igpe.linear_input"],
     ),
     "input DataFrame without time": (
         lambda: run(inputs={"feed": pd.DataFrame({"t": [0.0, 1.0], "feed": [1.0, 2.0]})}),
@@ -253,7 +257,11 @@ CONDITIONS: Mapping[str, Case] = {
         DataError,
         ["'feed'", "datetime64", "times"],
     ),
-    "input table of text": (lambda: steps(["a"], [1]), DataError, ["not made of numbers", "'a'"]),
+    "input table of text": (
+        lambda: step_input(["a"], [1]),
+        DataError,
+        ["not made of numbers", "'a'"],
+    ),
     "unit a number": (
         lambda: pose(experiments=run(units={"A": 3})),
         DataError,

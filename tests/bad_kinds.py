@@ -13,7 +13,7 @@ from spoiling import Case, pose, run, table
 
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, Huber, Normal, PiecewiseConstant
+from igpe.problem.losses import L1, Huber, NormalPrior, PiecewiseConstant
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
@@ -94,7 +94,7 @@ EXPERIMENTS: Mapping[str, Case] = {
     "start None": (lambda: kind(start=None), DataError, ["start is None", "start={'A': 1.0"]),
     "start in a list": (lambda: kind(start=[1.0]), DataError, ["start is [1.0]", "mapping"]),
     "start by number": (lambda: kind(start={1: 1.0}), DataError, ["[1]", "no names", "texts"]),
-    "inputs in a list": (lambda: kind(inputs=[1]), DataError, ["inputs is [1]", "igpe.steps"]),
+    "inputs in a list": (lambda: kind(inputs=[1]), DataError, ["inputs is [1]", "igpe.step_input"]),
     "units a text": (lambda: kind(units="mol"), DataError, ["units is 'mol'", "{'A': 'mol/L'}"]),
     "name a number": (lambda: kind(name=3), DataError, ["name is 3", "text"]),
     "only a number": (lambda: kind(only=3), DataError, ["only is 3", "only=['A', 'B']"]),
@@ -149,22 +149,22 @@ PROBLEMS: Mapping[str, Case] = {
     "parameters numbers": (lambda: pose(parameters=[1]), ProblemError, ["is [1]", "wanted names"]),
     "local None": (lambda: pose(local=None), ProblemError, ["local is None", "local=['k1']"]),
     "priors in a list": (
-        lambda: pose(priors=[Normal(1, 1)]),
+        lambda: pose(priors=[NormalPrior(1, 1)]),
         ProblemError,
-        ["priors is [Normal(", "mapping", "igpe.Normal(mean, deviation)"],
+        ["priors is [NormalPrior(", "mapping", "igpe.losses.NormalPrior(mean, deviation)"],
     ),
     "prior a pair": (
         lambda: pose(priors={"k": (1, 0.1)}),
         ProblemError,
-        ["priors of 'k' is (1, 0.1)", "igpe.Normal(mean, deviation)"],
+        ["priors of 'k' is (1, 0.1)", "igpe.losses.NormalPrior(mean, deviation)"],
     ),
     "prior of text": (
-        lambda: Normal("1", 1),  # type: ignore[arg-type]
+        lambda: NormalPrior("1", 1),  # type: ignore[arg-type]
         ProblemError,
         ["mean '1'", "finite mean"],
     ),
-    "loss a text": (lambda: pose(loss="l1"), ProblemError, ["loss is 'l1'", "igpe.L1()"]),
-    "loss a class": (lambda: pose(loss=L1), ProblemError, ["loss is <class", "igpe.L1()"]),
+    "loss a text": (lambda: pose(loss="l1"), ProblemError, ["loss is 'l1'", "igpe.losses.L1()"]),
+    "loss a class": (lambda: pose(loss=L1), ProblemError, ["loss is <class", "igpe.losses.L1()"]),
     "Huber of text": (
         lambda: Huber("x"),  # type: ignore[arg-type]
         ProblemError,
@@ -173,7 +173,7 @@ PROBLEMS: Mapping[str, Case] = {
     "time-varying a number": (
         lambda: pose(time_varying={"feed": 3}),
         ProblemError,
-        ["time_varying of 'feed' is 3", "igpe.PiecewiseConstant("],
+        ["time_varying of 'feed' is 3", "igpe.losses.PiecewiseConstant("],
     ),
     "breaks of text": (
         lambda: PiecewiseConstant(("a",), 0, 1),  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ PROBLEMS: Mapping[str, Case] = {
         ["['1'] have standard deviations", "['2'] have none", "or none"],
     ),
     "prior without sigma": (
-        lambda: pose(priors={"k": Normal(1, 1)}),
+        lambda: pose(priors={"k": NormalPrior(1, 1)}),
         ProblemError,
         ["['k']", "units", "give the measurements standard deviations (sigma=...)"],
     ),

@@ -15,7 +15,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
-from igpe.problem.losses import Huber, Normal, PiecewiseConstant
+from igpe.problem.losses import Huber, NormalPrior, PiecewiseConstant
 
 NAN, INF = np.nan, np.inf
 
@@ -84,16 +84,16 @@ SETTINGS: Mapping[str, Case] = {
         ["local=['q']", "not among the parameters", "'k'"],
     ),
     "prior for a stranger": (
-        lambda: pose(priors={"q": Normal(1, 1)}),
+        lambda: pose(priors={"q": NormalPrior(1, 1)}),
         ProblemError,
         ["['q']", "no unknowns", "['k']"],
     ),
     "prior deviation zero": (
-        lambda: Normal(1, 0),
+        lambda: NormalPrior(1, 0),
         ProblemError,
         ["mean 1 and deviation 0", "positive deviation"],
     ),
-    "prior mean NaN": (lambda: Normal(NAN, 1), ProblemError, ["mean nan", "finite mean"]),
+    "prior mean NaN": (lambda: NormalPrior(NAN, 1), ProblemError, ["mean nan", "finite mean"]),
     "Huber negative": (lambda: Huber(-1), ProblemError, ["delta is -1", "positive"]),
     "Huber NaN": (lambda: Huber(NAN), ProblemError, ["delta is nan", "positive"]),
     "time-varying stranger": (
@@ -237,12 +237,12 @@ MODELS: Mapping[str, Case] = {
     "input by math": (
         lambda: initial(math.sin),
         DataError,
-        ["'feed'", "pyo.exp(-t)", "igpe.steps"],
+        ["'feed'", "pyo.exp(-t)", "igpe.step_input"],
     ),
     "input that branches": (
         lambda: initial(lambda t: 1.0 if pyo.sin(t) < 0.5 else 2.0),
         DataError,
-        ["'feed'", "asks `if`", "pyo.Expr_if", "igpe.steps"],
+        ["'feed'", "asks `if`", "pyo.Expr_if", "igpe.step_input"],
     ),
     "exists sometimes": (
         lambda: read(with_rate(bad.skips_inside)),

@@ -17,7 +17,7 @@ from spoiling import pose, run, table
 
 from igpe.core.errors import IgpeError
 from igpe.equations.reading.read import read_systems
-from igpe.problem.inputs import steps
+from igpe.problem.inputs import step_input
 
 GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)
 CASES = {name: case for group in GROUPS for name, case in group.items()}
@@ -48,7 +48,7 @@ def test_what_the_user_gave_is_not_changed(wrong: dict[str, Any]) -> None:
     series = pd.Series([1.0, 2.0], index=[0.0, 1.0])
     start, sigma, units = {"A": 1.0}, {"A": "s"}, {"A": "mmol"}
     before = data.copy(), series.copy(), dict(start), dict(sigma), dict(units)
-    for given in (series, steps(times, values)):
+    for given in (series, step_input(times, values)):
         inputs = {"feed": given}
         one = run(data, start=start, sigma=sigma, units=units, inputs=inputs)
         measured = one.measurements.value.copy()

@@ -88,7 +88,7 @@ def test_starts_are_spread_by_a_seed_and_methods_numbered():
 
 
 def test_a_number_of_starts_needs_bounds():
-    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+    with pytest.raises(igpe.errors.ProblemError, match="finite bounds"):
         igpe.compare(lotka_volterra_iss.problem(), METHODS, 3)
 
 
@@ -151,5 +151,5 @@ def test_ctrl_c_keeps_what_is_done():
     ],
 )
 def test_what_cannot_be_compared_is_refused(methods, starts, message):
-    with pytest.raises(igpe.ProblemError, match=message):
+    with pytest.raises(igpe.errors.ProblemError, match=message):
         igpe.compare(lotka_volterra_iss.problem(), methods, starts)

@@ -184,10 +184,10 @@ METHODS = [
     (igpe.SingleShooting(), Residuals, 3, START),
     (igpe.IncrementalShooting(), Residuals, 3, START),
     (igpe.MultipleShooting(integrator=LockStep(), rough=LockStep()), Chains, 3, START),
-    (igpe.MultiStart(trials=8, starts=2), Residuals, 5, {}),
-    (igpe.MultiStart(trials=8, starts=2), Residuals, 11, {}),
-    (igpe.MultiStart(trials=8, starts=2), PreparedShooting, 1, {}),
-    (igpe.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
+    (igpe.search.MultiStart(trials=8, starts=2), Residuals, 5, {}),
+    (igpe.search.MultiStart(trials=8, starts=2), Residuals, 11, {}),
+    (igpe.search.MultiStart(trials=8, starts=2), PreparedShooting, 1, {}),
+    (igpe.search.IteratedSearch(starts=5, patience=3), Residuals, 10, {}),
 ]
 
 
@@ -373,7 +373,7 @@ def test_a_time_limit_returns_the_best_so_far(monkeypatch):
 
 
 def test_a_time_limit_before_anything_says_so():
-    with pytest.raises(igpe.EstimationFailed, match=r"time limit of 0\.001 s") as raised:
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"time limit of 0\.001 s") as raised:
         igpe.estimate(CASE.problem(), time_limit=1e-3)
     assert raised.value.status is Status.TIME_LIMIT
 
@@ -385,7 +385,7 @@ def test_a_time_limit_that_is_not_reached_changes_nothing():
 
 @pytest.mark.parametrize("wrong", [0, -1.0, "1", float("nan")])
 def test_a_time_limit_that_is_none_is_refused(wrong):
-    with pytest.raises(igpe.ProblemError, match="time_limit"):
+    with pytest.raises(igpe.errors.ProblemError, match="time_limit"):
         igpe.estimate(CASE.problem(), time_limit=wrong)
 
 
@@ -403,7 +403,9 @@ def test_a_design_keeps_the_best_experiment(monkeypatch):
     run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01)
     problem = igpe.Problem(model, parameters=["k"], experiments=run)
     interrupting(monkeypatch, Search, "_improved", 1)
-    plan = igpe.design(problem, {"k": 1.0}, free={"x": igpe.Between(0.5, 2.0)}, pool=8, starts=2)
+    plan = igpe.design(
+        problem, {"k": 1.0}, free={"x": igpe.planning.Between(0.5, 2.0)}, pool=8, starts=2
+    )
     assert "Interrupted" in plan.notes[0]
     assert np.isfinite(plan.after)
 

@@ -52,13 +52,13 @@ def test_the_deviation_is_the_root_of_the_sum_of_both_squares():
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(igpe.DataError, match=r"share .* between 0 and 1"):
+    with pytest.raises(igpe.errors.DataError, match=r"share .* between 0 and 1"):
         Proportional(share)
 
 
 @pytest.mark.parametrize("floor", [-0.1, np.nan, np.inf, "0.1", None])
 def test_a_floor_that_is_none_is_refused(floor):
-    with pytest.raises(igpe.DataError, match=r"floor .* 0 or more"):
+    with pytest.raises(igpe.errors.DataError, match=r"floor .* 0 or more"):
         Proportional(0.1, floor)
 
 
@@ -89,7 +89,9 @@ def test_a_prediction_of_nothing_counts_as_a_tenth_of_the_smallest_measurement()
 
 def test_a_column_of_zeros_needs_a_floor():
     zeros = table(A=[0.0, 0.0, np.nan, 0.0])
-    with pytest.raises(igpe.DataError, match=r"All measurements of 'A' are 0.* give a floor"):
+    with pytest.raises(
+        igpe.errors.DataError, match=r"All measurements of 'A' are 0.* give a floor"
+    ):
         run(zeros)
     assert run(zeros, sigma=Proportional(0.05, floor=0.1)).measurements.sigma == pytest.approx(0.1)
 
@@ -105,7 +107,7 @@ def test_a_floor_is_in_the_columns_unit():
 
 def test_a_share_of_degrees_celsius_is_refused():
     data = table(T=[27.0, 26.0, 25.0, 24.0])
-    with pytest.raises(igpe.DataError, match="'T' is proportional to its value in 'degC'"):
+    with pytest.raises(igpe.errors.DataError, match="'T' is proportional to its value in 'degC'"):
         pose(data, units={"T": "degC"}, sigma=Proportional(0.05))
 
 
@@ -147,5 +149,5 @@ def test_what_was_unknown_is_known_once_it_is_held():
 )
 def test_what_is_held_is_a_positive_number_for_each_measurement(sigma):
     problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05))
-    with pytest.raises(igpe.ProblemError, match=r"positive numbers .* as long as \[4\]"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* as long as \[4\]"):
         problem.weighted(sigma)

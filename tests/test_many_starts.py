@@ -136,7 +136,7 @@ def test_ctrl_c_and_errors_keep_what_is_done():
     assert "Interrupted: 3 of 5" in str(found)
     assert found.counts == {"INTEGRATION_BROKE": 2, "RAISED": 1}
     assert found.table["note"].tolist() == ["", "ValueError: no idea", ""]
-    with pytest.raises(igpe.EstimationFailed, match="None of 3 starts") as error:
+    with pytest.raises(igpe.errors.EstimationFailed, match="None of 3 starts") as error:
         found.best  # noqa: B018 - asking is the test
     again = pickle.loads(pickle.dumps(error.value))
     assert (str(again), again.status) == (str(error.value), error.value.status)
@@ -225,10 +225,10 @@ def test_profiles_are_kept_and_a_better_optimum_is_the_same_elsewhere(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(change, says):
     given = {"problem": consecutive.problem(), "starts": 2} | change
-    with pytest.raises(igpe.ProblemError, match=says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         igpe.campaign(**given)
 
 
 def test_without_bounds_no_number_of_starts():
-    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+    with pytest.raises(igpe.errors.ProblemError, match="finite bounds"):
         igpe.campaign(lotka_volterra_iss.problem())

@@ -305,7 +305,7 @@ def test_notes_of_inner_searches_reach_the_result():
             })()  # fmt: skip
 
     settings = igpe.Settings(
-        correction=Noted(), complement=igpe.MultiStart(NotedShooting(), trials=4, starts=2)
+        correction=Noted(), complement=igpe.search.MultiStart(NotedShooting(), trials=4, starts=2)
     )
     result = igpe.estimate(CASES["chain, last measured"].problem(SEED), settings)
     assert "the correction warns" in result.notes

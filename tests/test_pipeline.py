@@ -63,7 +63,7 @@ def test_what_nothing_measured_depends_on_is_held_and_said():
 
 def test_nothing_at_all_to_estimate_is_refused_with_the_reason():
     problem = six_species().fixing({"k1": 0.8})
-    with pytest.raises(igpe.EstimationFailed, match=r"Measuring x\[4\], x\[5\] or x\[6\]"):
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"Measuring x\[4\], x\[5\] or x\[6\]"):
         igpe.estimate(problem)
 
 
@@ -102,11 +102,11 @@ def test_unbounded_unknowns_of_step_4_are_refused():
         parameters={"k1": (0, np.inf), "k2": (0, 1)},
         experiments=list(plain.experiments),
     )
-    with pytest.raises(igpe.ProblemError, match="finite bounds"):
+    with pytest.raises(igpe.errors.ProblemError, match="finite bounds"):
         igpe.estimate(problem)
 
 
-@pytest.mark.parametrize("loss", [igpe.L1(), igpe.Huber()])
+@pytest.mark.parametrize("loss", [igpe.losses.L1(), igpe.losses.Huber()])
 def test_robust_losses_are_refused_by_name(loss):
     plain = LINEAR.problem()
     problem = igpe.Problem(
@@ -115,7 +115,7 @@ def test_robust_losses_are_refused_by_name(loss):
         experiments=list(plain.experiments),
         loss=loss,
     )
-    with pytest.raises(igpe.Unsupported, match=type(loss).__name__):
+    with pytest.raises(igpe.errors.Unsupported, match=type(loss).__name__):
         igpe.estimate(problem)
 
 
@@ -187,7 +187,7 @@ def _unmeasured_intermediate(**settings):
 
 def test_step_4_is_proven_where_that_is_asked_for():
     plain = _unmeasured_intermediate()
-    result = _unmeasured_intermediate(proof=igpe.ProveComplement(gap=1e-2))
+    result = _unmeasured_intermediate(proof=igpe.estimation.ProveComplement(gap=1e-2))
     (told,) = [note for note in result.notes if note.startswith("Step 4, with what step 3")]
     assert "No parameters with k2 in [0, 10] have a sum of squares below" in told
     assert "proved of the differential equations" in told
@@ -196,19 +196,19 @@ def test_step_4_is_proven_where_that_is_asked_for():
 
 
 def test_a_proof_of_step_4_that_time_ended_says_so():
-    result = _unmeasured_intermediate(proof=igpe.ProveComplement(time_limit=1e-9))
+    result = _unmeasured_intermediate(proof=igpe.estimation.ProveComplement(time_limit=1e-9))
     assert any("stopped at its time limit" in note for note in result.notes)
     assert not any("Step 4" in note for note in _unmeasured_intermediate().notes)
 
 
 def test_step_4_with_more_unknowns_than_may_be_proven_says_so():
     case = replace(next(c for c in ZOO if c.name == "consecutive"), measured=("C",))
-    settings = igpe.Settings(proof=igpe.ProveComplement(unknowns=1))
+    settings = igpe.Settings(proof=igpe.estimation.ProveComplement(unknowns=1))
     result = igpe.estimate(case.problem(noise=0.02), settings)
     assert "Step 4: nothing was proved of 2 unknowns" in str(result)
 
 
 @pytest.mark.parametrize("wrong", [{"unknowns": 0}, {"gap": 1.0}, {"time_limit": 0.0}])
 def test_a_proof_of_step_4_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(igpe.ProblemError, match=next(iter(wrong))):
-        igpe.ProveComplement(**wrong)
+    with pytest.raises(igpe.errors.ProblemError, match=next(iter(wrong))):
+        igpe.estimation.ProveComplement(**wrong)

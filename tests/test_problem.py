@@ -14,8 +14,8 @@ from zoo import ZOO
 import igpe
 from igpe.core.errors import DataError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown, read_experiments
-from igpe.problem.inputs import steps
-from igpe.problem.losses import Normal
+from igpe.problem.inputs import step_input
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
 TABLE = pd.DataFrame({"time": [0.0, 1.0, 2.0], "A": [1.0, 0.5, np.nan]})
@@ -84,7 +84,7 @@ def test_units_are_those_of_the_model():
 
 
 def test_fixing_holds_unknowns_and_leaves_the_problem_as_it_was():
-    problem = two(sigma=0.1, priors={"scale": Normal(1, 0.1)})
+    problem = two(sigma=0.1, priors={"scale": NormalPrior(1, 0.1)})
     smaller = problem.fixing({"k[1]": 0.3}).fixing({"scale": 2.0})
     assert dict(smaller.fixed) == {"k[1]": 0.3, "scale": 2.0}
     assert smaller.box.names == ("k[2]", "A(t0)@hot", "A(t0)@2")
@@ -187,7 +187,7 @@ def test_tables_come_back_from_files(kind, tmp_path):
 
 
 def test_the_values_of_a_table_of_inputs():
-    held, ramp = steps([0.0, 1.0], [5.0, 7.0]), pd.Series([0.0, 2.0], index=[0.0, 1.0])
+    held, ramp = step_input([0.0, 1.0], [5.0, 7.0]), pd.Series([0.0, 2.0], index=[0.0, 1.0])
     assert [held.at(t) for t in (-1.0, 0.5, 1.0, 9.0)] == [5.0, 5.0, 7.0, 7.0]
     assert held.at(1.0, before=True) == 5.0
     line = run(inputs={"u": ramp}).inputs["u"]
@@ -259,7 +259,7 @@ COPIES = {"pickle": pickled, "deepcopy": copy.deepcopy, "copy": copy.copy}
 
 @pytest.mark.parametrize("way", COPIES)
 def test_an_experiment_survives_pickle_and_copy(way):
-    given = {"start": {"A": Unknown(0, 2)}, "inputs": {"u": steps([0.0, 1.0], [5.0, 7.0])}}
+    given = {"start": {"A": Unknown(0, 2)}, "inputs": {"u": step_input([0.0, 1.0], [5.0, 7.0])}}
     one = run(name="hot", sigma={"A": 0.1}, units={"A": "mmol"}, **given)
     other = COPIES[way](one)
     assert repr(other) == repr(one)
@@ -273,7 +273,7 @@ def test_an_experiment_survives_pickle_and_copy(way):
 
 @pytest.mark.parametrize("way", COPIES)
 def test_a_problem_survives_pickle_and_copy(way):
-    priors = {"scale": Normal(1, 0.1)}
+    priors = {"scale": NormalPrior(1, 0.1)}
     one = two(sigma=0.1, priors=priors, local=["k"]).fixing({"scale": 2.0})
     other = COPIES[way](one)
     assert repr(other) == repr(one)

@@ -288,7 +288,7 @@ def test_what_was_stored_without_settings_is_read(chain):
     older = chain.to_dict()
     assert older.pop("settings").startswith("Settings(ladder=(GcvSpline(")
     assert igpe.Result.from_dict(older).settings == ""
-    with pytest.raises(igpe.DataError, match=r"lacks \['points'\]"):
+    with pytest.raises(igpe.errors.DataError, match=r"lacks \['points'\]"):
         igpe.Result.from_dict({k: v for k, v in older.items() if k != "points"})
 
 

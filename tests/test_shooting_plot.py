@@ -36,9 +36,11 @@ def test_nothing_is_kept_unless_asked_for_and_nothing_else_changes(problem, foun
     assert all(h.iterates == () for h in plain.trail)
     assert plain.parameters == found.parameters
     assert plain == found.__class__(**{**vars(found), "seconds": plain.seconds})
-    with pytest.raises(igpe.ProblemError, match=r"no iterates.*MultipleShooting\(record=True\)"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match=r"no iterates.*MultipleShooting\(record=True\)"
+    ):
         plot_gaps(plain)
-    with pytest.raises(igpe.ProblemError, match="record is 'yes'"):
+    with pytest.raises(igpe.errors.ProblemError, match="record is 'yes'"):
         igpe.MultipleShooting(record="yes")
 
 
@@ -100,5 +102,5 @@ def test_as_many_as_asked_for_in_given_axes(problem, found):
     assert list(drawn.ravel()) == list(given)
     assert given[1].get_legend() is not None
     assert plot_pieces(problem, found, iterates=1)[0, 0].get_title().startswith("iteration 20")
-    with pytest.raises(igpe.ProblemError, match="iterates is 0"):
+    with pytest.raises(igpe.errors.ProblemError, match="iterates is 0"):
         plot_pieces(problem, found, iterates=0)

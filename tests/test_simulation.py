@@ -56,12 +56,14 @@ def test_several_experiments_one_below_the_other():
 
 def test_a_missing_value_is_named():
     case = CASE["consecutive"]
-    with pytest.raises(igpe.ProblemError, match=r"Give values for \['k2'\]; the unknowns are"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match=r"Give values for \['k2'\]; the unknowns are"
+    ):
         igpe.simulate(case.problem(), {"k1": 1.0})
 
 
 def test_a_value_of_nothing_is_named():
-    with pytest.raises(igpe.ProblemError, match=r"\['kk'\], which are no unknowns"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"\['kk'\], which are no unknowns"):
         igpe.simulate(CASE["decay"].problem(), {"k": 1.0, "kk": 2.0})
 
 
@@ -73,7 +75,9 @@ def test_what_is_held_needs_no_value():
 
 
 def test_a_time_before_the_start_is_refused():
-    with pytest.raises(igpe.ProblemError, match="Time -1 lies before the start of experiment 1, 0"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match="Time -1 lies before the start of experiment 1, 0"
+    ):
         igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, [-1.0, 1.0])
 
 
@@ -93,7 +97,7 @@ def test_a_break_down_says_when():
     run = igpe.Experiment(data, start={"x": 1.0})
     problem = igpe.Problem(explosion, parameters=["k"], experiments=[run])
     words = r"Experiment 1 could be integrated only to time 0\.9\d* of 2"
-    with pytest.raises(igpe.EstimationFailed, match=words) as caught:
+    with pytest.raises(igpe.errors.EstimationFailed, match=words) as caught:
         igpe.simulate(problem, {"k": 1.0})
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE
 
@@ -117,7 +121,7 @@ def test_a_slope_that_loses_its_value_is_named_with_the_place(order):
     run = igpe.Experiment(data, start={"x": 1.0, "fed": 0.0}, start_time=0.0)
     problem = igpe.Problem(build, parameters=["k"], experiments=[run])
     words = r"the states reach x = -\S+ by time \S+, where the slope of 'x' has no finite value"
-    with pytest.raises(igpe.EstimationFailed, match=words):
+    with pytest.raises(igpe.errors.EstimationFailed, match=words):
         igpe.simulate(problem, {"k": 1.0})
 
 
@@ -127,8 +131,8 @@ def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     run = igpe.Experiment(pd.DataFrame({"time": [0.5], "x": [1.0]}), start={"x": 1.0}, start_time=0)
     problem = igpe.Problem(explosion, parameters=["k"], experiments=[run])
-    with pytest.raises(igpe.EstimationFailed, match=r"No C compiler was found") as caught:
-        igpe.simulate(problem, {"k": 1.0}, integrator=igpe.DormandPrince())
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"No C compiler was found") as caught:
+        igpe.simulate(problem, {"k": 1.0}, integrator=igpe.integrators.DormandPrince())
     assert caught.value.status is igpe.Status.NO_SOLVER
     assert "unstable" not in str(caught.value)
 
@@ -138,17 +142,19 @@ def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
 )
 def test_times_that_are_none_are_refused(times):
     with pytest.raises(
-        igpe.ProblemError, match=r"The times are .* give one or more finite numbers"
+        igpe.errors.ProblemError, match=r"The times are .* give one or more finite numbers"
     ):
         igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, times)
 
 
 @pytest.mark.parametrize("value", ["a", np.nan, None])
 def test_a_value_that_is_no_number_is_refused(value):
-    with pytest.raises(igpe.ProblemError, match=r"The value of 'k' is .*; give a finite number"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match=r"The value of 'k' is .*; give a finite number"
+    ):
         igpe.simulate(CASE["decay"].problem(), {"k": value})
 
 
 def test_a_wrong_name_is_reported_before_the_missing_one():
-    with pytest.raises(igpe.ProblemError, match=r"\['kk'\], which are no unknowns"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"\['kk'\], which are no unknowns"):
         igpe.simulate(CASE["decay"].problem(), {"kk": 2.0})

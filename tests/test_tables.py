@@ -34,7 +34,7 @@ def test_commas_that_do_not_separate_are_none(tmp_path):
 
 def test_entries_that_are_no_numbers_are_shown():
     table = pd.DataFrame({"time": [0, 1, 2, 3], "A": ["1", "n.d.", "<0.01", "n.d."]})
-    with pytest.raises(igpe.DataError, match=r"'n\.d\.', '<0\.01'\. Give numbers"):
+    with pytest.raises(igpe.errors.DataError, match=r"'n\.d\.', '<0\.01'\. Give numbers"):
         igpe.Experiment(table)
 
 
@@ -43,7 +43,9 @@ def test_sheets_that_are_no_runs_are_a_question(tmp_path):
     with pd.ExcelWriter(path) as book:
         pd.DataFrame({"Notes": ["made on Monday"]}).to_excel(book, sheet_name="info", index=False)
         PLAIN.to_excel(book, sheet_name="data", index=False)
-    with pytest.raises(igpe.DataError, match=r"'info' with \['Notes'\]; 'data'.*sheet_name="):
+    with pytest.raises(
+        igpe.errors.DataError, match=r"'info' with \['Notes'\]; 'data'.*sheet_name="
+    ):
         read_table(path)
 
 
@@ -65,12 +67,14 @@ def test_other_measurements_may_go_by_either_name(names):
 
 
 def test_a_column_that_is_missing():
-    with pytest.raises(igpe.DataError, match=r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"):
+    with pytest.raises(
+        igpe.errors.DataError, match=r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"
+    ):
         igpe.Experiment(LAB, columns={"t / h": "time", "c(a)": "A"})
 
 
 def test_two_columns_cannot_get_one_name():
-    with pytest.raises(igpe.DataError, match=r"\['A'\] occur more than once"):
+    with pytest.raises(igpe.errors.DataError, match=r"\['A'\] occur more than once"):
         igpe.Experiment(LAB, columns={"t / h": "A", "c(A)": "A"})
 
 

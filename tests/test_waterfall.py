@@ -88,10 +88,10 @@ def test_the_words():
 
 def test_a_search_from_many_starts_keeps_where_they_ended():
     problem = consecutive.problem()
-    found = igpe.MultiStart(trials=8, starts=4).estimate(problem, {})
+    found = igpe.search.MultiStart(trials=8, starts=4).estimate(problem, {})
     assert len(found.reached) == 4
     assert min(found.reached) == found.objective
-    alone = igpe.MultiStart(igpe.MultipleShooting(), starts=2).estimate(problem, {})
+    alone = igpe.search.MultiStart(igpe.MultipleShooting(), starts=2).estimate(problem, {})
     assert len(alone.reached) == 2
     ax = plot_waterfall(found)
     assert len(ax.lines[0].get_xdata()) == 4
@@ -111,5 +111,7 @@ def test_restarts_keep_where_they_ended():
 def test_one_start_is_no_waterfall():
     problem = consecutive.problem()
     found = igpe.SingleShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
-    with pytest.raises(igpe.ProblemError, match=r"one start; give one of several.*igpe\.compare"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match=r"one start; give one of several.*igpe\.compare"
+    ):
         plot_waterfall(found)

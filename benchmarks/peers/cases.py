@@ -33,7 +33,7 @@ def case(name: str) -> Case:
     """The problem of that name."""
     if name in PETAB:
         yaml = next((HERE / "data" / "petab").glob(f"{name}_*/*.yaml"))
-        return Case(name, PETAB[name], lambda: igpe.read_petab(yaml), yaml)
+        return Case(name, PETAB[name], lambda: igpe.petab.read_petab(yaml), yaml)
     module = importlib.import_module(name)
     return Case(name, module.OBJECTIVE, module.problem)
 

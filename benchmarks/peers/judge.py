@@ -12,7 +12,7 @@ from igpe.dynamics.shooting.residuals import measured_only
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 
-ACCURATE = igpe.Sundials(rtol=1e-10, atol=1e-12, max_steps=10**6)
+ACCURATE = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12, max_steps=10**6)
 
 
 class Judge:
@@ -34,8 +34,8 @@ class Judge:
         values = box.mapping(box.clip(box.vector(parameters)))
         if not self._runs:
             try:
-                return igpe.petab_objective(self.problem, values, priors=True)
-            except igpe.IgpeError:
+                return igpe.petab.petab_objective(self.problem, values, priors=True)
+            except igpe.errors.IgpeError:
                 return np.inf
         total = 0.0
         for ivp, m, simulation in self._runs:

@@ -81,7 +81,7 @@ def one_interval(asked: Asked) -> Maker:
     nodes = np.array([ivp.t0, asked.times[-1]])
 
     def make(rtol: float) -> Run:
-        method = igpe.RungeKutta(rtol=rtol, atol=ABSOLUTE * rtol)
+        method = igpe.integrators.RungeKutta(rtol=rtol, atol=ABSOLUTE * rtol)
         made = method.prepare_intervals(ivp, nodes, asked.times)
 
         def run() -> Came:

@@ -434,7 +434,7 @@ def _command(*words: str) -> list[str]:
 def _guarded(name: str, deed: Callable[[], Any]) -> list[str]:
     try:
         deed()
-    except (igpe.IgpeError, OSError) as error:
+    except (igpe.errors.IgpeError, OSError) as error:
         REFUSED.append(str(error))
         return []
     except Exception as error:
@@ -465,10 +465,10 @@ def _read_table(file: str) -> list[str]:
 def _read_stored(file: str) -> list[str]:
     kind = {
         "result.json": igpe.Result,
-        "profiles.json": igpe.Profiles,
-        "bootstrap.json": igpe.Bootstrapped,
-        "prediction.json": igpe.Prediction,
-        "plan.json": igpe.Plan,
+        "profiles.json": igpe.uncertainty.Profiles,
+        "bootstrap.json": igpe.uncertainty.Bootstrapped,
+        "prediction.json": igpe.uncertainty.Prediction,
+        "plan.json": igpe.planning.Plan,
     }[file]
     kept: list[Any] = []
     wrong = _guarded("from_json", lambda: kept.append(kind.from_json(Path(file))))
@@ -523,7 +523,7 @@ def _read_store(file: str) -> list[str]:
 
 
 def _read_petab(file: str) -> list[str]:
-    return _guarded("read_petab", lambda: igpe.read_petab(Path(file)))
+    return _guarded("read_petab", lambda: igpe.petab.read_petab(Path(file)))
 
 
 READ: dict[str, Callable[[str], list[str]]] = {

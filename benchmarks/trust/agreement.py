@@ -72,7 +72,7 @@ def judged(case: str) -> Answer:
     try:
         structure = igpe.check(posed)
         result = igpe.estimate(posed)
-    except igpe.IgpeError as error:
+    except igpe.errors.IgpeError as error:
         if own_fault(error):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}

@@ -104,7 +104,7 @@ def case(name: str) -> Answer:
     try:
         proof = igpe.certify(problem, start, time_limit=SECONDS)
         checked = igpe.verify(proof, problem, seconds=SECONDS)
-    except igpe.IgpeError as error:
+    except igpe.errors.IgpeError as error:
         return {"refused": str(error)}
     least = min(least, _squares(law, proof.parameters, data))
     return {
@@ -112,7 +112,7 @@ def case(name: str) -> Answer:
         "objective": proof.objective,
         "least": least,
         "closed": proof.closed,
-        "refuted": checked.verdict is igpe.Verdict.REFUTED,
+        "refuted": checked.verdict is igpe.proofs.Verdict.REFUTED,
     }
 
 

@@ -59,7 +59,9 @@ def _start(problem: igpe.Problem) -> dict[str, float]:
 
 @cache
 def _fitted(problem: igpe.Problem) -> Any:
-    return igpe.SingleShooting(restarts=igpe.Restarts(count=5)).estimate(problem, _start(problem))
+    return igpe.SingleShooting(restarts=igpe.search.Restarts(count=5)).estimate(
+        problem, _start(problem)
+    )
 
 
 CALLS: dict[str, tuple[str, Call]] = {
@@ -69,7 +71,9 @@ CALLS: dict[str, tuple[str, Call]] = {
     "estimate processes": ("lotka_volterra", lambda p: igpe.estimate(p, executor=2)),
     "single shooting": (
         "calcium",
-        lambda p: igpe.SingleShooting(restarts=igpe.Restarts(count=20)).estimate(p, _start(p)),
+        lambda p: igpe.SingleShooting(restarts=igpe.search.Restarts(count=20)).estimate(
+            p, _start(p)
+        ),
     ),
     "incremental shooting": (
         "calcium",
@@ -84,10 +88,10 @@ CALLS: dict[str, tuple[str, Call]] = {
         lambda p: igpe.MultipleShooting(search=BackwardLifting()).estimate(p, _start(p)),
     ),
     "collocation": ("methanol", lambda p: igpe.Collocation().estimate(p, _start(p))),
-    "many starts": ("calcium", lambda p: igpe.MultiStart().estimate(p, {})),
+    "many starts": ("calcium", lambda p: igpe.search.MultiStart().estimate(p, {})),
     "iterated search": (
         "lotka_volterra",
-        lambda p: igpe.IteratedSearch(patience=10).estimate(p, {}),
+        lambda p: igpe.search.IteratedSearch(patience=10).estimate(p, {}),
     ),
     "campaign": ("methanol", lambda p: igpe.campaign(p, starts=40)),
     "bootstrap": ("methanol", lambda p: igpe.bootstrap(p, _fitted(p), replications=100)),
@@ -103,7 +107,7 @@ CALLS: dict[str, tuple[str, Call]] = {
 COMPILED: dict[str, Call] = {  # before the first run
     "multiple shooting": lambda p: igpe.MultipleShooting().prepare(p),
     "backward lifting": lambda p: igpe.MultipleShooting().prepare(p),
-    "iterated search": lambda p: igpe.IteratedSearch()._prepared(p, 1e-4),
+    "iterated search": lambda p: igpe.search.IteratedSearch()._prepared(p, 1e-4),
     "certify": lambda p: igpe.certify(p, _fitted(p), time_limit=0.1),
 }
 LIMITED = ("estimate methanol", "estimate urethane", "estimate calcium")
@@ -152,7 +156,7 @@ def _child(case: str, limit: float | None, pipe: Any) -> None:
     try:
         found = call(problem) if limit is None else igpe.estimate(problem, time_limit=limit)
         wrong = ""
-    except (KeyboardInterrupt, igpe.EstimationFailed) as error:
+    except (KeyboardInterrupt, igpe.errors.EstimationFailed) as error:
         found, wrong = None, "nothing"
         existed = bool(seen) and "best parameters so far" not in str(error)
     ended, spent = time.perf_counter(), _processor() - (pressed or [_processor()])[0]

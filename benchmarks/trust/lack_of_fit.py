@@ -377,7 +377,7 @@ def work(name: str) -> Answer:
     }
     try:
         adequacy = igpe.estimate(given).adequacy
-    except igpe.IgpeError as error:
+    except igpe.errors.IgpeError as error:
         return {**answer, "verdict": "failed", "p": None, "error": str(error)[:200]}
     assert adequacy is not None
     p = None if np.isnan(adequacy.p) else adequacy.p

@@ -27,8 +27,8 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
         files = [f for folder in FOLDERS for f in (folder / name).glob("*.yaml")]
         if not files or (given.only and given.only not in name):
             continue
-        problem = igpe.read_petab(files[0])
-        told = igpe.petab_objective(problem)
+        problem = igpe.petab.read_petab(files[0])
+        told = igpe.petab.petab_objective(problem)
         yield at_most(name, "objective, difference", abs(told / published - 1), "-", LARGEST)
         yield at_least(name, "estimate refused by name", _is_refused(problem), "-", 1)
 
@@ -36,6 +36,6 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
 def _is_refused(problem: igpe.Problem) -> bool:
     try:
         igpe.SingleShooting().prepare(problem)
-    except igpe.ModelError as error:
+    except igpe.errors.ModelError as error:
         return "depends on the unknown" in str(error)
     return False

@@ -434,7 +434,7 @@ def given_input(given: Input) -> Any:
         return lambda t: eval(given.code, PYOMO, {"t": t})
     if given.kind == "series":
         return pd.Series(list(given.values), index=list(given.times))
-    makers = {"steps": igpe.steps, "linear": igpe.linear}
+    makers = {"steps": igpe.step_input, "linear": igpe.linear_input}
     if given.kind in makers:
         return makers[given.kind](given.times, given.values)
     return given.values[0]

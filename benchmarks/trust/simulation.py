@@ -96,7 +96,7 @@ def judged(case: str) -> Answer:
     begin = time.process_time()
     try:
         simulated = _simulated(model, times, references)
-    except igpe.IgpeError as error:
+    except igpe.errors.IgpeError as error:
         if own_fault(error):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}

@@ -105,7 +105,7 @@ def _work(case: str) -> Answer:
         try:
             result = igpe.estimate(problem)
             table = igpe.bootstrap(problem, result, seed=k).to_frame()
-        except igpe.IgpeError:
+        except igpe.errors.IgpeError:
             lost += 1
             continue
         one = next(p for p in result.estimates if p.name == chosen)

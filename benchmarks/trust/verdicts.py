@@ -86,7 +86,7 @@ def judged(case: str) -> Answer:
         return {"unclear": True}
     try:
         found = igpe.check(problem(model, measurements))
-    except igpe.IgpeError as error:
+    except igpe.errors.IgpeError as error:
         if own_fault(error):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}

@@ -30,7 +30,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.algebraic.base import Found
-from igpe.algebraic.local import Local, found
+from igpe.algebraic.local import LocalSearch, found
 from igpe.algebraic.regression import Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
@@ -188,7 +188,7 @@ class GlobalSolver:
     solver: Solver = Scip(feasibility=1e-7)
     witness: Solver = Scip(feasibility=1e-6, seed=1)
     time_limit: float = 20.0
-    local: Local = Local()
+    local: LocalSearch = LocalSearch()
 
     def seeded(self, seed: int) -> "GlobalSolver":
         """The same route with another seed of its local search (a proof needs none)."""

@@ -90,7 +90,7 @@ def _landscape(regression: Regression) -> Landscape:
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalSearch:
     """Gauss-Newton from the best of many Sobol points, none near a better one.
 
     trials  points that are evaluated;  starts: how many of them are searched from
@@ -103,7 +103,7 @@ class Local:
     seed: int = 0
     search: GaussNewton = GaussNewton()
 
-    def seeded(self, seed: int) -> "Local":
+    def seeded(self, seed: int) -> "LocalSearch":
         """The same search from other points."""
         return replace(self, seed=seed)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from igpe.algebraic.base import Found, Route, StateErrors, Target, Weights, reseeded
 from igpe.algebraic.curves import Curves, known_start
-from igpe.algebraic.local import Linear, Local, rounding
+from igpe.algebraic.local import Linear, LocalSearch, rounding
 from igpe.algebraic.projected import Projected
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.arrays import FloatArray
@@ -148,7 +148,7 @@ ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", 
 
 
 @dataclass(frozen=True)
-class Routes:
+class RouteSelection:
     """How an algebraic problem is solved.
 
     linear  for problems linear in their parameters: always global
@@ -162,11 +162,11 @@ class Routes:
 
     linear: Route = Linear()
     proven: Route = Projected()
-    quick: Route = Local()
+    quick: Route = LocalSearch()
     factor: float = 2.0
     most: int = 6
 
-    def seeded(self, seed: int) -> "Routes":
+    def seeded(self, seed: int) -> "RouteSelection":
         """The same routes with another seed, as far as they have one."""
         proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
         return replace(self, proven=proven, quick=quick)
@@ -186,7 +186,7 @@ class Algebraic:
     answers     one per group: the group and what its route found
     curves      the smoothed measurements it came from
     origin      smoothing and form, in words
-    passed      on the first candidate: number of good local optima beyond `Routes.most`
+    passed      on the first candidate: number of good local optima beyond `RouteSelection.most`
     """
 
     parameters: Mapping[str, float]
@@ -207,7 +207,7 @@ def estimate_algebraic(
     problem: Problem,
     structure: Structure,
     ladder: Sequence[Curves],
-    routes: Routes,
+    routes: RouteSelection,
     weights: Weights = StateErrors(),
 ) -> list[Algebraic]:
     """The candidates of step 3, distinct ones only; the first is the paper's, with its proof.
@@ -255,7 +255,7 @@ def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> d
 
 
 def _candidate(
-    posing: Posing, routes: Routes, start: Mapping[str, float], *, prove: bool
+    posing: Posing, routes: RouteSelection, start: Mapping[str, float], *, prove: bool
 ) -> Algebraic:
     parameters = dict(start)
     answers: list[tuple[Group, Found]] = []

@@ -4,3 +4,7 @@ Uses `equations`, `numerics`, `solvers`. A new estimator is one file with a froz
 has `estimate(problem, start)`; a new integrator one file in `integrators/` that says what it
 can do.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -46,7 +46,7 @@ def negative_log_likelihood(
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
             "The likelihood needs standard deviations, which are unknown here; give them: "
-            "Experiment(sigma=...), as numbers or as igpe.Estimated(name)."
+            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
         )
     require_start(parameters, problem.box, "negative_log_likelihood")
     grids = tuple(e.times for e in problem.experiments)

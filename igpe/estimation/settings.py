@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from igpe.algebraic.base import StateErrors, Weights
-from igpe.algebraic.step import Routes
+from igpe.algebraic.step import RouteSelection
 from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import SolverMissing
 from igpe.dynamics.collocation.collocation import Collocation
@@ -13,7 +13,7 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.smoothing.base import Smoother
-from igpe.smoothing.bootstrap import Bootstrap
+from igpe.smoothing.bootstrap import BootstrapErrors
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.spline_curve import Interpolation
 
@@ -57,7 +57,7 @@ class Settings:
 
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
     weights: Weights = StateErrors()
-    routes: Routes = Routes()
+    routes: RouteSelection = RouteSelection()
     complement: MultiStart | Collocation = MultiStart()
     proof: ProveComplement | None = None
     correction: Collocation = Collocation()
@@ -74,7 +74,7 @@ class Settings:
         return replace(
             self,
             ladder=tuple(
-                replace(s, seed=seed) if isinstance(s, Bootstrap) else s for s in self.ladder
+                replace(s, seed=seed) if isinstance(s, BootstrapErrors) else s for s in self.ladder
             ),
             complement=replace(self.complement, seed=seed),
             routes=self.routes.seeded(seed),

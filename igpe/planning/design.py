@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.equations.reading.read import read_systems_at
 from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
-from igpe.planning.freedom import Freedom, Noise, Sampling, Unmeasured
+from igpe.planning.freedom import Freedom, Noise, ProblemWithoutData, Sampling
 from igpe.planning.plan import Plan
 from igpe.planning.planned import carried
 from igpe.planning.planned_experiment import PlannedExperiment
@@ -44,7 +44,7 @@ from igpe.planning.posing import (
 )
 from igpe.planning.search import Found, Search
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.sigma import Estimated
+from igpe.problem.noise.sigma import EstimatedSigma
 from igpe.problem.problem import Problem
 
 LARGEST = 1.0  # relative standard error to draw from at most
@@ -260,7 +260,7 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
                 "time": grid,
                 "predicted": outputs[n],
                 "sigma": outputs[deviation.name]
-                if isinstance(deviation, Estimated)
+                if isinstance(deviation, EstimatedSigma)
                 else np.hypot(deviation.absolute, deviation.relative * outputs[n]),
             })
             for n, deviation in posed.noise.items()
@@ -301,7 +301,7 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 
 @session()
 def design(
-    problem: Problem | Unmeasured,
+    problem: Problem | ProblemWithoutData,
     parameters: Values,
     *,
     free: Mapping[str, Freedom] = EMPTY,
@@ -321,7 +321,8 @@ def design(
 ) -> Plan:
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
-    problem      model and experiments done so far, whose information counts; or `Unmeasured`
+    problem      model and experiments done so far, whose information counts; or
+                 `ProblemWithoutData`
     parameters   where to linearise: a result, an estimate, or unknown -> value
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
@@ -329,7 +330,8 @@ def design(
     like         name of the experiment whose conditions, times and measured quantities hold where
                  nothing else is said; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation, `Noise`, `Proportional` or `Estimated`; by
+    measure      names, or name -> standard deviation, `Noise`, `Proportional` or
+                 `EstimatedSigma`; by
                  default as in `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
                  the unknowns
@@ -350,7 +352,13 @@ def design(
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a whole number of 0 or more")
     is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
-    require(is_one, "igpe.design", "criterion", criterion, "igpe.DOptimal() or another criterion")
+    require(
+        is_one,
+        "igpe.design",
+        "criterion",
+        criterion,
+        "igpe.planning.DOptimal() or another criterion",
+    )
     posed = pose(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,

@@ -22,9 +22,9 @@ from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
-from igpe.problem.losses import Normal
+from igpe.problem.losses import NormalPrior
 from igpe.problem.model import Builder, build
-from igpe.problem.noise.sigma import Estimated, Proportional
+from igpe.problem.noise.sigma import EstimatedSigma, Proportional
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 
@@ -158,7 +158,7 @@ class Noise:
             )
 
 
-Deviation: TypeAlias = Noise | Estimated
+Deviation: TypeAlias = Noise | EstimatedSigma
 """How exact a planned measurement is: known, or computed by the model from unknowns."""
 
 
@@ -167,14 +167,14 @@ def read_deviation(name: str, given: Any) -> Deviation:
 
     raises  ProblemError if it is neither a positive number nor one of igpe's error models
     """
-    if isinstance(given, Noise | Estimated):
+    if isinstance(given, Noise | EstimatedSigma):
         return given
     if isinstance(given, Proportional):
         return Noise(given.floor, given.share)
     if not (is_finite(given) and given > 0):
         raise ProblemError(
             f"measure has {shown(given)} for '{name}'. Give a standard deviation above 0, "
-            f"igpe.Noise(...), igpe.Proportional(...) or igpe.Estimated(...)."
+            f"igpe.Noise(...), igpe.Proportional(...) or igpe.EstimatedSigma(...)."
         )
     return Noise(float(given))
 
@@ -201,7 +201,7 @@ SAME = 0.01  # standard deviations that differ by less than this share are the s
 
 
 @dataclass(frozen=True)
-class Unmeasured:
+class ProblemWithoutData:
     """A model and conditions without any measurements: what the first design starts from.
 
     model, parameters, local, priors  as for `Problem`
@@ -218,7 +218,7 @@ class Unmeasured:
     inputs: Mapping[str, InputValue] = field(default_factory=dict)
     start_time: float = 0.0
     local: Sequence[str] = ()
-    priors: Mapping[str, Normal] = field(default_factory=dict)
+    priors: Mapping[str, NormalPrior] = field(default_factory=dict)
 
     def problem(self, otherwise: Mapping[str, Any]) -> Problem:
         """A problem whose one experiment holds the place of the measurements; zeros.
@@ -331,7 +331,7 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     raises  ProblemError if it is none of these
     """
     if name in experiment.estimated_sigma:
-        return Estimated(experiment.estimated_sigma[name])
+        return EstimatedSigma(experiment.estimated_sigma[name])
     if name in experiment.error_models:
         return read_deviation(name, experiment.error_models[name])
     if not experiment.sigma_known and not experiment.estimated_sigma:

@@ -17,7 +17,7 @@ from igpe.core.markup import bullets
 from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.sigma import Estimated, Proportional
+from igpe.problem.noise.sigma import EstimatedSigma, Proportional
 from igpe.problem.tables import Data, read_table, rows_of
 from igpe.results.plots.plan import Planned, plot_plan
 from igpe.results.result_text import number
@@ -65,7 +65,7 @@ class Plan:
     starts: tuple[float, ...] = ()
     seed: int = 0
     notes: tuple[str, ...] = ()
-    deviations: Mapping[str, Proportional | Estimated] = field(default_factory=dict)
+    deviations: Mapping[str, Proportional | EstimatedSigma] = field(default_factory=dict)
 
     @property
     def settings(self) -> pd.DataFrame:
@@ -255,14 +255,14 @@ class Plan:
         return _course(self.courses, planned.name, name, at, "sigma")
 
 
-def _stored(deviation: Proportional | Estimated) -> dict[str, Any]:
-    if isinstance(deviation, Estimated):
+def _stored(deviation: Proportional | EstimatedSigma) -> dict[str, Any]:
+    if isinstance(deviation, EstimatedSigma):
         return {"estimated": deviation.name}
     return {"share": deviation.share, "floor": deviation.floor}
 
 
-def _restored(stored: Mapping[str, Any]) -> Proportional | Estimated:
-    return Estimated(stored["estimated"]) if "estimated" in stored else Proportional(**stored)
+def _restored(stored: Mapping[str, Any]) -> Proportional | EstimatedSigma:
+    return EstimatedSigma(stored["estimated"]) if "estimated" in stored else Proportional(**stored)
 
 
 def _course(

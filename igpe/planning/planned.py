@@ -27,8 +27,8 @@ from igpe.equations.initial_value import InitialValueProblem, initial_value_prob
 from igpe.equations.reading.read import read_system
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import Table, linear, steps
-from igpe.problem.noise.sigma import Estimated
+from igpe.problem.inputs import Table, linear_input, step_input
+from igpe.problem.noise.sigma import EstimatedSigma
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
@@ -270,7 +270,7 @@ def _alone(
 
 def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
     """As `Experiment(sigma=...)` has it: what must be computed with the model, 1 for all else."""
-    return {n: d if isinstance(d, Estimated) else 1.0 for n, d in measured.items()}
+    return {n: d if isinstance(d, EstimatedSigma) else 1.0 for n, d in measured.items()}
 
 
 def _sources(
@@ -301,8 +301,10 @@ def _check(problem: Problem, name: str, freedom: Any) -> None:
     instance = problem.instance
     if not isinstance(freedom, Between | Levels | Ramps):
         raise ProblemError(
-            f"free['{name}'] is a {type(freedom).__name__}; wanted igpe.Between(lower, upper), "
-            "igpe.Levels(breaks, lower, upper) or igpe.Ramps(breaks, lower, upper)."
+            f"free['{name}'] is a {type(freedom).__name__}; wanted igpe.planning.Between(lower, "
+            "upper), "
+            "igpe.planning.Levels(breaks, lower, upper) or igpe.planning.Ramps(breaks, lower, "
+            "upper)."
         )
     if name in problem.parameters:
         raise ProblemError(
@@ -318,7 +320,8 @@ def _check(problem: Problem, name: str, freedom: Any) -> None:
     if name not in instance.series and not isinstance(freedom, Between):
         kind = "a start value" if name in instance.states else "a number without time"
         raise ProblemError(
-            f"'{name}' is {kind}, so it has no profile over time; give igpe.Between(lower, upper)."
+            f"'{name}' is {kind}, so it has no profile over time; give "
+            "igpe.planning.Between(lower, upper)."
         )
 
 
@@ -351,11 +354,11 @@ def _count(freedom: Freedom) -> int:
 def _shapes(freedom: Freedom, begin: float) -> list[Table]:
     """One profile for each number: 1 at its own break, 0 at the others; a constant is 1."""
     if isinstance(freedom, Between):
-        return [steps([begin], [1.0])]
+        return [step_input([begin], [1.0])]
     unit = np.eye(len(freedom.breaks))
     return [_profile(freedom, row) for row in unit]
 
 
 def _profile(freedom: Levels | Ramps, numbers: Any) -> Table:
-    make = steps if isinstance(freedom, Levels) else linear
+    make = step_input if isinstance(freedom, Levels) else linear_input
     return make(freedom.breaks, numbers)

@@ -9,7 +9,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.problem.experiment import Unknown
-from igpe.problem.inputs import Table, linear, steps
+from igpe.problem.inputs import Table, linear_input, step_input
 
 
 @dataclass(frozen=True)
@@ -100,5 +100,5 @@ def _restored(stored: Any) -> Any:
         return Unknown(held["lower"], held["upper"], guess)
     if kind == "function":
         return _Named(held)
-    make = steps if kind == "steps" else linear
+    make = step_input if kind == "steps" else linear_input
     return make(held["times"], held["values"])

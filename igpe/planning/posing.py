@@ -24,16 +24,16 @@ from igpe.planning.freedom import (
     Existing,
     Freedom,
     Levels,
+    ProblemWithoutData,
     Ramps,
     Sampling,
-    Unmeasured,
     read_noise,
 )
 from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.search import Told
 from igpe.problem.experiment import Experiment
-from igpe.problem.inputs import Table, read_inputs, steps
-from igpe.problem.noise.sigma import Estimated, Proportional
+from igpe.problem.inputs import Table, read_inputs, step_input
+from igpe.problem.noise.sigma import EstimatedSigma, Proportional
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
@@ -64,7 +64,7 @@ class Posed:
     sizes: FloatArray
     noise: Mapping[str, Deviation]
     sigma_known: bool
-    deviations: Mapping[str, Proportional | Estimated]
+    deviations: Mapping[str, Proportional | EstimatedSigma]
     given_sizes: frozenset[str]
     criterion: Criterion
     integrator: Integrator
@@ -87,7 +87,7 @@ class Posed:
 
 
 def pose(
-    problem: Problem | Unmeasured,
+    problem: Problem | ProblemWithoutData,
     parameters: Values,
     *,
     free: Mapping[str, Freedom],
@@ -102,7 +102,7 @@ def pose(
     sizes: Mapping[str, float] = EMPTY,
 ) -> Posed:
     """See `igpe.planning.design.design`."""
-    require_mapping("free", free, "free={'A': igpe.Between(0, 2)}", ProblemError)
+    require_mapping("free", free, "free={'A': igpe.planning.Between(0, 2)}", ProblemError)
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
     if twice := [n for n in free if n in conditions]:
         raise ProblemError(
@@ -124,7 +124,7 @@ def pose(
     _require_possible(whole, {**conditions, **free})
     noise = read_noise(measure, template, whole, variance, counted=measured)
     sampling = _sampling(times, template)
-    if isinstance(problem, Unmeasured) and sampling.times[-1] > problem.until:
+    if isinstance(problem, ProblemWithoutData) and sampling.times[-1] > problem.until:
         raise ProblemError(
             f"The candidate times run to {sampling.times[-1]:g}, but until={problem.until:g} ends "
             "the experiment. Give earlier times, or a later end."
@@ -183,10 +183,10 @@ def as_before(posed: Posed) -> FloatArray | None:
 
 def _unmeasured(given: Any, free: Mapping[str, Freedom], conditions: Mapping[str, Any]) -> Problem:
     """The problem of a model without measurements, all that is free amid its bounds."""
-    if not isinstance(given, Unmeasured):
+    if not isinstance(given, ProblemWithoutData):
         raise ProblemError(
             f"igpe.design got a {type(given).__name__}; wanted an igpe.Problem, or "
-            "igpe.Unmeasured(model, ...) if nothing is measured yet."
+            "igpe.planning.ProblemWithoutData(model, ...) if nothing is measured yet."
         )
     middle = {n: _middle(f, given.start_time) for n, f in free.items() if hasattr(f, "lower")}
     return given.problem({**middle, **conditions})
@@ -196,7 +196,7 @@ def _middle(freedom: Freedom, begin: float) -> Any:
     amid = (freedom.lower + freedom.upper) / 2
     if isinstance(freedom, Between):
         return amid
-    return steps([begin], [amid])
+    return step_input([begin], [amid])
 
 
 def _template(problem: Problem, like: str | None) -> Experiment:
@@ -295,13 +295,13 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
 
 def _deviations(
     measure: Any, template: Experiment, noise: Mapping[str, Deviation]
-) -> dict[str, Proportional | Estimated]:
+) -> dict[str, Proportional | EstimatedSigma]:
     """Error models that follow the model, so that the planned experiments can carry them."""
     given = measure if isinstance(measure, Mapping) else template.error_models
-    found: dict[str, Proportional | Estimated] = {}
+    found: dict[str, Proportional | EstimatedSigma] = {}
     for name, deviation in noise.items():
-        one = deviation if isinstance(deviation, Estimated) else given.get(name)
-        if isinstance(one, Proportional | Estimated):
+        one = deviation if isinstance(deviation, EstimatedSigma) else given.get(name)
+        if isinstance(one, Proportional | EstimatedSigma):
             found[name] = one
     return found
 

@@ -33,7 +33,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.choosing import Allowed, Chosen, choose
 from igpe.planning.evidence import Evidence, Judge, Space
 from igpe.planning.freedom import Deviation, Noise
-from igpe.problem.noise.sigma import Estimated
+from igpe.problem.noise.sigma import EstimatedSigma
 
 SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))
@@ -66,11 +66,11 @@ class Told:
         known = [n if isinstance(n, Noise) else Noise(1.0) for n in noise]
         self.absolute = np.array([n.absolute for n in known])
         self.relative = np.array([n.relative for n in known])
-        names = [n.name for n in noise if isinstance(n, Estimated)]
+        names = [n.name for n in noise if isinstance(n, EstimatedSigma)]
         places = {n: len(noise) + i for i, n in enumerate(dict.fromkeys(names))}
-        self.estimated = np.array([isinstance(n, Estimated) for n in noise])
+        self.estimated = np.array([isinstance(n, EstimatedSigma) for n in noise])
         self.deviation = [
-            places[n.name] if isinstance(n, Estimated) else i for i, n in enumerate(noise)
+            places[n.name] if isinstance(n, EstimatedSigma) else i for i, n in enumerate(noise)
         ]
         self.outputs = len(noise) + len(places)
         self._plain = integrator.prepare(ivp, self.times, sensitivities=False)

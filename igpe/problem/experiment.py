@@ -38,7 +38,7 @@ from igpe.problem.tables import (
 
 EXAMPLES = {
     "start": "start={'A': 1.0, 'B': igpe.Unknown(0, 5)}",
-    "inputs": "inputs={'feed': igpe.steps(times, values)}",
+    "inputs": "inputs={'feed': igpe.step_input(times, values)}",
     "units": "units={'A': 'mol/L'}",
     "columns": "columns={'t / h': 'time', 'c(A)': 'A'}",
 }
@@ -149,7 +149,8 @@ class Experiment:
                 states left out start where the model says (a fixed value or an equation)
     start_time  when the states have their start values; by default 0 if the first measurement
                 comes later and not later than the experiment is long, else the first time
-    inputs      name -> number, `igpe.linear`, `igpe.steps`, a function of time written with Pyomo's
+    inputs      name -> number, `igpe.linear_input`, `igpe.step_input`, a function of time
+                written with Pyomo's
                 functions, a pandas Series whose index holds the times, a column of `data`, or a
                 DataFrame with a column `time`
     sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of

@@ -51,7 +51,7 @@ class Table:
         return a + b * time
 
 
-def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that runs linearly between the given points.
 
     times   (n,) increasing;  values: (n,) there
@@ -60,7 +60,7 @@ def linear(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     return _table(times, values, hold=False)
 
 
-def steps(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
+def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
     times   (n,) increasing;  values: (n,) from each time on
@@ -115,7 +115,8 @@ def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
         raise DataError(
             f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
             f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
-            "unit of the model's time. If these times are meant, use igpe.linear(times, values)."
+            "unit of the model's time. If these times are meant, use igpe.linear_input(times, "
+            "values)."
         )
 
 
@@ -144,8 +145,10 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
         number = float(value)
     except (TypeError, ValueError):
         raise DataError(
-            f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear(times, "
-            "values), igpe.steps(times, values), a pandas Series over time, a DataFrame with a "
+            f"Input '{name}' is a {type(value).__name__}; wanted a number, "
+            "igpe.linear_input(times, "
+            "values), igpe.step_input(times, values), a pandas Series over time, a DataFrame "
+            "with a "
             "column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
@@ -177,7 +180,7 @@ def _over_time(
         raise DataError(
             f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
             f"times. Give them as its index: table.set_index('time')['{name}'], or use "
-            "igpe.linear(times, values)."
+            "igpe.linear_input(times, values)."
         )
     return series
 
@@ -191,7 +194,7 @@ def _read_series(name: str, series: "pd.Series[float]") -> Table:
     try:
         if series.index.dtype.kind in "mM":  # pandas would count dates in microseconds
             raise ValueError(f"the index holds {series.index.dtype}")
-        return linear(series.index.to_numpy(dtype=float), series.to_numpy(dtype=float))
+        return linear_input(series.index.to_numpy(dtype=float), series.to_numpy(dtype=float))
     except (TypeError, ValueError) as error:
         raise DataError(
             f"The Series of input '{name}' is not made of numbers ({error}); its index must be the "
@@ -218,6 +221,6 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
         where = float(t[1:][np.diff(t) <= 0][0])
         raise DataError(
             f"The times of an input table do not increase at {where:g}; sort them and keep each "
-            "once (use igpe.steps for jumps)."
+            "once (use igpe.step_input for jumps)."
         )
     return Table(t, v, hold)

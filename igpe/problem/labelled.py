@@ -16,7 +16,7 @@ from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
 from igpe.problem.experiment import Experiment
-from igpe.problem.inputs import Table, linear, steps
+from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.model import Builder, Instance, read
 
 FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
@@ -160,9 +160,9 @@ def _table(values: dict[float, float]) -> Table:
     numbers = np.array([values[t] for t in times])
     is_stepwise = len(np.unique(numbers)) <= max(1, FEW * len(numbers))
     if not is_stepwise:
-        return linear(times, numbers)
+        return linear_input(times, numbers)
     jumps = np.append(True, np.diff(numbers) != 0)
-    return steps(times[jumps], numbers[jumps])
+    return step_input(times[jumps], numbers[jumps])
 
 
 def _write_again(model: Any, times: list[Any]) -> None:

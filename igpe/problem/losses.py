@@ -41,7 +41,7 @@ Loss: TypeAlias = LeastSquares | L1 | Huber
 
 
 @dataclass(frozen=True)
-class Normal:
+class NormalPrior:
     """What is known of a parameter beforehand: a mean and a standard deviation.
 
     raises ProblemError unless both are finite and the deviation is positive

@@ -12,7 +12,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
-from igpe.problem.losses import ROUNDING, LeastSquares, Loss, Normal, PiecewiseConstant
+from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.problem_checks import (
     Bounds,
@@ -45,7 +45,7 @@ class Problem:
                   for all its members
     experiments   one or several `Experiment`
     local         parameters that each experiment has for itself
-    priors        parameter -> `Normal(mean, deviation)`
+    priors        parameter -> `NormalPrior(mean, deviation)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
@@ -66,7 +66,7 @@ class Problem:
         parameters: Sequence[str] | Mapping[str, Bounds],
         experiments: Sequence[Experiment] | Experiment,
         local: Iterable[str] = (),
-        priors: Mapping[str, Normal] = EMPTY,
+        priors: Mapping[str, NormalPrior] = EMPTY,
         loss: Loss = LeastSquares(),
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
         logarithmic: Iterable[str] = (),

@@ -20,7 +20,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, Huber, LeastSquares, Normal, PiecewiseConstant
+from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance, ModelStarts
 from igpe.problem.units import conversion, converted, converted_error, model_unit, unit_name
 
@@ -178,11 +178,15 @@ def check_arguments(local: Any, priors: Any, loss: Any, time_varying: Any) -> No
         )
     if not isinstance(loss, LeastSquares | L1 | Huber):
         raise ProblemError(
-            f"loss is {shown(loss)}; wanted igpe.LeastSquares(), igpe.L1() or igpe.Huber(delta)."
+            f"loss is {shown(loss)}; wanted igpe.losses.LeastSquares(), igpe.losses.L1() or "
+            "igpe.losses.Huber(delta)."
         )
-    _check_each("priors", priors, Normal, "igpe.Normal(mean, deviation)")
+    _check_each("priors", priors, NormalPrior, "igpe.losses.NormalPrior(mean, deviation)")
     _check_each(
-        "time_varying", time_varying, PiecewiseConstant, "igpe.PiecewiseConstant(breaks, lower, ..)"
+        "time_varying",
+        time_varying,
+        PiecewiseConstant,
+        "igpe.losses.PiecewiseConstant(breaks, lower, ..)",
     )
 
 
@@ -193,7 +197,7 @@ def _check_each(role: str, given: Any, kind: type, wanted: str) -> None:
             raise ProblemError(f"{role} of '{name}' is {shown(value_)}; wanted {wanted}.")
 
 
-def check_weights(experiments: Sequence[Experiment], priors: Mapping[str, Normal]) -> None:
+def check_weights(experiments: Sequence[Experiment], priors: Mapping[str, NormalPrior]) -> None:
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
     known = [e.name for e in experiments if e.sigma_known or e.estimated_sigma]
     unknown = [e.name for e in experiments if e.name not in known]
@@ -319,7 +323,8 @@ def _check_estimated(experiment: Experiment, instance: Instance) -> None:
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:
             raise DataError(
-                f"The standard deviation of '{column}' is igpe.Estimated({name!r}), but the model "
+                f"The standard deviation of '{column}' is igpe.EstimatedSigma({name!r}), but "
+                "the model "
                 f"has no such Var, Param or Expression over time; its parameters are "
                 f"{sorted(instance.scalars)}."
             )

@@ -18,7 +18,7 @@ LEAST_FREEDOM = 0.5  # residual degrees of freedom below which residuals tell no
 
 
 @dataclass(frozen=True)
-class Bootstrap:
+class BootstrapErrors:
     """Any smoother, with errors from smoothing again and again.
 
     smoother  what it repeats

@@ -49,7 +49,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Parametric:
+class ParametricBootstrap:
     """Normal errors with the standard deviations given, or the one that the residuals tell."""
 
     def draw(self, base: Likelihood) -> Draw:
@@ -63,7 +63,7 @@ class Parametric:
 
 
 @dataclass(frozen=True)
-class Residual:
+class ResidualBootstrap:
     """Residuals drawn with replacement, each column's from its own.
 
     They are standardised first, r / sqrt(1 - leverage), as a fit makes them too small, and centred
@@ -104,8 +104,9 @@ class Residual:
         few = {name: count for name, count in counts.items() if count < LEAST}
         if few:
             raise ProblemError(
-                f"Residual() draws each column's errors from its own residuals and wants {LEAST} "
-                f"or more; it found {few}. Use igpe.Parametric()."
+                f"ResidualBootstrap() draws each column's errors from its own residuals and "
+                f"wants {LEAST} "
+                f"or more; it found {few}. Use igpe.uncertainty.ParametricBootstrap()."
             )
         left = 1 - leverage(base.at.jacobian, base.held)
         errors = -base.at.residual / np.sqrt(np.maximum(left, 1e-8))
@@ -152,7 +153,7 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 def bootstrap(
     problem: Problem,
     result: Any,
-    kind: Kind = Parametric(),
+    kind: Kind = ParametricBootstrap(),
     replications: int = 200,
     *,
     seed: int = 0,
@@ -167,7 +168,7 @@ def bootstrap(
 
     problem       whose measurements are replaced by drawn ones
     result        a Result or Estimate of the problem, or unknown -> value
-    kind          `Parametric()` or `Residual()`
+    kind          `ParametricBootstrap()` or `ResidualBootstrap()`
     replications  how many; replication number k has the errors of (seed, k), wherever it is made
     seed          of the errors
     confidence    of the intervals
@@ -180,7 +181,13 @@ def bootstrap(
                   what `igpe.campaign` raises
     """
     is_kind = hasattr(kind, "draw") and not isinstance(kind, type)
-    require(is_kind, "bootstrap", "kind", kind, "igpe.Parametric() or igpe.Residual()")
+    require(
+        is_kind,
+        "bootstrap",
+        "kind",
+        kind,
+        "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()",
+    )
     require_confidence("bootstrap", confidence)
     ok = is_count(replications) and replications >= 1
     require(ok, "bootstrap", "replications", replications, "a whole number, 1 or more")

@@ -252,7 +252,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
     if not isinstance(method.solver, Ipopt):
         raise Unsupported(
-            f"Profiles by collocation are local: they want Collocation(igpe.Ipopt()), not "
+            f"Profiles by collocation are local: they want Collocation(igpe.solvers.Ipopt()), not "
             f"{name_of(method.solver)}."
         )
     systems = read_systems(problem)

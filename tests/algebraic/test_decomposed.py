@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import LocalSearch
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
 
 X = np.linspace(0.1, 4.0, 25)
-ROUTE = Local(trials=64, starts=6)
+ROUTE = LocalSearch(trials=64, starts=6)
 TRUTH = {"a": 1.2, "b": 0.8, "c": 2.0, "d": 0.5}
 
 

@@ -36,7 +36,7 @@ def arrhenius(lower: float = 0.0, upper: float = 1e10) -> Regression:
 
 def test_a_rate_constant_at_infinite_temperature_is_proved_in_seconds() -> None:
     """As written, the bound is still 0 after 20 s and 20000 nodes."""
-    found = igpe.GlobalSolver(time_limit=20.0).estimate(arrhenius())
+    found = igpe.algebraic.GlobalSolver(time_limit=20.0).estimate(arrhenius())
     assert found.estimate.status is igpe.Status.OPTIMAL_WITHIN_GAP
     assert found.estimate.gap == pytest.approx(0.0, abs=1e-3)
     assert found.estimate.parameters["E"] == pytest.approx(TRUTH[1], rel=0.02)
@@ -45,10 +45,10 @@ def test_a_rate_constant_at_infinite_temperature_is_proved_in_seconds() -> None:
 def test_the_box_of_the_rate_constant_still_binds() -> None:
     """With k below its free optimum the best point lies on that bound."""
     one = arrhenius(upper=1e7)
-    found = igpe.GlobalSolver(time_limit=20.0).estimate(one)
+    found = igpe.algebraic.GlobalSolver(time_limit=20.0).estimate(one)
     assert found.estimate.status is igpe.Status.OPTIMAL_WITHIN_GAP
     assert found.estimate.parameters["k"] == pytest.approx(1e7, rel=1e-6)
-    free = igpe.GlobalSolver(time_limit=20.0).estimate(arrhenius())
+    free = igpe.algebraic.GlobalSolver(time_limit=20.0).estimate(arrhenius())
     assert found.estimate.lower_bound > free.estimate.objective
 
 
@@ -137,27 +137,27 @@ def test_an_open_gap_needs_no_witness() -> None:
 
 def test_a_bound_above_the_incumbent_is_not_believed() -> None:
     wrong = Says(Answer(CLOSED, 1.0, 5.0))
-    found = igpe.GlobalSolver(solver=wrong, witness=wrong).estimate(arrhenius())
+    found = igpe.algebraic.GlobalSolver(solver=wrong, witness=wrong).estimate(arrhenius())
     assert found.estimate.lower_bound <= found.estimate.objective
 
 
 def test_a_gap_that_is_open_after_all_is_not_called_closed() -> None:
     wide = Says(Answer(CLOSED, 1.0, 0.2))
-    found = igpe.GlobalSolver(solver=wide, witness=wide).estimate(arrhenius())
+    found = igpe.algebraic.GlobalSolver(solver=wide, witness=wide).estimate(arrhenius())
     assert found.estimate.status is igpe.Status.BEST_OF_SEVERAL
     assert found.estimate.gap == pytest.approx(0.8, rel=1e-3)
 
 
 def test_where_the_solver_fails_the_local_search_answers() -> None:
-    missing = igpe.AmplProgram("no-such-solver")
-    found = igpe.GlobalSolver(solver=missing, witness=missing).estimate(arrhenius())
+    missing = igpe.solvers.AmplProgram("no-such-solver")
+    found = igpe.algebraic.GlobalSolver(solver=missing, witness=missing).estimate(arrhenius())
     assert found.estimate.status is igpe.Status.BEST_OF_SEVERAL
     assert found.estimate.lower_bound == -np.inf
     assert missing.install in found.estimate.method
 
 
 def test_a_limit_on_nodes_leaves_the_bound_that_was_reached() -> None:
-    few = igpe.Scip(feasibility=1e-7, options=(("limits/nodes", 1),))
-    found = igpe.GlobalSolver(solver=few).estimate(arrhenius())
+    few = igpe.solvers.Scip(feasibility=1e-7, options=(("limits/nodes", 1),))
+    found = igpe.algebraic.GlobalSolver(solver=few).estimate(arrhenius())
     assert found.estimate.status is igpe.Status.ITERATION_LIMIT
     assert 0.0 <= found.estimate.lower_bound < found.estimate.objective

@@ -13,13 +13,13 @@ from igpe.algebraic import global_solver, projected
 from igpe.algebraic.bounds.search import Search
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.local import Linear, Local
+from igpe.algebraic.local import Linear, LocalSearch
 from igpe.algebraic.projected import Projected
 from igpe.core import deadline
 from igpe.core.status import Status
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
-FEW = Local(trials=8, starts=4)
+FEW = LocalSearch(trials=8, starts=4)
 PLACES = [
     (Projected(gap=1e-9, absolute=0.0), projected, "Columns", 1),  # before branch and bound
     (Projected(gap=1e-9, absolute=0.0), Search, "_handle", 2),  # in it
@@ -61,7 +61,7 @@ def test_a_group_keeps_what_it_has(monkeypatch, route, room, name, call):
 
 def test_stages_that_are_done_are_kept(monkeypatch):
     one = regression(saturation, mixture, noise=0.01)
-    interrupting(monkeypatch, Local, "estimate", 2)
+    interrupting(monkeypatch, LocalSearch, "estimate", 2)
     with deadline.session():
         found = Decomposed(FEW, Linear()).estimate(one)
     assert found.estimate.status is Status.INTERRUPTED

@@ -9,7 +9,7 @@ from pyomo import dae
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import Local, found
+from igpe.algebraic.local import LocalSearch, found
 from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.step import estimate_algebraic
 from igpe.core.box import Box
@@ -17,7 +17,7 @@ from igpe.core.estimates import Estimate
 from igpe.numerics.optima import spread
 from igpe.structure.structure import analyse
 
-LOCAL = Local(trials=64, starts=12)
+LOCAL = LocalSearch(trials=64, starts=12)
 
 
 def regression(slope, x, target, box):
@@ -92,7 +92,7 @@ def test_a_curved_valley_is_one_optimum(noise):
 def test_a_valley_with_a_slight_slope_is_one_optimum():
     """The product, and the sum so weakly that the starts stop where they meet the valley."""
     target = np.append(6 * X + NOISE, 1e-4 * 5.0)
-    rough = Local(trials=64, starts=12, search=igpe_search(1e-2))
+    rough = LocalSearch(trials=64, starts=12, search=igpe_search(1e-2))
     valley = regression(
         lambda x, p: ca.if_else(x < 0, 1e-4 * (p[0] + p[1]), p[0] * p[1] * x),
         np.append(X, -1.0), target, box(2, 0.5, 20.0),
@@ -104,7 +104,7 @@ def test_a_valley_with_a_slight_slope_is_one_optimum():
 
 def igpe_search(tolerance):
     """Gauss-Newton that stops early."""
-    return Local().search.__class__(tolerance=tolerance)
+    return LocalSearch().search.__class__(tolerance=tolerance)
 
 
 def test_starts_are_spread_and_the_best_is_among_them():
@@ -146,11 +146,13 @@ def run(routes):
     data = pd.DataFrame({"time": t, "x": exact + 0.01 * np.random.default_rng(0).normal(size=30)})
     experiment = igpe.Experiment(data, start={"x": 0.1}, start_time=0.0)
     problem = igpe.Problem(symmetric, parameters=["a", "b"], experiments=[experiment])
-    return igpe.estimate(problem, igpe.Settings(ladder=(igpe.GcvSpline(),), routes=routes))
+    return igpe.estimate(
+        problem, igpe.Settings(ladder=(igpe.smoothing.GcvSpline(),), routes=routes)
+    )
 
 
 def test_both_optima_are_corrected_and_reported():
-    result = run(igpe.Routes(proven=Local()))
+    result = run(igpe.algebraic.RouteSelection(proven=LocalSearch()))
     twins = {c.origin: c for c in result.candidates}
     assert set(twins) >= {
         "slopes of smoothed data",
@@ -165,7 +167,7 @@ def test_both_optima_are_corrected_and_reported():
 
 
 def test_what_the_settings_have_no_room_for_is_said():
-    few = run(igpe.Routes(proven=Local(), most=0))
+    few = run(igpe.algebraic.RouteSelection(proven=LocalSearch(), most=0))
     assert {c.origin for c in few.candidates} == {
         "slopes of smoothed data",
         "integrated slopes of smoothed data",
@@ -191,8 +193,8 @@ def test_the_factor_decides_which_optima_become_candidates(factor, further):
     x, y = 0.01 * np.random.default_rng(0).normal(size=(2, 30)) + [np.exp(-t), 0.005 * t]
     run = igpe.Experiment(pd.DataFrame({"time": t, "x": x, "y": y}), start={"x": 1.0, "y": 0.0})
     problem = igpe.Problem(lopsided, parameters=["k"], experiments=[run])
-    curves = [smooth_measurements(problem, igpe.GcvSpline())]
-    routes = igpe.Routes(proven=Local(), factor=factor)
+    curves = [smooth_measurements(problem, igpe.smoothing.GcvSpline())]
+    routes = igpe.algebraic.RouteSelection(proven=LocalSearch(), factor=factor)
     first, *others = estimate_algebraic(problem, analyse(problem), curves, routes)
     slopes = [o for o in others if o.origin == "second local optimum of slopes of smoothed data"]
     assert len(slopes) == further

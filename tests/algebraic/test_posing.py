@@ -9,7 +9,7 @@ from zoo import ZOO
 
 import igpe
 from igpe.algebraic.curves import known_start, smooth_measurements
-from igpe.algebraic.local import Linear, Local
+from igpe.algebraic.local import Linear, LocalSearch
 from igpe.algebraic.step import Form, Posing, smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
@@ -50,7 +50,7 @@ def test_exact_data_give_the_truth(name, form):
     case, structure, posing = posed(name, form)
     for group in structure.groups:
         whole = posing.regression(group)
-        route = Linear() if whole.linear else Local(trials=64, starts=4)
+        route = Linear() if whole.linear else LocalSearch(trials=64, starts=4)
         answer, lost, _ = route.estimate(whole)
         assert lost == ()
         truth = {n: case.truth[n] for n in group.parameters}
@@ -136,5 +136,5 @@ def switched(slope, **given):
     ],
 )
 def test_what_is_measured_at_a_jump_is_taken_before_it(slope, given):
-    by_table = switched(lambda m, t: m.u[t], inputs={"u": igpe.steps([0.0, 1.5], [1.0, 0.0])})
+    by_table = switched(lambda m, t: m.u[t], inputs={"u": igpe.step_input([0.0, 1.5], [1.0, 0.0])})
     assert switched(slope, **given) == pytest.approx(by_table, rel=1e-12, abs=1e-12)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.local import Linear, Local
+from igpe.algebraic.local import Linear, LocalSearch
 from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
@@ -164,7 +164,7 @@ def test_local_finds_the_known_optimum():
     x = np.linspace(0.1, 4.0, 15)
     unknowns = box(2, 0.01, 10.0)
     whole = regression([curved_piece(x, 1.2 * x / (0.8 + x))], unknowns, linear=False)
-    answer, lost, _ = Local().estimate(whole)
+    answer, lost, _ = LocalSearch().estimate(whole)
     assert (answer.status, lost) == (Status.BEST_OF_SEVERAL, ())
     assert answer.parameters == pytest.approx({"a": 1.2, "b": 0.8}, rel=1e-7)
     assert answer.lower_bound == -np.inf
@@ -179,16 +179,16 @@ def wave(x):
 
 def test_local_searches_where_there_are_many_optima():
     whole = regression([wave(np.linspace(0, 3, 25))], box(1, 0.0, 20.0), linear=False)
-    answer, *_ = Local().estimate(whole)
+    answer, *_ = LocalSearch().estimate(whole)
     assert answer.parameters["a"] == pytest.approx(7.3, rel=1e-7)
-    again, *_ = Local().estimate(whole)
+    again, *_ = LocalSearch().estimate(whole)
     assert again.parameters == answer.parameters
 
 
 def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
     x = np.linspace(0.1, 4.0, 15)
     whole = regression([curved_piece(x, 1.2 * x / (0.8 + x))], box(2, 1.0, 10.0), linear=False)
-    answer, lost, _ = Local().estimate(whole)
+    answer, lost, _ = LocalSearch().estimate(whole)
     assert lost == ()
     assert answer.parameters["b"] == pytest.approx(1.0, rel=1e-8)
     ratio = linear_piece(np.ones((5, 1)), np.ones(5))
@@ -196,7 +196,7 @@ def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
     known = ca.SX.sym("x")
     predict = ca.Function("predict", [known, p], [known * p[0] * p[1]])
     twins = Piece(predict, ratio.known, None, np.full(5, 6.0), np.ones(5))
-    answer, lost, _ = Local().estimate(regression([twins], box(2, 0.5, 10.0), linear=False))
+    answer, lost, _ = LocalSearch().estimate(regression([twins], box(2, 0.5, 10.0), linear=False))
     assert lost == ("a", "b")
     assert dict(answer.parameters) == {}
     assert answer.objective == pytest.approx(0.0, abs=1e-12)
@@ -204,5 +204,5 @@ def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
 
 def test_local_fails_as_a_status_where_nothing_can_be_computed():
     nothing = linear_piece(np.array([[np.nan]]), np.ones(1))
-    answer, lost, _ = Local().estimate(regression([nothing], box(1), linear=False))
+    answer, lost, _ = LocalSearch().estimate(regression([nothing], box(1), linear=False))
     assert (answer.status, answer.objective, lost) == (Status.FAILED, np.inf, ("a",))

@@ -50,7 +50,7 @@ def test_weights_are_positive_and_finite_whatever_step_1_tells(way, error, value
 def regressions(form):
     """The chain's only group, posed in each way."""
     problem = CASES["consecutive"].problem(0.02, 3)
-    structure, curves = analyse(problem), smooth_measurements(problem, igpe.GcvSpline())
+    structure, curves = analyse(problem), smooth_measurements(problem, igpe.smoothing.GcvSpline())
     (group,) = structure.groups
     return [Posing(problem, structure, curves, form, way).regression(group) for way in WAYS]
 
@@ -79,7 +79,7 @@ def test_the_whole_method_takes_the_weights_of_its_settings(way):
     result = igpe.estimate(CASES["decay"].problem(0.02, 1), igpe.Settings(weights=way))
     first = next(c for c in result.candidates if c.origin == "slopes of smoothed data")
     problem = CASES["decay"].problem(0.02, 1)
-    structure, curves = analyse(problem), smooth_measurements(problem, igpe.GcvSpline())
+    structure, curves = analyse(problem), smooth_measurements(problem, igpe.smoothing.GcvSpline())
     (group,) = structure.groups
     posed = Posing(problem, structure, curves, Form.SLOPES, way).regression(group)
     assert first.incremental == pytest.approx(Linear().estimate(posed).estimate.parameters)

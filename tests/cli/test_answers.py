@@ -63,8 +63,8 @@ def test_on_standard_output_there_is_nothing_else(command):
 
 def test_what_was_stored_is_read_by_python(stored):
     assert igpe.Result.from_json(stored / "estimate.json").parameters.keys() == {"p1", "p2"}
-    assert igpe.Profiles.from_json(stored / "profile.json").complete
-    assert igpe.Plan.from_json(stored / "design.json").experiments
+    assert igpe.uncertainty.Profiles.from_json(stored / "profile.json").complete
+    assert igpe.planning.Plan.from_json(stored / "design.json").experiments
 
 
 def test_compare_tells_what_each_method_found(stored, tmp_path):
@@ -87,7 +87,7 @@ def problem():
     plain = consecutive.problem()
     run = igpe.Experiment(consecutive.DATA, start={{"x1": 1.0, "x2": 0.0}}, start_time=0.0)
     return igpe.Problem(
-        consecutive.model, parameters=["p1", "p2"], experiments=run, loss=igpe.Huber(0.01)
+        consecutive.model, parameters=["p1", "p2"], experiments=run, loss=igpe.losses.Huber(0.01)
     )
 """
 

@@ -9,11 +9,11 @@ from igpe.solvers.ipopt import Ipopt
 
 ESTIMATORS: list[Estimator] = [
     igpe.SingleShooting(),
-    igpe.SingleShooting(igpe.Sundials(rtol=1e-10, atol=1e-12)),
+    igpe.SingleShooting(igpe.integrators.Sundials(rtol=1e-10, atol=1e-12)),
     igpe.IncrementalShooting(),
-    igpe.IncrementalShooting(igpe.Sundials()),
+    igpe.IncrementalShooting(igpe.integrators.Sundials()),
     igpe.MultipleShooting(),
-    igpe.MultiStart(trials=64, starts=8),
+    igpe.search.MultiStart(trials=64, starts=8),
     igpe.Collocation(),
     igpe.Collocation(solver=Ipopt(program=""), points=4),
 ]
@@ -54,4 +54,6 @@ def test_the_same_seed_gives_the_same_result(seed: int) -> None:
     assert first.seed == seed
 
 
-QUICK = igpe.Settings(routes=igpe.Routes(proven=igpe.GlobalSolver(time_limit=2.0)))
+QUICK = igpe.Settings(
+    routes=igpe.algebraic.RouteSelection(proven=igpe.algebraic.GlobalSolver(time_limit=2.0))
+)

@@ -11,10 +11,10 @@ from igpe.equations.reading.read import read_systems
 from igpe.smoothing.base import Smoother
 
 SMOOTHERS: list[Smoother] = [
-    igpe.GcvSpline(),
-    igpe.GcvSpline(boundary_correction=False),
-    igpe.GcvSpline(penalty_factor=0.01),
-    igpe.Interpolation(),
+    igpe.smoothing.GcvSpline(),
+    igpe.smoothing.GcvSpline(boundary_correction=False),
+    igpe.smoothing.GcvSpline(penalty_factor=0.01),
+    igpe.smoothing.Interpolation(),
 ]
 smoothers = pytest.mark.parametrize("smoother", SMOOTHERS, ids=str)
 cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
@@ -25,7 +25,7 @@ def exact_slopes(case: Case, problem: igpe.Problem) -> tuple[np.ndarray, np.ndar
     times = problem.experiments[0].times[2:-2]
     h = 1e-4 * float(np.ptp(times))
     grid = np.sort(np.concatenate([times - h, times + h]))
-    integrator = igpe.Sundials(rtol=1e-11, atol=1e-13)
+    integrator = igpe.integrators.Sundials(rtol=1e-11, atol=1e-13)
     ((_, run),) = simulate(problem, read_systems(problem), integrator, case.truth, (grid,))
     return times, (run.measured[1::2] - run.measured[0::2]) / (2 * h)
 
@@ -46,7 +46,7 @@ def test_exact_data_are_followed(smoother: Smoother, case: Case) -> None:
 @cases
 def test_noise_is_told(case: Case) -> None:
     problem = case.problem(noise=0.03, seed=5)
-    (curves,) = smooth_measurements(problem, igpe.GcvSpline()).of
+    (curves,) = smooth_measurements(problem, igpe.smoothing.GcvSpline()).of
     for name, curve in curves.items():
         _, values, _ = problem.experiments[0].measurements.of(name)
         assert 0.2 < curve.sigma / (0.03 * np.max(np.abs(values))) < 3.0

@@ -16,13 +16,13 @@ from igpe.solvers.base import Solver
 from igpe.solvers.programs import Couenne, ScipProgram
 
 LOCAL: dict[str, Solver] = {
-    "ipopt": igpe.Ipopt(),
-    "ipopt in casadi": igpe.Ipopt(program=""),
-    "pounce": igpe.AmplProgram("pounce"),
+    "ipopt": igpe.solvers.Ipopt(),
+    "ipopt in casadi": igpe.solvers.Ipopt(program=""),
+    "pounce": igpe.solvers.AmplProgram("pounce"),
 }
 GLOBAL: dict[str, Solver] = {
-    "scip": igpe.Scip(feasibility=1e-7, absolute=1e-6),
-    "maingo": igpe.MAiNGO(absolute=1e-6),
+    "scip": igpe.solvers.Scip(feasibility=1e-7, absolute=1e-6),
+    "maingo": igpe.solvers.MAiNGO(absolute=1e-6),
     "scip program": ScipProgram(),
     "couenne": Couenne(),
 }
@@ -41,7 +41,9 @@ def regressions(case: Case) -> list[tuple[Regression, np.ndarray]]:
     """Step 3 with its targets replaced by what the truth predicts, and the truth."""
     problem = case.problem()
     structure = igpe.check(problem)
-    posing = Posing(problem, structure, smooth_measurements(problem, igpe.GcvSpline()), Form.SLOPES)
+    posing = Posing(
+        problem, structure, smooth_measurements(problem, igpe.smoothing.GcvSpline()), Form.SLOPES
+    )
     found = []
     for group in structure.groups:
         regression = posing.regression(group)
@@ -120,7 +122,7 @@ def test_a_global_solver_closes_its_gap_from_below(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_all_global_solvers_agree_and_no_local_one_is_better(name: str) -> None:
-    best = igpe.Scip(feasibility=1e-7).solve(decay_and_growth())
+    best = igpe.solvers.Scip(feasibility=1e-7).solve(decay_and_growth())
     answer = installed(name).solve(decay_and_growth(), time_limit=20)
     assert answer.objective >= best.lower_bound - 1e-6
     if name in GLOBAL:

@@ -17,8 +17,8 @@ from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.shooting.base import constraints
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import linear
-from igpe.problem.losses import Normal
+from igpe.problem.inputs import linear_input
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt
@@ -59,7 +59,7 @@ def posed(builder=model, names=("x", "square"), **options):
     for name in names:
         data[name] = (1.5 if name == "x" else 2.0) * np.exp(-0.6 * TIMES)
         data[name] += 0.05 * random.normal(size=len(TIMES))
-    feed = {"u": linear([0.0, 1.1, 2.0], [0.0, 0.4, 0.1])}
+    feed = {"u": linear_input([0.0, 1.1, 2.0], [0.0, 0.4, 0.1])}
     known = Experiment(data, sigma=0.1, start={"x": 1.5}, inputs=feed, name="known")
     sought = Experiment(
         data.iloc[2:], sigma=0.2, start={"x": Unknown(0.5, 4.0)}, inputs=feed, name="sought"
@@ -84,7 +84,7 @@ def test_derivatives_against_central_differences(monkeypatch):
         kept.update(scaled=scaled, functions=functions)
 
     monkeypatch.setattr("igpe.dynamics.collocation.assembled.Compiled", compiled)
-    problem = posed(bounded, priors={"k": Normal(1.0, 0.3)})
+    problem = posed(bounded, priors={"k": NormalPrior(1.0, 0.3)})
     one = assembled(problem)
     one.begin(start_of(problem), ())
     one.prepare(Ipopt(), [start_of(problem)])
@@ -119,7 +119,7 @@ def test_derivatives_against_central_differences(monkeypatch):
 
 @pytest.mark.parametrize("builder", [model, bounded])
 def test_the_optimum_is_that_of_the_pyomo_program(builder):
-    problem = posed(builder, priors={"b": Normal(1.0, 0.5)})
+    problem = posed(builder, priors={"b": NormalPrior(1.0, 0.5)})
     one, found = assembled(problem, Radau(3)), []
     for program in (one, Transcribed(problem, one.meshes)):
         program.begin(start_of(problem), ())

@@ -13,8 +13,8 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import steps
-from igpe.problem.losses import L1, Normal
+from igpe.problem.inputs import step_input
+from igpe.problem.losses import L1, NormalPrior
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 3.0, 13)
@@ -116,7 +116,9 @@ def test_input_with_a_jump_off_the_measured_times() -> None:
     jump, k = 1.1, 0.8
     later = np.maximum(TIMES - jump, 0.0)
     exact = np.exp(-k * TIMES) + 2.0 / k * (1 - np.exp(-k * later))
-    run = Experiment(table(exact), start={"A": 1.0}, inputs={"u": steps([0.0, jump], [0.0, 2.0])})
+    run = Experiment(
+        table(exact), start={"A": 1.0}, inputs={"u": step_input([0.0, jump], [0.0, 2.0])}
+    )
     assert estimate(Problem(decay, parameters=["k"], experiments=run), {"k": 0.5}) == close({
         "k": k
     })
@@ -232,7 +234,7 @@ def test_prior_pulls_like_a_measurement() -> None:
         return m
 
     run = Experiment(table([2.0], times=[1.0]), start={"A": 0.0}, start_time=0.0, sigma=0.5)
-    priors = {"k": Normal(1.0, 0.5)}
+    priors = {"k": NormalPrior(1.0, 0.5)}
     problem = Problem(model, parameters=["k"], experiments=run, priors=priors)
     assert estimate(problem, {"k": 1.0}) == close({"k": 1.5})
 

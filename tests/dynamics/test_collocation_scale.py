@@ -15,7 +15,7 @@ from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.collocation.transcription import transcribe
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import Normal
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 from igpe.solvers.ipopt import Ipopt
 
@@ -96,7 +96,7 @@ def test_starts_on_the_way_to_a_known_optimum_end_there() -> None:
 
 def test_prior_on_a_fixed_unknown_does_not_count() -> None:
     free = consecutive().fixing({"k2": 0.5})
-    held = consecutive(priors={"k2": Normal(1.0, 0.1)}).fixing({"k2": 0.5})
+    held = consecutive(priors={"k2": NormalPrior(1.0, 0.1)}).fixing({"k2": 0.5})
     one, other = (Collocation().estimate(p, {"k1": 1.0}) for p in (free, held))
     assert other.objective == pytest.approx(one.objective, rel=1e-9)
 

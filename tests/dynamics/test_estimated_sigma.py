@@ -40,7 +40,7 @@ def measured(kind="sd"):
 
 
 def problem(kind="sd", **settings):
-    run = igpe.Experiment(measured(kind), start={"A": 3.0}, sigma={"A": igpe.Estimated(kind)})
+    run = igpe.Experiment(measured(kind), start={"A": 3.0}, sigma={"A": igpe.EstimatedSigma(kind)})
     return igpe.Problem(decay, parameters=["k", "sd"], experiments=run, **settings)
 
 
@@ -66,7 +66,7 @@ def test_the_optimum_is_that_of_the_likelihood(kind, logarithmic):
     assert list(found.parameters.values()) == pytest.approx(best.x, rel=1e-5)
     constant = len(TIMES) * np.log(2 * np.pi)
     assert (found.objective + constant) / 2 == pytest.approx(best.fun, rel=1e-8)
-    told = igpe.negative_log_likelihood(posed, found.parameters)
+    told = igpe.dynamics.likelihood.negative_log_likelihood(posed, found.parameters)
     assert told == pytest.approx(best.fun, rel=1e-8)
 
 
@@ -97,22 +97,24 @@ def test_numbers_beside_estimated_ones_and_priors():
         return m
 
     table = measured().assign(B=lambda t: 2 * t["A"])
-    sigma = {"A": igpe.Estimated("sd"), "B": 0.5}
+    sigma = {"A": igpe.EstimatedSigma("sd"), "B": 0.5}
     run = igpe.Experiment(table, start={"A": 3.0}, sigma=sigma)
-    priors = {"k": igpe.Normal(1.0, 0.01)}
+    priors = {"k": igpe.losses.NormalPrior(1.0, 0.01)}
     posed = igpe.Problem(two, parameters=["k", "sd"], experiments=run, priors=priors)
     a = 3.0 * np.exp(-0.7 * TIMES)
     expected = -norm.logpdf(table["A"], a, 0.2).sum() - norm.logpdf(table["B"], 2 * a, 0.5).sum()
     values = {"k": 0.7, "sd": 0.2}
-    assert igpe.negative_log_likelihood(posed, values) == pytest.approx(expected, rel=1e-7)
-    more = igpe.negative_log_likelihood(posed, values, priors=True) - expected
+    assert igpe.dynamics.likelihood.negative_log_likelihood(posed, values) == pytest.approx(
+        expected, rel=1e-7
+    )
+    more = igpe.dynamics.likelihood.negative_log_likelihood(posed, values, priors=True) - expected
     assert more == pytest.approx(-norm.logpdf(0.7, 1.0, 0.01), rel=1e-5)
     found = igpe.SingleShooting().estimate(posed, START)
     assert 0.9 < found.parameters["k"] < 1.0
 
 
 def test_many_starts_find_it():
-    found = igpe.MultiStart(trials=16, starts=4).estimate(problem(), {})
+    found = igpe.search.MultiStart(trials=16, starts=4).estimate(problem(), {})
     assert found.status is igpe.Status.BEST_OF_SEVERAL
     assert found.parameters["sd"] == pytest.approx(0.15, rel=0.4)
 
@@ -121,31 +123,31 @@ def test_many_starts_find_it():
     "method", [igpe.IncrementalShooting(), igpe.MultipleShooting(), igpe.Collocation()]
 )
 def test_other_methods_refuse(method):
-    with pytest.raises(igpe.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
+    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
         method.estimate(problem(), START)
 
 
 def test_the_five_steps_refuse():
-    with pytest.raises(igpe.Unsupported, match=r"igpe\.estimate minimises a sum of squares"):
+    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.estimate minimises a sum of squares"):
         igpe.estimate(problem())
 
 
 def test_a_stranger_is_refused():
-    run = igpe.Experiment(measured(), start={"A": 3.0}, sigma=igpe.Estimated("error"))
-    with pytest.raises(igpe.DataError, match="no such Var, Param or Expression"):
+    run = igpe.Experiment(measured(), start={"A": 3.0}, sigma=igpe.EstimatedSigma("error"))
+    with pytest.raises(igpe.errors.DataError, match="no such Var, Param or Expression"):
         igpe.Problem(decay, parameters=["k"], experiments=run)
 
 
 def test_a_likelihood_needs_deviations():
     run = igpe.Experiment(measured(), start={"A": 3.0})
     posed = igpe.Problem(decay, parameters=["k"], experiments=run)
-    with pytest.raises(igpe.ProblemError, match="needs standard deviations"):
-        igpe.negative_log_likelihood(posed, {"k": 1.0})
+    with pytest.raises(igpe.errors.ProblemError, match="needs standard deviations"):
+        igpe.dynamics.likelihood.negative_log_likelihood(posed, {"k": 1.0})
 
 
 def test_no_name_is_refused():
-    with pytest.raises(igpe.DataError, match="give the name of what it is"):
-        igpe.Estimated(0.1)
+    with pytest.raises(igpe.errors.DataError, match="give the name of what it is"):
+        igpe.EstimatedSigma(0.1)
 
 
 @pytest.mark.parametrize(
@@ -158,5 +160,5 @@ def test_no_name_is_refused():
     ids=["profile", "bootstrap", "predict"],
 )
 def test_what_counts_squares_refuses_in_a_sentence(ask):
-    with pytest.raises(igpe.Unsupported, match="standard deviations are estimated"):
+    with pytest.raises(igpe.errors.Unsupported, match="standard deviations are estimated"):
         ask(problem())

@@ -70,7 +70,7 @@ def problem(measured: str = "AB", noise: float = 0.01, size: float = 1.0) -> igp
     return igpe.Problem(build, parameters=["k1", "k2"], experiments=[run])
 
 
-def globally(solver: Solver = igpe.Scip(), **more: Any) -> igpe.Collocation:  # noqa: B008
+def globally(solver: Solver = igpe.solvers.Scip(), **more: Any) -> igpe.Collocation:  # noqa: B008
     return igpe.Collocation(solver=solver, points=2, **more)
 
 
@@ -116,23 +116,23 @@ def test_at_the_time_limit_there_are_point_and_bound() -> None:
 
 
 def test_maingo_finds_the_same() -> None:
-    if not igpe.MAiNGO().available():
-        pytest.skip(igpe.MAiNGO().install)
+    if not igpe.solvers.MAiNGO().available():
+        pytest.skip(igpe.solvers.MAiNGO().install)
     scip = globally().estimate(problem(), {})
-    maingo = globally(igpe.MAiNGO(), time_limit=20.0).estimate(problem(), {})
+    maingo = globally(igpe.solvers.MAiNGO(), time_limit=20.0).estimate(problem(), {})
     assert maingo.status is igpe.Status.OPTIMAL_WITHIN_GAP
     assert maingo.objective == pytest.approx(scip.objective, rel=1e-6)
 
 
 def test_maingo_may_be_the_witness() -> None:
-    if not igpe.MAiNGO().available():
-        pytest.skip(igpe.MAiNGO().install)
-    witnessed = GlobalCollocation(igpe.Scip(), igpe.MAiNGO(), time_limit=20.0)
+    if not igpe.solvers.MAiNGO().available():
+        pytest.skip(igpe.solvers.MAiNGO().install)
+    witnessed = GlobalCollocation(igpe.solvers.Scip(), igpe.solvers.MAiNGO(), time_limit=20.0)
     assert witnessed.estimate(problem(), []).status is igpe.Status.OPTIMAL_WITHIN_GAP
 
 
 def test_a_solver_that_is_missing_leaves_the_best_of_local_searches() -> None:
-    missing = igpe.AmplProgram("no-such-solver")
+    missing = igpe.solvers.AmplProgram("no-such-solver")
     found = globally(missing).estimate(problem(), {})
     assert found.status is igpe.Status.BEST_OF_SEVERAL
     assert missing.install in found.method
@@ -144,7 +144,7 @@ def test_bounds_are_asked_for() -> None:
     one = igpe.Problem(
         model, parameters={"k1": (0, np.inf), "k2": (0, 1)}, experiments=problem().experiments
     )
-    with pytest.raises(igpe.ProblemError, match=r"finite bounds; \['k1'\]"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"finite bounds; \['k1'\]"):
         globally().estimate(one, {})
 
 
@@ -191,7 +191,7 @@ def test_step_4_proves_with_what_step_3_found_held() -> None:
 
 
 def test_the_five_steps_with_a_proof_in_step_4() -> None:
-    search, ladder = globally(time_limit=10.0), (igpe.GcvSpline(),)
+    search, ladder = globally(time_limit=10.0), (igpe.smoothing.GcvSpline(),)
     settings = igpe.Settings(complement=search, ladder=ladder).seeded(3)
     assert settings.seed == 3
     result = igpe.estimate(problem("AC"), settings)

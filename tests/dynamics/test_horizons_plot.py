@@ -25,7 +25,7 @@ def _closed():
 
 
 def test_the_table_has_the_papers_rows(found):
-    lines = igpe.horizon_table(found).splitlines()
+    lines = igpe.plots.horizon_table(found).splitlines()
     rows = {line[:16].strip(): line[16:].split() for line in lines[:-1]}
     assert rows["until"] == ["0.5", "1", "2", "4", "8", "10"]
     assert rows["iterations"] == [str(h.iterations) for h in found.trail]
@@ -37,11 +37,11 @@ def test_the_table_has_the_papers_rows(found):
 
 def test_other_estimates_have_no_horizons():
     other = igpe.Estimate({"k": 1.0}, 0.0, igpe.Status.CONVERGED)
-    assert "no horizons" in igpe.horizon_table(other)
+    assert "no horizons" in igpe.plots.horizon_table(other)
 
 
 def test_the_film_strip_shows_what_each_horizon_knew(found):
-    drawn = igpe.plot_film_strip(PROBLEM, found)
+    drawn = igpe.plots.plot_film_strip(PROBLEM, found)
     assert drawn.shape == (1, 6)
     for ax, known in zip(drawn[0], (1, 2, 4, 8, 16, 20), strict=True):
         filled = [
@@ -61,9 +61,9 @@ def test_the_film_strip_shows_what_each_horizon_knew(found):
 
 def test_axes_can_be_given(found):
     _, axes = plt.subplots(1, 6)
-    assert igpe.plot_film_strip(PROBLEM, found, axes)[0, 0] is axes[0]
+    assert igpe.plots.plot_film_strip(PROBLEM, found, axes)[0, 0] is axes[0]
     _, axes = plt.subplots(1, 4)
-    drawn = igpe.plot_horizons(found, axes)
+    drawn = igpe.plots.plot_horizons(found, axes)
     assert drawn[2] is axes[2]
     assert [ax.get_ylabel() for ax in drawn] == ["k1", "k2", "k3", "k4"]
     (line,) = drawn[0].lines
@@ -74,10 +74,10 @@ def test_without_horizons_there_is_nothing_to_draw():
     single = igpe.SingleShooting().estimate(PROBLEM, lotka.TRUTH)
     held = igpe.IncrementalShooting().estimate(PROBLEM.fixing(lotka.TRUTH), {})
     for other in (single, held):
-        with pytest.raises(igpe.ProblemError, match="has no horizons to draw"):
-            igpe.plot_film_strip(PROBLEM, other)
-        with pytest.raises(igpe.ProblemError, match="has no horizons to draw"):
-            igpe.plot_horizons(other)
+        with pytest.raises(igpe.errors.ProblemError, match="has no horizons to draw"):
+            igpe.plots.plot_film_strip(PROBLEM, other)
+        with pytest.raises(igpe.errors.ProblemError, match="has no horizons to draw"):
+            igpe.plots.plot_horizons(other)
 
 
 def test_experiments_at_other_times_and_curves_that_break_are_drawn():
@@ -99,7 +99,7 @@ def test_experiments_at_other_times_and_curves_that_break_are_drawn():
         pole, 1.0, igpe.Status.CONVERGED, until={"a": 1.0, "b": 51.0}
     )
     found = igpe.Estimate(pole, 1.0, igpe.Status.CONVERGED, trail=(horizon,))
-    drawn = igpe.plot_film_strip(both, found)
+    drawn = igpe.plots.plot_film_strip(both, found)
     for ax, begin in zip(drawn[:, 0], (0.0, 50.0), strict=True):
         curve = next(line for line in ax.lines if len(line.get_xdata()) > 100)
         times, values = curve.get_data()

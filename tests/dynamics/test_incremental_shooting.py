@@ -20,7 +20,7 @@ from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalS
 from igpe.dynamics.shooting.sampling import Sampling
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, Normal
+from igpe.problem.losses import L1, NormalPrior
 from igpe.problem.problem import Problem
 
 CASE = {case.name: case for case in ZOO}
@@ -86,7 +86,7 @@ def test_without_standard_deviations_units_do_not_matter(scale):
 
 def test_priors_belong_to_every_horizon():
     data = two_runs().experiments[0]
-    priors = {"k": Normal(1.0, 1e-6)}
+    priors = {"k": NormalPrior(1.0, 1e-6)}
     problem = Problem(CASE["decay"].builder, parameters=["k"], experiments=data, priors=priors)
     found = IncrementalShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 5.0})
     assert [h.parameters["k"] for h in found.trail] == pytest.approx([1.0] * 5, abs=1e-3)
@@ -98,7 +98,9 @@ def test_nothing_to_estimate_and_what_it_cannot_do():
     assert (found.status, dict(found.parameters)) == (Status.NOTHING_TO_DO, {})
     case = CASE["decay"]
     robust = Problem(case.builder, parameters=["k"], experiments=two_runs().experiments, loss=L1())
-    with pytest.raises(igpe.Unsupported, match="IncrementalShooting minimises least squares only"):
+    with pytest.raises(
+        igpe.errors.Unsupported, match="IncrementalShooting minimises least squares only"
+    ):
         IncrementalShooting().estimate(robust, {"k": 1.0})
 
 
@@ -265,7 +267,7 @@ def test_single_shooting_begins_again_if_asked():
 
 def test_many_starts_of_incremental_shooting():
     case = CASE["lotka_volterra"]
-    method = igpe.MultiStart(IncrementalShooting(), starts=3)
+    method = igpe.search.MultiStart(IncrementalShooting(), starts=3)
     found = method.estimate(case.problem(), {})
     assert found.method.startswith("best of 3 starts, ")
     assert dict(found.parameters) == pytest.approx(case.truth, rel=1e-4)

@@ -85,7 +85,7 @@ def test_an_interrupt_before_the_first_is_one(monkeypatch):
 
 @pytest.mark.parametrize(("field", "value"), [("starts", 0), ("pool", 0.5), ("most", -1)])
 def test_fields_that_mean_nothing_are_refused(field, value):
-    with pytest.raises(igpe.ProblemError, match=field):
+    with pytest.raises(igpe.errors.ProblemError, match=field):
         IteratedSearch(**{field: value})
 
 
@@ -93,5 +93,5 @@ def test_bounds_are_needed():
     case = CASE["decay"]
     runs = case.problem().experiments
     problem = igpe.Problem(case.builder, parameters={"k": (0, None)}, experiments=runs)
-    with pytest.raises(igpe.ProblemError, match="needs finite bounds"):
+    with pytest.raises(igpe.errors.ProblemError, match="needs finite bounds"):
         IteratedSearch().estimate(problem, {})

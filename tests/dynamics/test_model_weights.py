@@ -25,10 +25,13 @@ METHODS = [
     igpe.IncrementalShooting(),
     igpe.MultipleShooting(),
     igpe.Collocation(),
-    igpe.MultiStart(trials=16, starts=2),
-    igpe.MultiStart(igpe.MultipleShooting(), starts=2),
+    igpe.search.MultiStart(trials=16, starts=2),
+    igpe.search.MultiStart(igpe.MultipleShooting(), starts=2),
 ]
-QUICK = igpe.Settings(ladder=(igpe.GcvSpline(),), routes=igpe.Routes(proven=igpe.Local()))
+QUICK = igpe.Settings(
+    ladder=(igpe.smoothing.GcvSpline(),),
+    routes=igpe.algebraic.RouteSelection(proven=igpe.algebraic.LocalSearch()),
+)
 methods = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
 
 
@@ -226,7 +229,7 @@ def test_robust_losses_follow_the_model_too():
     data.loc[8, "A"] *= 4
     y = data["A"].to_numpy()
     found = igpe.MultipleShooting().estimate(
-        posed(data, igpe.Proportional(SHARE), loss=igpe.Huber(1.345)), START
+        posed(data, igpe.Proportional(SHARE), loss=igpe.losses.Huber(1.345)), START
     )
     x = np.array([0.8, 2.0])
     for _ in range(50):
@@ -250,7 +253,7 @@ def test_priors_and_constraints_are_kept():
     held = igpe.Problem(slow, parameters=["k"], experiments=run)
     assert igpe.Collocation().estimate(held, {"k": 0.3}).parameters["k"] == pytest.approx(0.7)
     prior = igpe.Problem(
-        decay, parameters=["k"], experiments=run, priors={"k": igpe.Normal(0.3, 1e-3)}
+        decay, parameters=["k"], experiments=run, priors={"k": igpe.losses.NormalPrior(0.3, 1e-3)}
     )
     assert igpe.SingleShooting().estimate(prior, {"k": 1.0}).parameters["k"] < 0.35
 
@@ -284,7 +287,7 @@ def test_a_measurement_where_the_model_is_zero_is_told():
 
 
 def test_many_starts_are_compared_with_the_same_weights():
-    found = igpe.MultiStart(trials=16, starts=3).estimate(noisy("lotka_volterra"), {})
+    found = igpe.search.MultiStart(trials=16, starts=3).estimate(noisy("lotka_volterra"), {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert found.method.startswith("best of 3 starts, single shooting, weights by the model in")
 
@@ -320,9 +323,9 @@ def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
 def test_what_is_made_ready_must_have_numbers():
     problem = noisy("consecutive")
     for method in METHODS[:3]:
-        with pytest.raises(igpe.Unsupported, match="follow the model"):
+        with pytest.raises(igpe.errors.Unsupported, match="follow the model"):
             method.prepare(problem)
-    with pytest.raises(igpe.Unsupported, match="follow the model"):
+    with pytest.raises(igpe.errors.Unsupported, match="follow the model"):
         igpe.Collocation().estimate_each(problem, [CASES["consecutive"].near])
 
 

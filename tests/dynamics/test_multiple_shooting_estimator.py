@@ -24,7 +24,7 @@ from igpe.numerics.least_squares.chains.chains import Point, condensed
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import Normal
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}
@@ -118,7 +118,7 @@ def test_several_experiments_missing_values_and_an_unknown_start(intervals):
 
 
 def test_priors_count_as_in_single_shooting():
-    problem = two_decays(priors={"k": Normal(1.0, 0.05), "A(t0)@two": Normal(2.0, 0.3)})
+    problem = two_decays(priors={"k": NormalPrior(1.0, 0.05), "A(t0)@two": NormalPrior(2.0, 0.3)})
     start = {"k": 0.5, "A(t0)@two": 3.0}
     ours, known = (
         MultipleShooting().estimate(problem, start),

@@ -19,7 +19,7 @@ from igpe.numerics.least_squares.chains.chains import Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import steps
+from igpe.problem.inputs import step_input
 from igpe.problem.losses import L1
 from igpe.problem.problem import Problem
 
@@ -329,7 +329,7 @@ def test_algebraic_variables_inputs_and_bounds_that_are_unknowns():
         m.least = pyo.Constraint(expr=m.most <= 1.5)
         return m
 
-    inputs = {"feed": steps([0.0, 1.5], [0.1, 0.4])}
+    inputs = {"feed": step_input([0.0, 1.5], [0.1, 0.4])}
     run = Experiment(noisy(), start={"A": 2.0}, sigma=0.05, inputs=inputs)
     problem = Problem(builder, parameters={"k": (0.01, 10), "most": (0, 3)}, experiments=run)
     found = MultipleShooting(EXACT).estimate(problem, {"k": 1.0, "most": 1.0})

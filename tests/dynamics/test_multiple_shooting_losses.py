@@ -11,7 +11,7 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
-from igpe.problem.losses import L1, Huber, LeastSquares, Normal
+from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}["lotka_volterra"]
@@ -71,7 +71,7 @@ def test_hubers_optimum_is_scipys():
     assert list(found.parameters.values()) == pytest.approx(known.x, rel=1e-4)
 
 
-@pytest.mark.parametrize("priors", [{}, {"a": Normal(0.9, 0.02)}])
+@pytest.mark.parametrize("priors", [{}, {"a": NormalPrior(0.9, 0.02)}])
 def test_no_step_lowers_the_sum_of_absolute_values(priors):
     problem = outliers(L1(), priors=priors)
     found = MultipleShooting().estimate(problem, CASE.near)

@@ -89,7 +89,7 @@ def test_seeds_that_are_none_are_refused() -> None:
         m.half.fix()
         return m
 
-    with pytest.raises(igpe.ProblemError, match="seed is -1"):
+    with pytest.raises(igpe.errors.ProblemError, match="seed is -1"):
         igpe.estimate(problem(model, np.exp(-TIMES), ["k"]), seed=-1)
 
 

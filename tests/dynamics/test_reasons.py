@@ -27,7 +27,7 @@ class Missing:
     runs: list = dataclasses.field(default_factory=list)
 
     def prepare(self, ivp, times, *, sensitivities):
-        whole = igpe.Sundials().prepare(ivp, times, sensitivities=sensitivities)
+        whole = igpe.integrators.Sundials().prepare(ivp, times, sensitivities=sensitivities)
         return _Missing(whole, self.runs)
 
 
@@ -62,24 +62,24 @@ def test_where_nothing_is_left_to_estimate_failure_is_no_success(method):
     found = method(Missing()).estimate(held, {})
     assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
     assert found.notes[0].endswith("Install a compiler.")
-    assert method(igpe.Sundials()).estimate(held, {}).status is Status.NOTHING_TO_DO
+    assert method(igpe.integrators.Sundials()).estimate(held, {}).status is Status.NOTHING_TO_DO
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_integrator_that_refuses_says_why(method):
     case = CASE["dimer"]
-    found = method(igpe.Lsoda()).estimate(case.problem(), case.near)
+    found = method(igpe.integrators.Lsoda()).estimate(case.problem(), case.near)
     assert found.status is Status.INTEGRATION_BROKE
     assert any("LSODA cannot integrate" in note for note in found.notes)
 
 
 def test_a_pole_is_told_with_its_time():
     start = {"k1": -9.0, "k2": 9.0, "k3": 9.0, "k4": -9.0}
-    found = igpe.SingleShooting(igpe.Lsoda()).estimate(lotka.problem(66), start)
+    found = igpe.SingleShooting(igpe.integrators.Lsoda()).estimate(lotka.problem(66), start)
     assert found.status is Status.INTEGRATION_BROKE
     (note,) = found.notes
     assert note.startswith("The last integration of experiment 1 broke down: ")
-    again = igpe.SingleShooting(igpe.Lsoda()).estimate(lotka.problem(66), lotka.TRUTH)
+    again = igpe.SingleShooting(igpe.integrators.Lsoda()).estimate(lotka.problem(66), lotka.TRUTH)
     assert not any("broke down" in n for n in again.notes)
 
 
@@ -93,10 +93,10 @@ BAD_STARTS = [
 ]
 
 
-@pytest.mark.parametrize("method", [*METHODS, igpe.MultiStart])
+@pytest.mark.parametrize("method", [*METHODS, igpe.search.MultiStart])
 @pytest.mark.parametrize(("start", "told"), BAD_STARTS)
 def test_a_start_that_is_none_is_refused(method, start, told):
-    with pytest.raises(igpe.ProblemError, match=told):
+    with pytest.raises(igpe.errors.ProblemError, match=told):
         method().estimate(LOTKA, start)
 
 
@@ -111,15 +111,15 @@ BAD_FIELDS = [
     (Recovery, {"deviations": 0.0}),
     (Budget, {"max_steps": 0}),
     (Budget, {"rtol": np.nan}),
-    (igpe.MultiStart, {"starts": 0}),
-    (igpe.MultiStart, {"trials": 2.5}),
+    (igpe.search.MultiStart, {"starts": 0}),
+    (igpe.search.MultiStart, {"trials": 2.5}),
 ]
 
 
 @pytest.mark.parametrize(("part", "given"), BAD_FIELDS)
 def test_settings_out_of_their_range_are_refused(part, given):
     (field,) = given
-    with pytest.raises(igpe.ProblemError, match=f"^{field} is .*; {part.__name__} wants"):
+    with pytest.raises(igpe.errors.ProblemError, match=f"^{field} is .*; {part.__name__} wants"):
         part(**given)
 
 
@@ -127,7 +127,7 @@ def test_settings_out_of_their_range_are_refused(part, given):
     "intervals", [(np.nan,), (np.nan, 2.0), 5.0, (), ("a",), (np.inf,), (5.0, 2.0), (2.0, 2.0)]
 )
 def test_intervals_are_checked_where_they_are_given(intervals):
-    with pytest.raises(igpe.ProblemError, match="do not increase"):
+    with pytest.raises(igpe.errors.ProblemError, match="do not increase"):
         igpe.IncrementalShooting(intervals=intervals)
     assert igpe.IncrementalShooting(intervals=[1, 5]).intervals == (1.0, 5.0)
 
@@ -148,15 +148,15 @@ def test_rows_without_a_number_are_not_integrated():
 
 
 def test_the_budget_is_for_early_horizons_and_never_keeps_from_an_answer():
-    within = Budget().of(igpe.Sundials(rtol=1e-4, max_steps=7))
+    within = Budget().of(igpe.integrators.Sundials(rtol=1e-4, max_steps=7))
     assert (within.rtol, within.atol, within.max_steps) == (1e-4, 1e-8, 7)
     other = Missing()
     assert Budget().of(other) is other
-    prepared = igpe.IncrementalShooting(igpe.Sundials()).prepare(LOTKA)
-    assert prepared.rough.runs[0].integrator == Budget().of(igpe.Sundials())
+    prepared = igpe.IncrementalShooting(igpe.integrators.Sundials()).prepare(LOTKA)
+    assert prepared.rough.runs[0].integrator == Budget().of(igpe.integrators.Sundials())
     assert prepared.rough_stages[-1] is prepared.stages[-1]
-    assert prepared.residuals.runs[0].integrator == igpe.Sundials()
-    useless = igpe.IncrementalShooting(igpe.Sundials(), budget=Budget(max_steps=1))
+    assert prepared.residuals.runs[0].integrator == igpe.integrators.Sundials()
+    useless = igpe.IncrementalShooting(igpe.integrators.Sundials(), budget=Budget(max_steps=1))
     found = useless.estimate(CASE["decay"].problem(), {"k": 1.0})
     assert found.parameters["k"] == pytest.approx(CASE["decay"].truth["k"], rel=1e-4)
 
@@ -170,7 +170,7 @@ def test_work_of_all_starts_is_counted():
     every = sum(h.iterations * h.share for h in (*found.trail, *found.elsewhere))
     assert found.equivalent_iterations == pytest.approx(every)
     assert found.equivalent_iterations > own
-    assert f"{own:.3g}; with all further starts" in igpe.horizon_table(found)
+    assert f"{own:.3g}; with all further starts" in igpe.plots.horizon_table(found)
 
 
 def test_an_exact_fit_that_predicts_nothing_is_told():
@@ -187,18 +187,20 @@ def test_an_exact_fit_that_predicts_nothing_is_told():
     assert 1 <= len(told) <= 15
     for name in ("reversible", "michaelis_menten"):
         case = CASE[name]
-        once = igpe.IncrementalShooting(restarts=igpe.Restarts(count=0))  # others begin far away
+        once = igpe.IncrementalShooting(
+            restarts=igpe.search.Restarts(count=0)
+        )  # others begin far away
         found = once.estimate(case.problem(noise=0.05), case.near)
         assert not any("interpolates" in n for n in found.notes)
 
 
 def test_many_starts_keep_the_status_and_the_horizons():
     short = igpe.SingleShooting(search=GaussNewton(max_iterations=1))
-    found = igpe.MultiStart(short, starts=2).estimate(LOTKA, lotka.PAPER_START)
+    found = igpe.search.MultiStart(short, starts=2).estimate(LOTKA, lotka.PAPER_START)
     assert found.status is Status.ITERATION_LIMIT
-    found = igpe.MultiStart(igpe.IncrementalShooting(), starts=2).estimate(LOTKA, {})
+    found = igpe.search.MultiStart(igpe.IncrementalShooting(), starts=2).estimate(LOTKA, {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert [h.until["1"] for h in found.trail[:6]] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
     assert found.trail[5].parameters == found.parameters
     assert found.elsewhere  # the other start's
-    assert "until" in igpe.horizon_table(found)
+    assert "until" in igpe.plots.horizon_table(found)

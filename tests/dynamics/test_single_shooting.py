@@ -13,7 +13,7 @@ from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, Normal
+from igpe.problem.losses import L1, NormalPrior
 from igpe.problem.problem import Problem
 from models import rikitake
 
@@ -55,7 +55,7 @@ def decays(**settings):
 
 
 def test_residuals_are_weighted_and_priors_stand_at_the_end():
-    problem = decays(priors={"k": Normal(1.0, 0.5), "A(t0)@two": Normal(2.0, 4.0)})
+    problem = decays(priors={"k": NormalPrior(1.0, 0.5), "A(t0)@two": NormalPrior(2.0, 4.0)})
     residuals = Residuals(problem, read_systems(problem), Sundials())
     at = residuals(problem.box.vector({"k": 0.5, "A(t0)@two": 3.0}))
     t = np.linspace(0.0, 3.0, 7)
@@ -85,7 +85,7 @@ def test_local_parameters_are_found_each_from_its_own_experiment():
 
 def test_a_strong_prior_wins_and_a_held_unknown_stays():
     strong = SingleShooting().estimate(
-        decays(priors={"k": Normal(1.0, 1e-6)}), {"k": 0.5, "A(t0)@two": 1.0}
+        decays(priors={"k": NormalPrior(1.0, 1e-6)}), {"k": 0.5, "A(t0)@two": 1.0}
     )
     assert strong.parameters["k"] == pytest.approx(1.0, abs=1e-4)
     held = SingleShooting().estimate(decays().fixing({"k": 0.7}), {"A(t0)@two": 4.0})

@@ -25,8 +25,8 @@ from igpe.dynamics.shooting.residuals import Residuals, unmeasured
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import steps
-from igpe.problem.losses import L1, Normal, PiecewiseConstant
+from igpe.problem.inputs import step_input
+from igpe.problem.losses import L1, NormalPrior, PiecewiseConstant
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 8.0, 33)
@@ -171,7 +171,7 @@ def test_each_experiment_has_its_own():
 
 
 def test_pieces_may_be_held_have_priors_and_be_simulated():
-    problem = posed(0.05, penalty=10.0, priors={"feed(5)": Normal(1.5, 0.001)})
+    problem = posed(0.05, penalty=10.0, priors={"feed(5)": NormalPrior(1.5, 0.001)})
     held = problem.fixing({"feed(0)": 1.0})
     start = {n: 1.0 for n in held.box.names}
     rows = unmeasured(held)(np.array([9.0, 0.4, 1.6]))
@@ -193,7 +193,7 @@ def test_a_variable_that_is_a_parameter_over_time_and_other_inputs():
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.flow[t] * m.w[t] - m.k * m.A[t])
         return m
 
-    inputs = {"flow": steps([0.0, 4.0], [1.0, 0.5])}
+    inputs = {"flow": step_input([0.0, 4.0], [1.0, 0.5])}
     values = course(TIMES, 1.0, (1.0, 0.2, 0.1), (2.5, 4.0))
     run = Experiment(pd.DataFrame({"time": TIMES, "A": values}), start={"A": 1.0}, inputs=inputs)
     varying = {"w": PiecewiseConstant((2.5,), 0, 5)}
@@ -258,7 +258,7 @@ def test_structure_judges_constants_alone():
         (lambda p: SingleShooting().estimate(p, {"k": 1.0}), ProblemError, r"'feed\(0\)'"),
         (lambda p: p.fixing({"feed": 1.0}), ProblemError, r"\['feed'\] are no unknowns"),
         (
-            lambda p: Collocation(solver=igpe.Scip()).estimate(p, START),
+            lambda p: Collocation(solver=igpe.solvers.Scip()).estimate(p, START),
             Unsupported,
             "by a global solver estimates constant",
         ),

@@ -71,17 +71,19 @@ CHANGES = {
     "start": lambda: problem(run={"start": {"A": 1.1}}),
     "unknown start": lambda: problem(run={"start": {"A": igpe.Unknown(0.5, 2)}}),
     "input": lambda: problem(run={"inputs": {"u": 0.6}}),
-    "input's table": lambda: problem(run={"inputs": {"u": igpe.linear([0, 3], [0.5, 0.6])}}),
-    "input's numbers": lambda: problem(run={"inputs": {"u": igpe.linear([0, 3], [0.5, 0.7])}}),
-    "input's jump": lambda: problem(run={"inputs": {"u": igpe.steps([0, 1.5], [0.5, 0.6])}}),
+    "input's table": lambda: problem(run={"inputs": {"u": igpe.linear_input([0, 3], [0.5, 0.6])}}),
+    "input's numbers": lambda: problem(
+        run={"inputs": {"u": igpe.linear_input([0, 3], [0.5, 0.7])}}
+    ),
+    "input's jump": lambda: problem(run={"inputs": {"u": igpe.step_input([0, 1.5], [0.5, 0.6])}}),
     "name": lambda: problem(run={"name": "other"}),
     "bounds": lambda: problem(parameters={"k": (0.1, 5), "j": (0.1, 3)}),
     "held": lambda: problem().fixing({"j": 1.0}),
     "held elsewhere": lambda: problem().fixing({"j": 1.1}),
-    "prior": lambda: problem(priors={"k": igpe.Normal(1, 0.1)}),
-    "its mean": lambda: problem(priors={"k": igpe.Normal(1.1, 0.1)}),
-    "loss": lambda: problem(loss=igpe.Huber(1.5)),
-    "loss's number": lambda: problem(loss=igpe.Huber(1.6)),
+    "prior": lambda: problem(priors={"k": igpe.losses.NormalPrior(1, 0.1)}),
+    "its mean": lambda: problem(priors={"k": igpe.losses.NormalPrior(1.1, 0.1)}),
+    "loss": lambda: problem(loss=igpe.losses.Huber(1.5)),
+    "loss's number": lambda: problem(loss=igpe.losses.Huber(1.6)),
     "logarithmic": lambda: problem(logarithmic=["k"]),
 }
 

@@ -11,7 +11,7 @@ from igpe.core.errors import ModelError
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import linear, steps
+from igpe.problem.inputs import linear_input, step_input
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 2.0, 5)
@@ -133,7 +133,7 @@ KNOWN = {
 @pytest.mark.parametrize("name", [n for n in KNOWN if n != "sine"])
 @pytest.mark.parametrize("feed", ["function", "ramp"])
 def test_a_jump_at_a_known_time_is_integrated(name, feed):
-    given = {"function": lambda t: t, "ramp": linear([0.0, 2.0], [0.0, 2.0])}[feed]
+    given = {"function": lambda t: t, "ramp": linear_input([0.0, 2.0], [0.0, 2.0])}[feed]
     problem = posed(KNOWN[name], feed=given)
     values = {"a": 0.5, "b": 1.0, "k": 1.0, "n": 1.0}
     x = igpe.simulate(problem, values, times=[0.0, 0.5, 1.0, 2.0])["x"]
@@ -141,7 +141,7 @@ def test_a_jump_at_a_known_time_is_integrated(name, feed):
 
 
 def test_steps_decide_a_condition():
-    problem = posed(KNOWN["an input"], feed=steps([0.0, 0.75], [0.0, 1.0]))
+    problem = posed(KNOWN["an input"], feed=step_input([0.0, 0.75], [0.0, 1.0]))
     values = {"a": 0.5, "b": 1.0, "k": 1.0, "n": 1.0}
     x = igpe.simulate(problem, values, times=[0.0, 0.5, 1.0, 2.0])["x"]
     assert x.to_numpy() == pytest.approx([1.0, 2.0, 2.625, 3.125], abs=1e-6)

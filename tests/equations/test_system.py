@@ -14,7 +14,7 @@ from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import steps
+from igpe.problem.inputs import step_input
 from igpe.problem.problem import Problem
 
 
@@ -190,7 +190,7 @@ INPUTS: dict[str, tuple[Any, float]] = {
     "number": (1.5, 1.5),
     "numpy number": (np.float32(1.5), 1.5),
     "Series": (pd.Series([0.0, 4.0], index=[0.0, 4.0]), 3.0),
-    "steps": (steps([0.0, 3.0], [5.0, 7.0]), 7.0),
+    "step_input": (step_input([0.0, 3.0], [5.0, 7.0]), 7.0),
     "function": (lambda t: pyo.exp(-t) + t, np.exp(-3.0) + 3.0),
     "constant function": (lambda t: 4, 4.0),
 }

@@ -6,7 +6,7 @@ import pytest
 
 from igpe.core.errors import ModelError
 from igpe.equations.time.timed import Clock, as_products, held, stops
-from igpe.problem.inputs import Table, linear
+from igpe.problem.inputs import Table, linear_input
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
 BELOW, ABOVE = np.nextafter(0.4, 0), np.nextafter(0.4, 1)
@@ -86,7 +86,7 @@ def test_rounded_times_are_held():
 
 def test_a_condition_on_a_ramp_is_one_on_time():
     u = ca.SX.sym("u")
-    ramp = linear([0.0, 0.5, 1.0], [0.0, 2.0, 0.0])
+    ramp = linear_input([0.0, 0.5, 1.0], [0.0, 2.0, 0.0])
     found = held(clock(u=u, tables=[ramp]), [ca.if_else(u > 1, X, 0)], [])
     assert found.tables[0].times == pytest.approx([0.0, 0.25, 0.75])
 

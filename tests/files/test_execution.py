@@ -107,7 +107,7 @@ def test_units_are_units(unit: str, known: str) -> None:
 @pytest.mark.parametrize("unit", ["m**9**9**9**9", "'x'*mol", "mol\n"])
 def test_units_of_an_experiment_too(unit: str) -> None:
     """The same guard, with a sentence."""
-    with pytest.raises(igpe.DataError, match="unit"):
+    with pytest.raises(igpe.errors.DataError, match="unit"):
         conversion("A", unit, "mol/L")
 
 

@@ -65,7 +65,7 @@ LAST = "<row r='1048576'><c r='XFD1048576'>{}</c></row>"
 )
 def test_workbooks_that_are_too_large(cells: str, says: str, tmp_path: Path) -> None:
     """By their true cells, before a table is made of them."""
-    with pytest.raises(igpe.DataError, match=says):
+    with pytest.raises(igpe.errors.DataError, match=says):
         read_table(sheet(tmp_path / "a.xlsx", cells))
 
 
@@ -87,21 +87,21 @@ def test_a_formatted_sheet_is_read(tmp_path: Path) -> None:
 def test_tables_that_are_too_large(content: str, says: str, tmp_path: Path) -> None:
     """What they hold, and what they would be filled up to."""
     (tmp_path / "a.csv").write_text(content)
-    with pytest.raises(igpe.DataError, match=says):
+    with pytest.raises(igpe.errors.DataError, match=says):
         read_table(tmp_path / "a.csv")
 
 
 def test_parquet_that_promises_rows(tmp_path: Path) -> None:
     """A few bytes may stand for any number of equal rows."""
     pd.DataFrame({"A": [0.0] * 6_000_000}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(igpe.DataError, match="6000000 rows"):
+    with pytest.raises(igpe.errors.DataError, match="6000000 rows"):
         read_table(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("text", ["1/0 A -> B", "9999 A -> B", "9" * 5000 + " A -> B", "0 A -> B"])
 def test_coefficients(text: str) -> None:
     """Numbers that are none, or of no reaction."""
-    with pytest.raises(igpe.ModelError, match="coefficient"):
+    with pytest.raises(igpe.errors.ModelError, match="coefficient"):
         read_equation(text)
 
 
@@ -132,7 +132,7 @@ TABLES = {1: "measurements.tsv", 2: "measurement_2.tsv"}
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_sound_problem_is_read(version: int, tmp_path: Path) -> None:
     """What is refused below is refused for what was changed."""
-    assert igpe.read_petab(petab(tmp_path, version)).box.names
+    assert igpe.petab.read_petab(petab(tmp_path, version)).box.names
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -141,8 +141,8 @@ def test_the_sound_problem_is_read(version: int, tmp_path: Path) -> None:
 )
 def test_nothing_is_read_from_elsewhere(version: int, place: str, tmp_path: Path) -> None:
     """Neither from the network nor from other folders."""
-    with pytest.raises(igpe.DataError, match="own folder"):
-        igpe.read_petab(petab(tmp_path, version, TABLES[version], place))
+    with pytest.raises(igpe.errors.DataError, match="own folder"):
+        igpe.petab.read_petab(petab(tmp_path, version, TABLES[version], place))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -151,8 +151,8 @@ def test_links_lead_nowhere_else(version: int, tmp_path: Path) -> None:
     path = petab(tmp_path / "problem", version)
     (tmp_path / "problem" / TABLES[version]).replace(tmp_path / "x.tsv")
     (tmp_path / "problem" / TABLES[version]).symlink_to(tmp_path / "x.tsv")
-    with pytest.raises(igpe.DataError, match="own folder"):
-        igpe.read_petab(path)
+    with pytest.raises(igpe.errors.DataError, match="own folder"):
+        igpe.petab.read_petab(path)
 
 
 def test_models_in_other_languages_are_not_run(
@@ -162,8 +162,8 @@ def test_models_in_other_languages_are_not_run(
     (tmp_path / "pysb.py").write_text("raise SystemExit")
     monkeypatch.syspath_prepend(tmp_path)
     path = petab(tmp_path / "problem", 2, "language: sbml", "language: pysb")
-    with pytest.raises(igpe.DataError, match="pysb"):
-        igpe.read_petab(path)
+    with pytest.raises(igpe.errors.DataError, match="pysb"):
+        igpe.petab.read_petab(path)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -172,8 +172,8 @@ def test_models_in_other_languages_are_not_run(
 )
 def test_formulas_that_never_end(version: int, formula: str, tmp_path: Path) -> None:
     """They are refused before a library computes them."""
-    with pytest.raises(igpe.DataError, match=r"too large|beyond"):
-        igpe.read_petab(petab(tmp_path, version, "\tA\t", f"\t{formula}\t"))
+    with pytest.raises(igpe.errors.DataError, match=r"too large|beyond"):
+        igpe.petab.read_petab(petab(tmp_path, version, "\tA\t", f"\t{formula}\t"))
 
 
 @pytest.mark.parametrize("math", MATHS.values(), ids=MATHS)
@@ -185,8 +185,8 @@ def test_mathematics_that_never_ends(math: str, tmp_path: Path) -> None:
     end = model.index("</math>", start)
     head = model[start : model.index(">", start) + 1]
     (tmp_path / "model.xml").write_text(model[:start] + head + math + model[end:])
-    with pytest.raises((igpe.DataError, igpe.ModelError), match=r"beyond|deep|check"):
-        igpe.read_petab(path)
+    with pytest.raises((igpe.errors.DataError, igpe.errors.ModelError), match=r"beyond|deep|check"):
+        igpe.petab.read_petab(path)
 
 
 def test_functions_that_call_each_other(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_functions_that_call_each_other(tmp_path: Path) -> None:
     )
     listed = f"<listOfFunctionDefinitions>{functions}</listOfFunctionDefinitions>"
     path = petab(tmp_path, 1, "<listOfCompartments>", listed + "<listOfCompartments>")
-    with pytest.raises(igpe.ModelError, match="written out"):
-        igpe.read_petab(path)
+    with pytest.raises(igpe.errors.ModelError, match="written out"):
+        igpe.petab.read_petab(path)
 
 
 ALIASES = "a: &a [x]\n" + "".join(
@@ -213,25 +213,25 @@ ALIASES = "a: &a [x]\n" + "".join(
 def test_yaml_that_is_no_problem(content: str, tmp_path: Path) -> None:
     """Aliases that multiply, depth, and what is no mapping."""
     (tmp_path / "problem.yaml").write_text(content)
-    with pytest.raises(igpe.DataError):
-        igpe.read_petab(tmp_path / "problem.yaml")
+    with pytest.raises(igpe.errors.DataError):
+        igpe.petab.read_petab(tmp_path / "problem.yaml")
 
 
 def test_entities_are_refused(tmp_path: Path) -> None:
     """They may stand for gigabytes."""
     entity = "<!DOCTYPE x [<!ENTITY a 'b'>]><sbml"
-    with pytest.raises(igpe.DataError, match="entities"):
-        igpe.read_petab(petab(tmp_path, 1, "<sbml", entity))
+    with pytest.raises(igpe.errors.DataError, match="entities"):
+        igpe.petab.read_petab(petab(tmp_path, 1, "<sbml", entity))
 
 
 # Stored answers ----------------------------------------------------------------------------------
 
 KINDS = {
     "result": igpe.Result,
-    "profiles": igpe.Profiles,
-    "bootstrap": igpe.Bootstrapped,
-    "prediction": igpe.Prediction,
-    "plan": igpe.Plan,
+    "profiles": igpe.uncertainty.Profiles,
+    "bootstrap": igpe.uncertainty.Bootstrapped,
+    "prediction": igpe.uncertainty.Prediction,
+    "plan": igpe.planning.Plan,
     "certificate": igpe.DynamicCertificate,
 }
 
@@ -247,7 +247,7 @@ def test_entries_of_another_kind(name: str, value: object) -> None:
             str(found)
             if hasattr(found, "_repr_html_"):
                 found._repr_html_()
-        except igpe.DataError:  # any other error fails the test
+        except igpe.errors.DataError:  # any other error fails the test
             continue
 
 
@@ -271,7 +271,7 @@ def test_names_are_escaped(name: str) -> None:
 def test_json_that_is_nested(read, tmp_path: Path) -> None:
     """Deeper than Python reads."""
     (tmp_path / "a.json").write_text('{"format": ' + "[" * 200_000)
-    with pytest.raises(igpe.DataError, match="nested"):
+    with pytest.raises(igpe.errors.DataError, match="nested"):
         read(tmp_path / "a.json")
 
 
@@ -295,7 +295,7 @@ def test_seconds_end_the_integration_of_a_box(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     found = igpe.verify(path, problem, seconds=5.0)
     assert not found
-    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+    assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
     assert next(clock) < 100
 
 
@@ -318,7 +318,7 @@ def test_stores_of_others(words: list[str], tmp_path: Path) -> None:
         for one in words:
             file.execute(one)
     before = (tmp_path / "a.db").read_bytes()
-    with pytest.raises(igpe.DataError, match="another program"):
+    with pytest.raises(igpe.errors.DataError, match="another program"):
         Store(tmp_path / "a.db", "s")
     assert (tmp_path / "a.db").read_bytes() == before
 
@@ -344,7 +344,7 @@ def test_damaged_outcomes(change: str, tmp_path: Path) -> None:
         file.execute(f"UPDATE outcomes SET {change}")
     import decay  # noqa: PLC0415 - lies beside the sound files
 
-    with pytest.raises(igpe.DataError, match=r"damaged|read or written"):
+    with pytest.raises(igpe.errors.DataError, match=r"damaged|read or written"):
         igpe.campaign(decay.problem(), starts=4, store=tmp_path / "a.db")
 
 
@@ -360,7 +360,7 @@ def test_a_forged_objective_is_not_believed(tmp_path: Path) -> None:
             "UPDATE outcomes SET row = json_set(row, '$.objective', 1e-30)"
         ).rowcount
     assert changed == 4
-    with pytest.raises(igpe.DataError, match="1e-30"):
+    with pytest.raises(igpe.errors.DataError, match="1e-30"):
         igpe.campaign(decay.problem(), starts=4, store=tmp_path / "a.db")
 
 

@@ -39,9 +39,9 @@ def test_own_files_are_replaced_by_their_kind(kind: str, tmp_path: Path) -> None
         write(tmp_path / "out", OWN[kind].format(number))
         assert str(number) in (tmp_path / "out").read_text()
     for other in set(OWN) - {kind}:
-        with pytest.raises(igpe.DataError, match="same kind"):
+        with pytest.raises(igpe.errors.DataError, match="same kind"):
             write(tmp_path / "out", OWN[other].format(3))
-    with pytest.raises(igpe.DataError, match="same kind"):
+    with pytest.raises(igpe.errors.DataError, match="same kind"):
         write(tmp_path / "out", "what has no mark")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -59,9 +59,9 @@ def test_files_of_others_stay(there: str | bytes, kind: str, tmp_path: Path) -> 
     """Whatever is written; with force it is replaced."""
     content = there if isinstance(there, bytes) else there.encode()
     (tmp_path / "out").write_bytes(content)
-    with pytest.raises(igpe.DataError, match="there already"):
+    with pytest.raises(igpe.errors.DataError, match="there already"):
         write(tmp_path / "out", OWN[kind].format(1))
-    with pytest.raises(igpe.DataError, match="there already"):
+    with pytest.raises(igpe.errors.DataError, match="there already"):
         require_writable(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == content
     write(tmp_path / "out", OWN[kind].format(1), force=True)
@@ -71,12 +71,12 @@ def test_files_of_others_stay(there: str | bytes, kind: str, tmp_path: Path) -> 
 def test_links(tmp_path: Path) -> None:
     """A link that leads nowhere is not followed; another stays, and its file is judged."""
     (tmp_path / "nowhere").symlink_to(tmp_path / "there.py")
-    with pytest.raises(igpe.DataError, match="leads nowhere"):
+    with pytest.raises(igpe.errors.DataError, match="leads nowhere"):
         write(tmp_path / "nowhere", "x", force=True)
     assert not (tmp_path / "there.py").exists()
     (tmp_path / "user.py").write_text("user = 1\n")
     (tmp_path / "link").symlink_to(tmp_path / "user.py")
-    with pytest.raises(igpe.DataError, match="there already"):
+    with pytest.raises(igpe.errors.DataError, match="there already"):
         write(tmp_path / "link", PAGE.format(1))
     (tmp_path / "user.py").write_text(PAGE.format(1))
     write(tmp_path / "link", PAGE.format(2))

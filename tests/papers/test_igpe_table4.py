@@ -22,7 +22,9 @@ MODELS = [
     "cops_methanol",
 ]
 FLAT = {"cops_methanol"}  # a valley: only the objective is determined
-QUICK = igpe.Settings(routes=igpe.Routes(proven=igpe.GlobalSolver(time_limit=2.0)))
+QUICK = igpe.Settings(
+    routes=igpe.algebraic.RouteSelection(proven=igpe.algebraic.GlobalSolver(time_limit=2.0))
+)
 
 pytestmark = pytest.mark.paper
 

@@ -13,14 +13,14 @@ import urethane
 import igpe
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.local import Local
+from igpe.algebraic.local import LocalSearch
 from igpe.algebraic.step import Form, Posing
 from igpe.structure.findings import Reach
 
-LOCAL = Local(trials=64, starts=3)
+LOCAL = LocalSearch(trials=64, starts=3)
 QUICK = igpe.Settings(
-    ladder=(igpe.GcvSpline(),),
-    routes=igpe.Routes(quick=LOCAL),
+    ladder=(igpe.smoothing.GcvSpline(),),
+    routes=igpe.algebraic.RouteSelection(quick=LOCAL),
     correction=igpe.Collocation(max_refinements=0),  # an accurate integration polishes the optimum
 )
 
@@ -46,7 +46,10 @@ def test_the_stored_data_are_the_simulation_of_their_seed():
 def test_the_model_agrees_with_plain_differential_equations():
     problem = urethane.problem(urethane.simulated(0, noise=0.0))
     run = igpe.simulate(
-        problem, urethane.TRUTH, urethane.TIMES, integrator=igpe.Sundials(rtol=1e-10, atol=1e-12)
+        problem,
+        urethane.TRUTH,
+        urethane.TIMES,
+        integrator=igpe.integrators.Sundials(rtol=1e-10, atol=1e-12),
     )
     for e in problem.experiments:
         mine = run[run["experiment"] == e.name]
@@ -85,9 +88,12 @@ def test_step_3_is_nearer_to_the_truth_than_the_papers_and_step_5_as_near_as_its
 
 def test_the_papers_decomposition_first_finds_kref1_and_its_energy():
     problem = urethane.problem()
-    structure, curves = igpe.check(problem), smooth_measurements(problem, igpe.GcvSpline())
+    structure, curves = (
+        igpe.check(problem),
+        smooth_measurements(problem, igpe.smoothing.GcvSpline()),
+    )
     whole = Posing(problem, structure, curves, Form.SLOPES).regression(structure.groups[0])
-    answer, lost, _ = Decomposed(igpe.Projected(gap=1e-3)).estimate(whole)
+    answer, lost, _ = Decomposed(igpe.algebraic.Projected(gap=1e-3)).estimate(whole)
     assert lost == ()
     assert [tuple(stage.parameters) for stage in answer.trail] == [
         ("kref1", "Ea1"),

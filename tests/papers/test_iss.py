@@ -33,7 +33,7 @@ def starts(seed, count, low, high, names):
 
 def best(problem, truth):
     """The optimum next to the truth."""
-    return igpe.SingleShooting(igpe.Automatic()).estimate(problem, truth).parameters
+    return igpe.SingleShooting(igpe.integrators.Automatic()).estimate(problem, truth).parameters
 
 
 @pytest.mark.parametrize("mu", bulirsch.MUS)
@@ -86,8 +86,8 @@ def test_table_3_in_fewer_iterations():
 
 def test_any_integrator_gives_the_same_counts():
     guesses = starts(408, 5, *lotka.STARTS, list(lotka.TRUTH))
-    few = igpe.Sundials(rtol=1e-7, atol=1e-9, max_steps=500)
-    for integrator in (igpe.Lsoda(), few):
+    few = igpe.integrators.Sundials(rtol=1e-7, atol=1e-9, max_steps=500)
+    for integrator in (igpe.integrators.Lsoda(), few):
         prepared = igpe.IncrementalShooting(integrator).prepare(lotka.problem())
         assert all(is_correct(prepared.estimate(s), lotka.OPTIMUM) for s in guesses)
 

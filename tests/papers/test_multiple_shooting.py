@@ -20,7 +20,7 @@ from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.statistics.covariance import uncertainty
 
 pytestmark = pytest.mark.paper
-ONCE = igpe.Restarts(count=0)
+ONCE = igpe.search.Restarts(count=0)
 
 
 def one_search(intervals, **settings):
@@ -33,7 +33,7 @@ def one_search(intervals, **settings):
 
 def objective_at_truth(problem, truth):
     """Of the fit that begins there."""
-    return igpe.SingleShooting(igpe.Automatic()).estimate(problem, truth).objective
+    return igpe.SingleShooting(igpe.integrators.Automatic()).estimate(problem, truth).objective
 
 
 @pytest.mark.parametrize("intervals", [1, 7, 9])

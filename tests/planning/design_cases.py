@@ -105,54 +105,82 @@ def _input(given, t, middle):
 
 MODELS = {
     "line": Model(
-        ("y",), {"a": (-5.0, 5.0, 1.0), "b": (-5.0, 5.0, 0.7)},
-        lambda x, p, u, exp: {"y": p["b"]}, {"y": "a"}, horizon=1.0, signed=("a",),
+        ("y",),
+        {"a": (-5.0, 5.0, 1.0), "b": (-5.0, 5.0, 0.7)},
+        lambda x, p, u, exp: {"y": p["b"]},
+        {"y": "a"},
+        horizon=1.0,
+        signed=("a",),
     ),
     "decay": Model(
-        ("A",), {"k": (0.0, 5.0, 0.4), "A0": (0.0, 10.0, 3.0)},
-        lambda x, p, u, exp: {"A": -p["k"] * x["A"]}, {"A": "A0"},
+        ("A",),
+        {"k": (0.0, 5.0, 0.4), "A0": (0.0, 10.0, 3.0)},
+        lambda x, p, u, exp: {"A": -p["k"] * x["A"]},
+        {"A": "A0"},
     ),
     "chain": Model(
-        ("A", "B"), {"k1": (0.0, 5.0, 0.7), "k2": (0.0, 5.0, 0.2)},
-        lambda x, p, u, exp: {
-            "A": -p["k1"] * x["A"], "B": p["k1"] * x["A"] - p["k2"] * x["B"]
-        }, {"A": 1.0, "B": 0.1},
+        ("A", "B"),
+        {"k1": (0.0, 5.0, 0.7), "k2": (0.0, 5.0, 0.2)},
+        lambda x, p, u, exp: {"A": -p["k1"] * x["A"], "B": p["k1"] * x["A"] - p["k2"] * x["B"]},
+        {"A": 1.0, "B": 0.1},
     ),
     "enzyme": Model(
-        ("S", "P"), {"vmax": (0.0, 20.0, 1.0), "km": (0.0, 20.0, 2.0)},
+        ("S", "P"),
+        {"vmax": (0.0, 20.0, 1.0), "km": (0.0, 20.0, 2.0)},
         lambda x, p, u, exp: {
             "S": -p["vmax"] * x["S"] / (p["km"] + x["S"]),
             "P": p["vmax"] * x["S"] / (p["km"] + x["S"]),
-        }, {"S": 5.0, "P": 0.0},
+        },
+        {"S": 5.0, "P": 0.0},
     ),
     "predators": Model(
-        ("x1", "x2"), {"p1": (0.0, 5.0, 1.0), "p2": (0.0, 5.0, 0.8), "p3": (-5.0, 5.0, 0.5)},
+        ("x1", "x2"),
+        {"p1": (0.0, 5.0, 1.0), "p2": (0.0, 5.0, 0.8), "p3": (-5.0, 5.0, 0.5)},
         lambda x, p, u, exp: {
             "x1": p["p1"] * x["x1"] - p["p2"] * x["x1"] * x["x2"],
             "x2": -x["x2"] * p["p3"] + 0.6 * x["x1"] * x["x2"],
-        }, {"x1": 1.0, "x2": 0.5}, horizon=8.0,
+        },
+        {"x1": 1.0, "x2": 0.5},
+        horizon=8.0,
     ),
     "tank": Model(
-        ("A", "B"), {"k": (0.0, 5.0, 0.8), "E": (0.0, 50.0, 8.0)},
+        ("A", "B"),
+        {"k": (0.0, 5.0, 0.8), "E": (0.0, 50.0, 8.0)},
         lambda x, p, u, exp: {
             "A": u["feed"] - p["k"] * exp(-p["E"] * (350 / u["T"] - 1)) * x["A"],
             "B": p["k"] * exp(-p["E"] * (350 / u["T"] - 1)) * x["A"],
-        }, {"A": 1.0, "B": 0.05}, {"feed": 0.1, "T": 345.0}, horizon=4.0,
+        },
+        {"A": 1.0, "B": 0.05},
+        {"feed": 0.1, "T": 345.0},
+        horizon=4.0,
     ),
     "offset": Model(
-        ("A", "s"), {"k": (0.0, 5.0, 0.5), "c": (-2.0, 2.0, 0.5)},
+        ("A", "s"),
+        {"k": (0.0, 5.0, 0.5), "c": (-2.0, 2.0, 0.5)},
         lambda x, p, u, exp: {"A": -p["k"] * x["A"] + p["c"], "s": p["c"] * x["A"] - 0.2 * x["s"]},
-        {"A": 2.0, "s": 0.3}, signed=("c",),
+        {"A": 2.0, "s": 0.3},
+        signed=("c",),
     ),
-}  # fmt: skip
+}
 FREE = {
-    "line": {}, "decay": {}, "chain": {"A": igpe.Between(0.5, 2.0)},
-    "enzyme": {"S": igpe.Between(0.5, 8.0)}, "predators": {"x1": igpe.Between(0.5, 2.0)},
-    "tank": {"feed": igpe.Levels((0.0, 1.5), 0.0, 1.0), "T": igpe.Ramps((0.0, 2.0, 4.0), 330, 370)},
-    "offset": {"A": igpe.Between(0.5, 3.0)},
-}  # fmt: skip
+    "line": {},
+    "decay": {},
+    "chain": {"A": igpe.planning.Between(0.5, 2.0)},
+    "enzyme": {"S": igpe.planning.Between(0.5, 8.0)},
+    "predators": {"x1": igpe.planning.Between(0.5, 2.0)},
+    "tank": {
+        "feed": igpe.planning.Levels((0.0, 1.5), 0.0, 1.0),
+        "T": igpe.planning.Ramps((0.0, 2.0, 4.0), 330, 370),
+    },
+    "offset": {"A": igpe.planning.Between(0.5, 3.0)},
+}
 NOISE = ("constant", "both", "proportional", "share", "estimated", "expression", "unknown")
-CRITERIA = (igpe.DOptimal(), igpe.AOptimal(), igpe.EOptimal(), igpe.ModifiedE())
+CRITERIA = (
+    igpe.planning.DOptimal(),
+    igpe.planning.AOptimal(),
+    igpe.planning.EOptimal(),
+    igpe.planning.ModifiedE(),
+)
 
 
 class Information:
@@ -180,7 +208,7 @@ class Information:
         self.times = (
             np.repeat(chosen, repeats)
             if whole
-            else igpe.Sampling(np.repeat(grid, repeats), at_most=6)
+            else igpe.planning.Sampling(np.repeat(grid, repeats), at_most=6)
         )
         self.free = FREE[self.name] if random.integers(2) else {}
         self.deviations()
@@ -194,9 +222,9 @@ class Information:
         """What igpe is given, and the values of what it estimates."""
         self.extra = {}
         if self.noise == "estimated":
-            self.sigma, self.extra = igpe.Estimated("sd"), {"sd": 0.03}
+            self.sigma, self.extra = igpe.EstimatedSigma("sd"), {"sd": 0.03}
         elif self.noise == "expression":
-            self.sigma, self.extra = igpe.Estimated("sd"), {"share": 0.05}
+            self.sigma, self.extra = igpe.EstimatedSigma("sd"), {"share": 0.05}
         else:
             self.sigma = {
                 "constant": 0.02,
@@ -212,13 +240,15 @@ class Information:
         names = list(self.values)
         priors = {}
         if self.prior:
-            priors = {self.prior[0]: igpe.Normal(self.values[self.prior[0]], self.prior[1])}
+            priors = {
+                self.prior[0]: igpe.losses.NormalPrior(self.values[self.prior[0]], self.prior[1])
+            }
         settings = {
             "free": self.free, "times": self.times, "experiments": self.count,
             "criterion": self.criterion, "pool": 8, "starts": 1,
         }  # fmt: skip
         if not self.existing:
-            given = igpe.Unmeasured(
+            given = igpe.planning.ProblemWithoutData(
                 model, names, self.measured, self.model.horizon, start=self.model.start,
                 inputs=self.model.inputs, priors=priors,
             )  # fmt: skip
@@ -365,20 +395,20 @@ class Brute:
         self.quantities = 1 if len(inner.measured) > 1 and seed % 4 == 0 else None
         self.count = 2 if seed % 5 == 4 else 1
         self.sizes = {n: float(abs(v) * random.uniform(0.5, 2)) for n, v in inner.values.items()}
-        given = igpe.Unmeasured(
+        given = igpe.planning.ProblemWithoutData(
             inner.model.build(), list(inner.values), inner.measured, inner.model.horizon,
             start=inner.model.start, inputs=inner.model.inputs,
         )  # fmt: skip
         settings = {
             "criterion": self.criterion, "sizes": self.sizes, "experiments": self.count,
             "measure": dict.fromkeys(inner.measured, inner.sigma),
-            "times": igpe.Sampling(
+            "times": igpe.planning.Sampling(
                 np.repeat(self.grid, self.repeats), self.at_most, quantities=self.quantities
             ),
         }  # fmt: skip
         try:
             self.plan = igpe.design(given, inner.values, **settings)
-        except igpe.ProblemError:  # right only if every choice is singular: see `excess`
+        except igpe.errors.ProblemError:  # right only if every choice is singular: see `excess`
             self.plan = None
 
     def samples(self):
@@ -409,7 +439,7 @@ class Brute:
     def excess(self):
         """How much larger the plan's squared error is than the least of all choices; 0.01: 1 %."""
         each, m = self.samples(), len(self.inner.measured)
-        fewest = self.at_most if not isinstance(self.criterion, igpe.ModifiedE) else 1
+        fewest = self.at_most if not isinstance(self.criterion, igpe.planning.ModifiedE) else 1
         sets = [range(m)] if self.quantities is None else combinations(range(m), self.quantities)
         best = np.inf
         for quantities in sets:

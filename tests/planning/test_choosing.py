@@ -10,7 +10,12 @@ from igpe.planning.choosing import Allowed, choose, sets_of_quantities
 from igpe.planning.evidence import Evidence, Judge, Space, covariance
 
 N, TIMES = 3, np.linspace(0.0, 9.0, 10)
-CRITERIA = [igpe.DOptimal(), igpe.AOptimal(), igpe.EOptimal(), igpe.ModifiedE()]
+CRITERIA = [
+    igpe.planning.DOptimal(),
+    igpe.planning.AOptimal(),
+    igpe.planning.EOptimal(),
+    igpe.planning.ModifiedE(),
+]
 CONCAVE = CRITERIA[:3]
 
 
@@ -87,7 +92,7 @@ def test_many_samples_are_nearly_proven(criterion):
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda c: type(c).__name__)
 @pytest.mark.parametrize("interest", [None, [1], [0, 2]])
 def test_slopes_of_the_criterion_are_its_differences(criterion, interest):
-    if interest == [1] and isinstance(criterion, igpe.ModifiedE):
+    if interest == [1] and isinstance(criterion, igpe.planning.ModifiedE):
         pytest.skip("one unknown has no shape")
     given = evidence(criterion, measured=2, scenarios=2, interest=interest)
     weights = np.random.default_rng(1).uniform(0.2, 1.0, given.shape)

@@ -10,14 +10,14 @@ EXACT = {"rel": 1e-3}
 
 
 def unmeasured(model, parameters, measured, until=10.0, **conditions):
-    return igpe.Unmeasured(model, parameters, measured, until, **conditions)
+    return igpe.planning.ProblemWithoutData(model, parameters, measured, until, **conditions)
 
 
 def test_the_best_time_for_a_decay_is_one_over_k():
     plan = igpe.design(
         unmeasured(kinetics.decay, ["k"], ["A"], start={"A": 1.0}, inputs={"A0": 1.0}),
         {"k": 0.4},
-        times=igpe.Sampling(np.linspace(0, 10, 101), at_most=1),
+        times=igpe.planning.Sampling(np.linspace(0, 10, 101), at_most=1),
         measure={"A": 0.01},
     )
     (planned,) = plan.experiments
@@ -31,7 +31,7 @@ def test_a_decay_from_an_unknown_amount_is_sampled_at_once_and_one_over_k_later(
     plan = igpe.design(
         unmeasured(kinetics.decay, ["k", "A0"], ["A"], start={"A": "A0"}),
         {"k": 0.4, "A0": 3.0},
-        times=igpe.Sampling(np.linspace(0, 10, 101), at_most=2),
+        times=igpe.planning.Sampling(np.linspace(0, 10, 101), at_most=2),
         measure={"A": 0.01},
     )
     assert plan.experiments[0].times == pytest.approx([0.0, 2.5])
@@ -42,7 +42,7 @@ def test_box_and_lucas_sample_their_consecutive_reactions_at_1_23_and_6_86():
     plan = igpe.design(
         unmeasured(kinetics.consecutive, ["k1", "k2"], ["B"], start={"A": 1.0, "B": 0.0}),
         {"k1": 0.7, "k2": 0.2},
-        times=igpe.Sampling(np.arange(1, 1001) / 100, at_most=2),
+        times=igpe.planning.Sampling(np.arange(1, 1001) / 100, at_most=2),
         measure={"B": 0.01},
     )
     assert plan.efficiency > 0.999
@@ -54,7 +54,7 @@ def test_michaelis_and_menten_want_the_largest_substrate_and_one_known_from_it()
     plan = igpe.design(
         unmeasured(kinetics.enzyme, ["Vmax", "Km"], ["P"], until=1.0, start={"P": 0.0}),
         {"Vmax": 2.0, "Km": 1.5},
-        free={"S": igpe.Between(0.01, 5.0)},
+        free={"S": igpe.planning.Between(0.01, 5.0)},
         times=[1.0],
         measure={"P": 0.01},
         experiments=2,
@@ -70,7 +70,7 @@ def test_an_error_that_is_a_share_of_the_value_wants_a_decay_measured_last():
         plan = igpe.design(
             unmeasured(kinetics.decay, ["k"], ["A"], start={"A": 1.0}, inputs={"A0": 1.0}),
             {"k": 1.0},
-            times=igpe.Sampling(np.linspace(0, 10, 101), at_most=1),
+            times=igpe.planning.Sampling(np.linspace(0, 10, 101), at_most=1),
             measure={"A": noise},
         )
         return plan.experiments[0].times[0], plan.notes
@@ -90,12 +90,12 @@ def test_a_subset_of_interest_is_served_better_and_the_rest_worse():
         return igpe.design(
             unmeasured(kinetics.decay, ["k", "A0"], ["A"], start={"A": "A0"}),
             {"k": 0.4, "A0": 3.0},
-            times=igpe.Sampling(np.linspace(0, 10, 51), at_most=6),
+            times=igpe.planning.Sampling(np.linspace(0, 10, 51), at_most=6),
             measure={"A": 0.01},
             criterion=criterion,
         ).errors["after"]
 
-    all_of_them, one = planned(igpe.DOptimal()), planned(igpe.DOptimal(of="k"))
+    all_of_them, one = planned(igpe.planning.DOptimal()), planned(igpe.planning.DOptimal(of="k"))
     assert one["k"] < 0.99 * all_of_them["k"]
     assert one["A0"] > all_of_them["A0"]
 
@@ -105,15 +105,15 @@ def test_the_roundest_ellipsoid_is_rounder_than_the_smallest():
         plan = igpe.design(
             unmeasured(kinetics.consecutive, ["k1", "k2"], ["A", "B"], start={"B": 0.0}),
             {"k1": 0.7, "k2": 0.2},
-            free={"A": igpe.Between(0.5, 2.0)},
-            times=igpe.Sampling(np.linspace(0.5, 10, 20), at_most=4),
+            free={"A": igpe.planning.Between(0.5, 2.0)},
+            times=igpe.planning.Sampling(np.linspace(0.5, 10, 20), at_most=4),
             measure={"A": 0.02, "B": 0.01},
             criterion=criterion,
         )
         size = np.diag(1 / plan.errors["value"].to_numpy())
         return np.sqrt(np.linalg.cond(size @ plan.covariance @ size)), plan
 
-    (round_one, plan), (other, _) = axes(igpe.ModifiedE()), axes(igpe.DOptimal())
+    (round_one, plan), (other, _) = axes(igpe.planning.ModifiedE()), axes(igpe.planning.DOptimal())
     assert round_one < other
     assert plan.after == pytest.approx(round_one, rel=1e-4)
     assert np.isnan(plan.efficiency)

@@ -11,7 +11,7 @@ import pytest
 import igpe
 
 TRUTH = {"k1": 0.7, "k2": 0.2}
-B = igpe.Between
+B = igpe.planning.Between
 
 
 def first_data(seed=0, sigma=0.05):
@@ -36,7 +36,7 @@ def planned(given=None, **settings):
         **(
             {
                 "free": {"A": B(0.5, 2.0)},
-                "times": igpe.Sampling(np.linspace(0.5, 10, 20), at_most=5, spacing=0.9),
+                "times": igpe.planning.Sampling(np.linspace(0.5, 10, 20), at_most=5, spacing=0.9),
                 "pool": 32,
                 "starts": 2,
             }
@@ -95,7 +95,7 @@ def test_information_adds_up():
 
 
 def test_a_prior_counts_as_if_measured():
-    plan = planned(problem(priors={"k2": igpe.Normal(0.2, 1e-4)}), existing=False)
+    plan = planned(problem(priors={"k2": igpe.losses.NormalPrior(0.2, 1e-4)}), existing=False)
     assert plan.errors.loc["k2", "before"] == pytest.approx(1e-4, rel=1e-3)
     assert plan.errors.loc["k2", "after"] <= 1e-4
 
@@ -146,13 +146,13 @@ def test_a_local_parameter_is_estimated_in_each_planned_experiment():
 
 
 def test_ramps_keep_their_steepness():
-    given = igpe.Unmeasured(
+    given = igpe.planning.ProblemWithoutData(
         kinetics.reactor, ["k", "E"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"feed": 0.0}
     )
     plan = igpe.design(
         given,
         {"k": 0.8, "E": 8.0},
-        free={"T": igpe.Ramps((0.0, 1.0, 3.0), 330.0, 380.0, steepest=10.0)},
+        free={"T": igpe.planning.Ramps((0.0, 1.0, 3.0), 330.0, 380.0, steepest=10.0)},
         times=np.linspace(0.5, 3, 6),
         measure={"A": 0.01},
         pool=32,
@@ -164,10 +164,13 @@ def test_ramps_keep_their_steepness():
 
 def test_a_robust_design_is_worse_where_it_is_planned_and_better_elsewhere():
     """A decay whose rate may be 0.1 or 1 besides the 0.4 it is thought to be."""
-    given = igpe.Unmeasured(
+    given = igpe.planning.ProblemWithoutData(
         kinetics.decay, ["k"], ["A"], 20.0, start={"A": 1.0}, inputs={"A0": 1.0}
     )
-    settings = {"times": igpe.Sampling(np.linspace(0, 20, 41), at_most=2), "measure": {"A": 0.01}}
+    settings = {
+        "times": igpe.planning.Sampling(np.linspace(0, 20, 41), at_most=2),
+        "measure": {"A": 0.01},
+    }
     table = pd.DataFrame({"k": [0.1, 1.0]})
     plain = igpe.design(given, {"k": 0.4}, **settings)
     robust = igpe.design(given, {"k": 0.4}, samples=table, **settings)
@@ -184,7 +187,7 @@ def test_a_robust_design_is_worse_where_it_is_planned_and_better_elsewhere():
 def test_scenarios_are_drawn_from_what_is_known():
     plan = planned(samples=3)
     assert plan.after < plan.before
-    with pytest.raises(igpe.ProblemError, match="cannot be drawn"):
+    with pytest.raises(igpe.errors.ProblemError, match="cannot be drawn"):
         planned(samples=3, existing=False)
 
 
@@ -195,7 +198,7 @@ def test_the_same_seed_gives_the_same_plan():
 def test_choosing_among_quantities_takes_the_one_that_tells():
     plan = planned(
         existing=False,
-        times=igpe.Sampling(np.linspace(0.5, 10, 20), at_most=5, quantities=1),
+        times=igpe.planning.Sampling(np.linspace(0.5, 10, 20), at_most=5, quantities=1),
         measure={"A": 0.02, "B": 0.02},
     )
     assert plan.experiments[0].measured == ("B",)  # A alone tells nothing of k2
@@ -220,7 +223,7 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert "<li>plan1: measure A, B at" in page
     assert page.count("<table") == 2
     assert "no other allowed choice of samples tells" in text
-    with pytest.raises(igpe.ProblemError, match="no experiment 'plan7'"):
+    with pytest.raises(igpe.errors.ProblemError, match="no experiment 'plan7'"):
         plan.experiment("plan7", sheet)
 
 
@@ -243,7 +246,7 @@ def same(a, b):
     "settings",
     [
         {"experiments": 2},
-        {"criterion": igpe.ModifiedE(of=("k1", "k2"))},  # nothing is proven: NaN
+        {"criterion": igpe.planning.ModifiedE(of=("k1", "k2"))},  # nothing is proven: NaN
         {"existing": False},  # nothing is known before: infinite
     ],
     ids=["several", "unproven", "nothing known"],
@@ -251,8 +254,8 @@ def same(a, b):
 def test_a_plan_comes_back_from_json(tmp_path, settings):
     plan = planned(**settings)
     text = plan.to_json(tmp_path / "plan.json")
-    assert same(plan, igpe.Plan.from_json(text))
-    again = igpe.Plan.from_json(tmp_path / "plan.json")
+    assert same(plan, igpe.planning.Plan.from_json(text))
+    again = igpe.planning.Plan.from_json(tmp_path / "plan.json")
     assert same(plan, again)
     data = plan.simulated(0)
     pd.testing.assert_frame_equal(again.simulated(0), data)
@@ -266,20 +269,23 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
         return 0.01 * t**3
 
     starts = {"A": igpe.Unknown(0.5, 2.0), "B": igpe.Unknown(0.0, 1.0, guess=0.2)}
-    profiles = {"feed": igpe.linear([0, 4], [0.1, 0.3]), "T": igpe.steps([0, 4], [340.0, 360.0])}
+    profiles = {
+        "feed": igpe.linear_input([0, 4], [0.1, 0.3]),
+        "T": igpe.step_input([0, 4], [340.0, 360.0]),
+    }
     plan = planned()
     (one,) = plan.experiments
     other = replace(one, start=starts, inputs={**profiles, "cubic": cubic, "S": 2.0})
     text = replace(plan, experiments=(other,)).to_json()
-    (back,) = igpe.Plan.from_json(text, functions={"cubic": cubic}).experiments
+    (back,) = igpe.planning.Plan.from_json(text, functions={"cubic": cubic}).experiments
     assert back.start == other.start
     assert (back.inputs["cubic"], back.inputs["S"]) == (cubic, 2.0)
     for name, profile in profiles.items():
         assert back.inputs[name].hold == profile.hold
         assert back.inputs[name].times.tolist() == profile.times.tolist()
         assert back.inputs[name].values.tolist() == profile.values.tolist()
-    with pytest.raises(igpe.DataError, match=r"\['cubic'\] are functions of time"):
-        igpe.Plan.from_json(text)
+    with pytest.raises(igpe.errors.DataError, match=r"\['cubic'\] are functions of time"):
+        igpe.planning.Plan.from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +300,8 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
 def test_what_is_no_stored_plan_is_refused(spoil, said):
     stored = planned().to_dict()
     spoil(stored)
-    with pytest.raises(igpe.DataError, match=said):
-        igpe.Plan.from_json(json.dumps(stored))
+    with pytest.raises(igpe.errors.DataError, match=said):
+        igpe.planning.Plan.from_json(json.dumps(stored))
 
 
 def test_names_of_existing_experiments_are_not_taken():
@@ -308,10 +314,10 @@ WRONG = {
     "free: nothing of the model": ({"free": {"X": B(0, 1)}}, "nothing of the model"),
     "free: a parameter": ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
     "free: a profile of a start": (
-        {"free": {"A": igpe.Levels((0.0, 1.0), 0, 1)}},
+        {"free": {"A": igpe.planning.Levels((0.0, 1.0), 0, 1)}},
         "no profile over time",
     ),
-    "free: no freedom": ({"free": {"A": (0, 1)}}, "igpe.Between"),
+    "free: no freedom": ({"free": {"A": (0, 1)}}, "igpe.planning.Between"),
     "free: no mapping": ({"free": ["A"]}, "wanted a mapping"),
     "conditions: unknown": ({"conditions": {"X": 1.0}}, "nothing of the model"),
     "times: before the start": ({"times": [-1.0, 2.0]}, "start"),
@@ -321,9 +327,9 @@ WRONG = {
     "measure: no deviation": ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     "experiments: none": ({"experiments": 0}, "1 or more"),
     "like: unknown": ({"like": "second"}, "no experiment of the problem"),
-    "criterion: unknown": ({"criterion": igpe.DOptimal(of="k9")}, "no unknowns"),
-    "criterion: a text": ({"criterion": "D"}, r"criterion is 'D'; .* igpe.DOptimal\(\)"),
-    "criterion: a class": ({"criterion": igpe.DOptimal}, "or another criterion"),
+    "criterion: unknown": ({"criterion": igpe.planning.DOptimal(of="k9")}, "no unknowns"),
+    "criterion: a text": ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
+    "criterion: a class": ({"criterion": igpe.planning.DOptimal}, "or another criterion"),
     "conditions: free too": ({"conditions": {"A": 1.0}}, r"\['A'\] are both in free= and"),
     "sizes: unknown": ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
     "sizes: negative": ({"sizes": {"k1": -1.0}}, "Give a positive number"),
@@ -340,7 +346,7 @@ WRONG = {
 @pytest.mark.parametrize("name", list(WRONG))
 def test_it_is_refused_with_a_helpful_sentence(name):
     settings, says = WRONG[name]
-    with pytest.raises(igpe.ProblemError, match=says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         planned(**settings)
 
 
@@ -349,17 +355,17 @@ def test_it_is_refused_with_a_helpful_sentence(name):
     [
         (lambda: B(1, 1), "lower < upper"),
         (lambda: B("a", 1), "lower < upper"),
-        (lambda: igpe.Levels((1.0, 0.0), 0, 1), "times that increase"),
-        (lambda: igpe.Ramps((0.0,), 0, 1), "2 or more"),
-        (lambda: igpe.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive slope"),
-        (lambda: igpe.Sampling([1.0], at_most=0), "above 0"),
-        (lambda: igpe.Sampling([1.0], spacing=-1.0), "spacing"),
+        (lambda: igpe.planning.Levels((1.0, 0.0), 0, 1), "times that increase"),
+        (lambda: igpe.planning.Ramps((0.0,), 0, 1), "2 or more"),
+        (lambda: igpe.planning.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive slope"),
+        (lambda: igpe.planning.Sampling([1.0], at_most=0), "above 0"),
+        (lambda: igpe.planning.Sampling([1.0], spacing=-1.0), "spacing"),
         (igpe.Noise, "one of them positive"),
-        (lambda: igpe.DOptimal(of=3), "names of unknowns"),
+        (lambda: igpe.planning.DOptimal(of=3), "names of unknowns"),
     ],
 )
 def test_parts_that_make_no_sense_are_refused(make, says):
-    with pytest.raises(igpe.ProblemError, match=says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         make()
 
 
@@ -368,7 +374,7 @@ PRODUCT = {"measured": ["A"], "until": 5.0, "start": {"A": "A0"}}
 
 
 def line(a=1e-5, unknowns=("a", "b"), **settings):
-    given = igpe.Unmeasured(kinetics.line, list(unknowns), **LINE)
+    given = igpe.planning.ProblemWithoutData(kinetics.line, list(unknowns), **LINE)
     return igpe.design(given, {"a": a, "b": 0.7}, **({"measure": {"y": 0.1}} | settings))
 
 
@@ -386,19 +392,19 @@ def test_a_value_near_zero_changes_no_error(a):
 
 def test_errors_are_relative_to_what_the_user_says():
     sizes = {"a": 0.2, "b": 3.0}
-    plan = line(times=[0.2, 0.5, 0.9], criterion=igpe.AOptimal(), sizes=sizes)
+    plan = line(times=[0.2, 0.5, 0.9], criterion=igpe.planning.AOptimal(), sizes=sizes)
     relative = plan.errors["after"].to_numpy() / [0.2, 3.0]
     assert plan.after == pytest.approx(np.sqrt(np.mean(relative**2)))
     assert plan.notes == ()
-    given = igpe.Unmeasured(kinetics.line, ["a", "b", "free_a"], **LINE)
-    with pytest.raises(igpe.ProblemError, match=r"'free_a'. are 0 .* sizes=.'free_a': 1.0"):
+    given = igpe.planning.ProblemWithoutData(kinetics.line, ["a", "b", "free_a"], **LINE)
+    with pytest.raises(igpe.errors.ProblemError, match=r"'free_a'. are 0 .* sizes=.'free_a': 1.0"):
         igpe.design(given, {"a": 1.0, "b": 0.7, "free_a": 0.0}, times=[1.0], measure={"y": 0.1})
 
 
 def test_replicates_count_and_optima_have_them():
     once, thrice = line(times=[0.2, 0.9]), line(times=[0.2, 0.9] * 3)
     np.testing.assert_allclose(thrice.covariance, once.covariance / 3, rtol=1e-8)
-    plan = line(times=igpe.Sampling(np.repeat(np.linspace(0, 1, 11), 2), at_most=4))
+    plan = line(times=igpe.planning.Sampling(np.repeat(np.linspace(0, 1, 11), 2), at_most=4))
     (one,) = plan.experiments
     assert one.times.tolist() == [0.0, 0.0, 1.0, 1.0]
     assert plan.efficiency > 0.9999
@@ -408,7 +414,9 @@ def test_replicates_count_and_optima_have_them():
     assert len(igpe.design(given, plan.errors["value"].to_dict()).experiments[0].times) == 4
 
 
-@pytest.mark.parametrize("criterion", [igpe.DOptimal(), igpe.EOptimal(), igpe.ModifiedE()])
+@pytest.mark.parametrize(
+    "criterion", [igpe.planning.DOptimal(), igpe.planning.EOptimal(), igpe.planning.ModifiedE()]
+)
 @pytest.mark.parametrize(
     ("unknowns", "says"),
     [
@@ -422,10 +430,17 @@ def test_replicates_count_and_optima_have_them():
 def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says):
     values = {"k": 0.5, "c": 0.8, "A0": 3.0, "rest": 1.0}
     inputs = {n: v for n, v in values.items() if n not in unknowns} | {"sd": 0.1}
-    given = igpe.Unmeasured(kinetics.product, list(unknowns), **PRODUCT, inputs=inputs)
+    given = igpe.planning.ProblemWithoutData(
+        kinetics.product, list(unknowns), **PRODUCT, inputs=inputs
+    )
     values = {n: values[n] for n in unknowns}
-    settings = {"times": igpe.Sampling([0.5, 1, 2, 3, 4], at_most=3), "measure": {"A": 0.02}}
-    with pytest.raises(igpe.ProblemError, match=f"information of the best one is singular.*{says}"):
+    settings = {
+        "times": igpe.planning.Sampling([0.5, 1, 2, 3, 4], at_most=3),
+        "measure": {"A": 0.02},
+    }
+    with pytest.raises(
+        igpe.errors.ProblemError, match=f"information of the best one is singular.*{says}"
+    ):
         igpe.design(given, values, criterion=criterion, **settings)
     plan = igpe.design(given, values, criterion=type(criterion)(of=("A0",)), **settings)
     assert np.isfinite(plan.errors.loc["A0", "after"])
@@ -434,18 +449,20 @@ def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says)
 
 
 def test_too_few_samples_are_refused():
-    with pytest.raises(igpe.ProblemError, match="No plan was found that determines all unknowns"):
-        line(times=igpe.Sampling([0.5, 0.7, 0.9], at_most=1))
+    with pytest.raises(
+        igpe.errors.ProblemError, match="No plan was found that determines all unknowns"
+    ):
+        line(times=igpe.planning.Sampling([0.5, 0.7, 0.9], at_most=1))
 
 
 @pytest.mark.parametrize(
     "sigma",
-    [igpe.Proportional(0.05), igpe.Proportional(0.05, floor=0.02), igpe.Estimated("sd")],
+    [igpe.Proportional(0.05), igpe.Proportional(0.05, floor=0.02), igpe.EstimatedSigma("sd")],
     ids=str,
 )
 def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
     """The plan's errors are those that igpe predicts once the experiment is part of the problem."""
-    names = ["k", "A0", *(["sd"] if isinstance(sigma, igpe.Estimated) else [])]
+    names = ["k", "A0", *(["sd"] if isinstance(sigma, igpe.EstimatedSigma) else [])]
     values = {n: {"k": 0.5, "A0": 3.0, "sd": 0.1}[n] for n in names}
     inputs = {"c": 1.0, "rest": 1.0} | ({} if "sd" in names else {"sd": 0.1})
     t = np.array([0.5, 1.0, 2.0, 3.0, 5.0])
@@ -455,7 +472,7 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
     )
     given = igpe.Problem(kinetics.product, parameters=names, experiments=run)
     plan = igpe.design(given, values, times=[1.0, 2.0, 4.0], measure=["A"])
-    again = igpe.Plan.from_json(plan.to_json()).experiment(0, plan.simulated(0))
+    again = igpe.planning.Plan.from_json(plan.to_json()).experiment(0, plan.simulated(0))
     assert {**again.error_models, **again.estimated_sigma} == (
         {"A": sigma.name} if "sd" in names else {"A": sigma}
     )
@@ -478,34 +495,38 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
 )
 def test_what_lies_outside_is_refused(settings, says):
     inputs = {"c": 1.0, "rest": 1.0, "sd": 0.1}
-    given = igpe.Unmeasured(kinetics.product, ["k", "A0"], **PRODUCT, inputs=inputs)
+    given = igpe.planning.ProblemWithoutData(
+        kinetics.product, ["k", "A0"], **PRODUCT, inputs=inputs
+    )
     values = settings.pop("values", {"k": 0.5, "A0": 3.0})
-    with pytest.raises(igpe.ProblemError, match=says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         igpe.design(given, values, **({"times": [1.0, 2.0], "measure": {"A": 0.1}} | settings))
 
 
 @pytest.mark.parametrize(
     "profile",
     [
-        igpe.Levels((0.0, 3.0), 330, 350),
-        igpe.Levels((-2.0, 0.0), 330, 350),
-        igpe.Ramps((0.0, 3.0, 4.0), 330, 350),
-        igpe.Ramps((-2.0, 0.0, 4.0), 330, 350),
+        igpe.planning.Levels((0.0, 3.0), 330, 350),
+        igpe.planning.Levels((-2.0, 0.0), 330, 350),
+        igpe.planning.Ramps((0.0, 3.0, 4.0), 330, 350),
+        igpe.planning.Ramps((-2.0, 0.0, 4.0), 330, 350),
     ],
 )
 def test_profiles_with_numbers_that_act_outside_are_refused(profile):
-    given = igpe.Unmeasured(kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0})
+    given = igpe.planning.ProblemWithoutData(
+        kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}
+    )
     settings = {"conditions": {"E": 8.0}, "times": [1.0, 3.0], "measure": {"A": 0.1}}
-    with pytest.raises(igpe.ProblemError, match="some of its numbers have no effect"):
+    with pytest.raises(igpe.errors.ProblemError, match="some of its numbers have no effect"):
         igpe.design(given, {"k": 0.8}, free={"T": profile}, **settings)
 
 
 def test_values_are_needed_for_all_unknowns_and_no_others():
-    with pytest.raises(igpe.ProblemError, match=r"none is given for .*k2"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"none is given for .*k2"):
         igpe.design(problem(), {"k1": 1.0})
-    with pytest.raises(igpe.ProblemError, match="'k3'"):
+    with pytest.raises(igpe.errors.ProblemError, match="'k3'"):
         igpe.design(problem(), {"k1": 1.0, "k2": 1.0, "k3": 1.0})
-    with pytest.raises(igpe.ProblemError, match="wanted an igpe"):
+    with pytest.raises(igpe.errors.ProblemError, match="wanted an igpe"):
         igpe.design("problem", TRUTH)
 
 
@@ -513,13 +534,13 @@ def test_deviations_that_follow_no_rule_must_be_said():
     data = first_data().assign(s=[0.1, 0.2, 0.05, 0.3])
     one = igpe.Experiment(data, start={"A": 1.0, "B": 0.0}, sigma={"A": "s", "B": 0.1})
     given = igpe.Problem(kinetics.consecutive, parameters=["k1", "k2"], experiments=one)
-    with pytest.raises(igpe.ProblemError, match="say how exact it will be"):
+    with pytest.raises(igpe.errors.ProblemError, match="say how exact it will be"):
         igpe.design(given, TRUTH)
 
 
 def test_an_experiment_that_cannot_be_integrated_anywhere_is_told():
-    given = igpe.Unmeasured(kinetics.explosion, ["k"], ["A"], 10.0)
-    with pytest.raises(igpe.EstimationFailed, match="could be integrated"):
+    given = igpe.planning.ProblemWithoutData(kinetics.explosion, ["k"], ["A"], 10.0)
+    with pytest.raises(igpe.errors.EstimationFailed, match="could be integrated"):
         igpe.design(
             given, {"k": 1.0}, free={"A": B(1.0, 2.0)}, times=[5.0], measure={"A": 0.1}, pool=8
         )

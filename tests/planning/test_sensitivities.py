@@ -11,25 +11,25 @@ from igpe.equations.reading.read import read_systems
 from igpe.planning import search as told_module
 from igpe.planning.posing import pose, steepness
 
-B = igpe.Between
+B = igpe.planning.Between
 TIMES = np.array([0.5, 1.0, 2.0, 3.0])
 VALUES = {"k": 0.8, "E": 8.0}
-TIGHT = igpe.Automatic(rtol=1e-10, atol=1e-12)
+TIGHT = igpe.integrators.Automatic(rtol=1e-10, atol=1e-12)
 FREE = {
     "A": B(0.5, 2.0),
-    "feed": igpe.Levels((0.0, 1.5), 0.0, 1.0),
-    "T": igpe.Ramps((0.0, 1.0, 3.0), 330.0, 380.0),
+    "feed": igpe.planning.Levels((0.0, 1.5), 0.0, 1.0),
+    "T": igpe.planning.Ramps((0.0, 1.0, 3.0), 330.0, 380.0),
 }
 NOISE = {"A": igpe.Noise(0.02, 0.03), "B": 0.01}
 
 
 def posed(free=FREE, noise=NOISE, cubic=0.0, model=kinetics.reactor, **changed):
-    given = igpe.Unmeasured(
+    given = igpe.planning.ProblemWithoutData(
         model, ["k", "E"], ["A", "B"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"cubic": cubic}
     )
     settings = {
         "free": free, "conditions": {}, "times": TIMES, "measure": noise, "count": 1,
-        "criterion": igpe.DOptimal(), "existing": True, "like": None, "integrator": TIGHT,
+        "criterion": igpe.planning.DOptimal(), "existing": True, "like": None, "integrator": TIGHT,
     }  # fmt: skip
     return pose(given, VALUES, **(settings | changed))
 
@@ -105,7 +105,7 @@ def test_a_gradient_of_the_whole_criterion(monkeypatch):
         told=[one.told(VALUES), one.told({"k": 1.0, "E": 6.0})],
         before=[one.known(VALUES)] * 2,
         space=one.space,
-        judge=Judge(igpe.AOptimal(), one.space.interest),
+        judge=Judge(igpe.planning.AOptimal(), one.space.interest),
         allowed=one.allowed,
         lower=one.plan.lower,
         width=one.plan.width,

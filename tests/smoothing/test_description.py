@@ -18,11 +18,17 @@ class Mine:
 @pytest.mark.parametrize(
     ("smoother", "expected"),
     [
-        (igpe.GcvSpline(), "smoothed data"),
-        (igpe.GcvSpline(penalty_factor=0.1), "data smoothed 0.1 times as much"),
-        (igpe.Interpolation(), "interpolated data"),
-        (igpe.Bootstrap(igpe.GcvSpline()), "smoothed data (errors by bootstrap)"),
-        (igpe.Bootstrap(igpe.Interpolation()), "interpolated data (errors by bootstrap)"),
+        (igpe.smoothing.GcvSpline(), "smoothed data"),
+        (igpe.smoothing.GcvSpline(penalty_factor=0.1), "data smoothed 0.1 times as much"),
+        (igpe.smoothing.Interpolation(), "interpolated data"),
+        (
+            igpe.smoothing.BootstrapErrors(igpe.smoothing.GcvSpline()),
+            "smoothed data (errors by bootstrap)",
+        ),
+        (
+            igpe.smoothing.BootstrapErrors(igpe.smoothing.Interpolation()),
+            "interpolated data (errors by bootstrap)",
+        ),
         (Mine(), "data smoothed by Mine"),
     ],
 )

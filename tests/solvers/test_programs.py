@@ -206,7 +206,7 @@ def test_other_solvers_follow_a_program_with_scaling(
     model = camel()
     Ipopt(program="ipopt").prepare(model, Sizes(objective=2.0)).solve()
     assert Ipopt(program="").solve(model).status is Status.CONVERGED
-    assert igpe.Scip().solve(model).status in (Status.OPTIMAL_WITHIN_GAP, Status.NO_SOLVER)
+    assert igpe.solvers.Scip().solve(model).status in (Status.OPTIMAL_WITHIN_GAP, Status.NO_SOLVER)
 
 
 def test_the_users_own_suffixes_are_no_obstacle() -> None:

@@ -29,8 +29,8 @@ def unknown_hill(x: Right) -> dict[str, Right]:
     return {"x": x, "z": lambda v: v.p * v.x**v.n / (v.K**v.n + v.x**v.n) - v.d * v.z}
 
 
-STEP = {"u": igpe.steps([0, 0.4], [0.0, 1.0])}
-DOSE = {"u": igpe.steps([0, 0.2, 0.3], [0.0, 1.0, 0.0])}
+STEP = {"u": igpe.step_input([0, 0.4], [0.0, 1.0])}
+DOSE = {"u": igpe.step_input([0, 0.2, 0.3], [0.0, 1.0, 0.0])}
 ONE = {"x": 1.0}
 
 STEPS: tuple[Known, ...] = (
@@ -42,7 +42,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "V K",
         "x' = -d x, then 2 V / (K + 2) - d x: (V, K) = (2, 2) and (3, 4) are alike",
-        inputs=({"s": igpe.steps([0, 0.4], [0.0, 2.0])},),
+        inputs=({"s": igpe.step_input([0, 0.4], [0.0, 2.0])},),
     ),
     Known(
         "saturating feed, one step, empty at first",
@@ -52,7 +52,7 @@ STEPS: tuple[Known, ...] = (
         {},
         "V K",
         "x stays 0 until the step, then rises by 2 V / (K + 2) and d",
-        inputs=({"s": igpe.steps([0, 0.4], [0.0, 2.0])},),
+        inputs=({"s": igpe.step_input([0, 0.4], [0.0, 2.0])},),
     ),
     Known(
         "saturating feed, two levels",
@@ -62,7 +62,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "V / (K + 1) and 2 V / (K + 2): their ratio has one K",
-        inputs=({"s": igpe.steps([0, 0.3, 0.6], [0.0, 1.0, 2.0])},),
+        inputs=({"s": igpe.step_input([0, 0.3, 0.6], [0.0, 1.0, 2.0])},),
     ),
     Known(
         "saturating feed, second level after the last measurement",
@@ -72,7 +72,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "V K",
         "only V / (K + 1) is seen",
-        inputs=({"s": igpe.steps([0, 0.3, 2.0], [0.0, 1.0, 2.0])},),
+        inputs=({"s": igpe.step_input([0, 0.3, 2.0], [0.0, 1.0, 2.0])},),
     ),
     Known(
         "saturating feed, ramp",
@@ -82,7 +82,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "V s / (K + s) for all s in an interval",
-        inputs=({"s": igpe.linear([0, 1], [0.0, 2.0])},),
+        inputs=({"s": igpe.linear_input([0, 1], [0.0, 2.0])},),
     ),
     Known(
         "quadratic rate, two levels",
@@ -92,7 +92,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b c",
         "a + b + c and a + 2 b + 4 c: two rates of three unknowns, none of them alone",
-        inputs=({"s": igpe.steps([0, 0.5], [1.0, 2.0])},),
+        inputs=({"s": igpe.step_input([0, 0.5], [1.0, 2.0])},),
     ),
     Known(
         "quadratic rate, two levels, one of them 0",
@@ -102,7 +102,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "b c",
         "a, then a + b + c",
-        inputs=({"s": igpe.steps([0, 0.5], [0.0, 1.0])},),
+        inputs=({"s": igpe.step_input([0, 0.5], [0.0, 1.0])},),
         functions=("b + c",),
     ),
     Known(
@@ -113,7 +113,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b c",
         "three pieces of two levels are two rates",
-        inputs=({"s": igpe.steps([0, 0.3, 0.6], [1.0, 2.0, 1.0])},),
+        inputs=({"s": igpe.step_input([0, 0.3, 0.6], [1.0, 2.0, 1.0])},),
     ),
     Known(
         "quadratic rate, three levels",
@@ -123,7 +123,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "a polynomial of degree 2 at three places",
-        inputs=({"s": igpe.steps([0, 0.3, 0.6], [1.0, 2.0, 3.0])},),
+        inputs=({"s": igpe.step_input([0, 0.3, 0.6], [1.0, 2.0, 3.0])},),
     ),
     Known(
         "quadratic rate, levels of two experiments",
@@ -133,7 +133,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "levels 1, then 2 and 3",
-        inputs=({"s": 1.0}, {"s": igpe.steps([0, 0.5], [2.0, 3.0])}),
+        inputs=({"s": 1.0}, {"s": igpe.step_input([0, 0.5], [2.0, 3.0])}),
     ),
     Known(
         "quadratic rate, the same two levels in two experiments",
@@ -143,7 +143,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b c",
         "levels 1 and 2 again",
-        inputs=({"s": 1.0}, {"s": igpe.steps([0, 0.5], [2.0, 1.0])}),
+        inputs=({"s": 1.0}, {"s": igpe.step_input([0, 0.5], [2.0, 1.0])}),
     ),
     Known(
         "two rates, one step",
@@ -163,7 +163,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b",
         "a + b alone",
-        inputs=({"u": igpe.steps([0, 5], [1.0, 3.0])},),
+        inputs=({"u": igpe.step_input([0, 5], [1.0, 3.0])},),
         functions=("a + b",),
     ),
     Known(
@@ -174,7 +174,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b",
         "what is measured at a jump is measured just before it",
-        inputs=({"u": igpe.steps([0, 1.0], [1.0, 3.0])},),
+        inputs=({"u": igpe.step_input([0, 1.0], [1.0, 3.0])},),
         functions=("a + b",),
     ),
     Known(
@@ -196,7 +196,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b",
         "the first value is held before the table begins",
-        inputs=({"u": igpe.linear([2, 3], [1.0, 4.0])},),
+        inputs=({"u": igpe.linear_input([2, 3], [1.0, 4.0])},),
         functions=("a + b",),
     ),
     Known(
@@ -207,7 +207,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "b",
         "u = 0 up to t = 1.5",
-        inputs=({"u": igpe.linear([0, 1.5, 3], [0.0, 0.0, 4.0])},),
+        inputs=({"u": igpe.linear_input([0, 1.5, 3], [0.0, 0.0, 4.0])},),
     ),
     Known(
         "two rates, ramp that goes on beyond the horizon",
@@ -217,7 +217,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "ln x = -a t - b t**2 / 2",
-        inputs=({"u": igpe.linear([0, 10], [0.0, 10.0])},),
+        inputs=({"u": igpe.linear_input([0, 10], [0.0, 10.0])},),
     ),
     Known(
         "two rates, input as a function",
@@ -237,7 +237,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "b",
         "u = 0 in both while they are measured",
-        inputs=({"u": 0.0}, {"u": igpe.steps([0, 5], [0.0, 1.0])}),
+        inputs=({"u": 0.0}, {"u": igpe.step_input([0, 5], [0.0, 1.0])}),
     ),
     Known(
         "two rates, measured twice before the step",
@@ -247,7 +247,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b",
         "a + b, twice",
-        inputs=({"u": igpe.steps([0, 0.5], [1.0, 2.0])},),
+        inputs=({"u": igpe.step_input([0, 0.5], [1.0, 2.0])},),
         times=(0.2, 0.4),
     ),
     Known(
@@ -258,7 +258,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "",
         "a + b, and from the second measurement 0.5 (a + b) + 0.3 (a + 2 b)",
-        inputs=({"u": igpe.steps([0, 0.5], [1.0, 2.0])},),
+        inputs=({"u": igpe.step_input([0, 0.5], [1.0, 2.0])},),
         times=(0.2, 0.8),
     ),
     Known(
@@ -269,7 +269,7 @@ STEPS: tuple[Known, ...] = (
         ONE,
         "a b",
         "one number of two unknowns",
-        inputs=({"u": igpe.steps([0, 0.5], [1.0, 2.0])},),
+        inputs=({"u": igpe.step_input([0, 0.5], [1.0, 2.0])},),
         times=(0.8,),
     ),
     Known(
@@ -290,7 +290,7 @@ STEPS: tuple[Known, ...] = (
         {"A": "?"},
         "k",
         "A stays at its start",
-        inputs=({"u": igpe.steps([0, 2], [0.0, 1.0])},),
+        inputs=({"u": igpe.step_input([0, 2], [0.0, 1.0])},),
     ),
     Known(
         "fed and scaled",
@@ -346,7 +346,7 @@ STEPS: tuple[Known, ...] = (
         {"h": 1.0},
         "c d area",
         "(0.5 - d) / area and c / area",
-        inputs=({"q": igpe.steps([0, 3], [0.5, 1.0])},),
+        inputs=({"q": igpe.step_input([0, 3], [0.5, 1.0])},),
     ),
     Known(
         "leaking tank, two inflows",
@@ -356,7 +356,7 @@ STEPS: tuple[Known, ...] = (
         {"h": 1.0},
         "",
         "1 / area from the change of slope",
-        inputs=({"q": igpe.steps([0, 0.5], [0.5, 1.0])},),
+        inputs=({"q": igpe.step_input([0, 0.5], [0.5, 1.0])},),
     ),
     Known(
         "Vajda, a step from rest",
@@ -409,7 +409,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "k E",
         "one rate constant",
-        inputs=({"T": igpe.steps([0, 0.5], [1.25, 1.25])},),
+        inputs=({"T": igpe.step_input([0, 0.5], [1.25, 1.25])},),
         functions=("k*exp(c*E)",),
     ),
     Known(
@@ -420,7 +420,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "",
         "two rate constants",
-        inputs=({"T": igpe.steps([0, 0.5], [1.25, 1.5])},),
+        inputs=({"T": igpe.step_input([0, 0.5], [1.25, 1.5])},),
     ),
     Known(
         "Arrhenius, ramp after the last measurement",
@@ -430,7 +430,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "k E",
         "one temperature while it is measured",
-        inputs=({"T": igpe.linear([0, 1.2, 3], [1.25, 1.25, 1.5])},),
+        inputs=({"T": igpe.linear_input([0, 1.2, 3], [1.25, 1.25, 1.5])},),
         functions=("k*exp(c*E)",),
     ),
     Known(
@@ -441,7 +441,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "k E n",
         "two rate constants of three unknowns",
-        inputs=({"T": igpe.steps([0, 0.5], [1.25, 1.5])},),
+        inputs=({"T": igpe.step_input([0, 0.5], [1.25, 1.5])},),
     ),
     Known(
         "modified Arrhenius, one step from the reference",
@@ -451,7 +451,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "E n",
         "at T = 1 the rate constant is k; the other is one number of E and n",
-        inputs=({"T": igpe.steps([0, 0.5], [1.0, 1.5])},),
+        inputs=({"T": igpe.step_input([0, 0.5], [1.0, 1.5])},),
     ),
     Known(
         "modified Arrhenius, two steps",
@@ -461,7 +461,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "",
         "ln k, E and n are linear in three logarithms, with 1, 1 / T and ln T independent",
-        inputs=({"T": igpe.steps([0, 0.3, 0.6], [1.25, 1.5, 1.75])},),
+        inputs=({"T": igpe.step_input([0, 0.3, 0.6], [1.25, 1.5, 1.75])},),
     ),
     Known(
         "modified Arrhenius, second step after the last measurement",
@@ -471,7 +471,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "k E n",
         "two temperatures are seen",
-        inputs=({"T": igpe.steps([0, 0.3, 1.6], [1.25, 1.5, 1.75])},),
+        inputs=({"T": igpe.step_input([0, 0.3, 1.6], [1.25, 1.5, 1.75])},),
     ),
     Known(
         "modified Arrhenius, two experiments",
@@ -501,7 +501,7 @@ TEMPERATURES: tuple[Known, ...] = (
         ONE,
         "",
         "1, 1 / T and ln T are independent on an interval",
-        inputs=({"T": igpe.linear([0, 1], [1.25, 1.75])},),
+        inputs=({"T": igpe.linear_input([0, 1], [1.25, 1.75])},),
     ),
 )
 

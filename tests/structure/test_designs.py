@@ -93,9 +93,13 @@ def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
 @pytest.mark.parametrize(
     ("slope", "given", "lost"),
     [
-        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.steps([0, 0.4], [1, 0]), ""),
-        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.linear([0, 1], [1, 0]), ""),
-        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.steps([0, 1.4], [1, 0]), "b"),
+        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.step_input([0, 0.4], [1, 0]), ""),
+        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.linear_input([0, 1], [1, 0]), ""),
+        (
+            lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x,
+            igpe.step_input([0, 1.4], [1, 0]),
+            "b",
+        ),
         (lambda v: v.a * v.u - v.b * v.x, lambda t: pyo.Expr_if(t < 0.4, 1.0, 2.0), ""),
     ],
 )
@@ -136,14 +140,14 @@ def test_a_high_power_from_rest_is_seen_at_high_orders():
 
 def test_a_step_beyond_the_last_measurement_tells_nothing():
     rate = lambda v: -v.k0 * pyo.exp(-v.E * 120 * (1 / v.T - 1 / 350)) * v.x  # noqa: E731
-    given = ({"T": igpe.steps([0.0, 1.8], [333.8, 360.0])},)
+    given = ({"T": igpe.step_input([0.0, 1.8], [333.8, 360.0])},)
     case = Known("beyond", {"x": rate}, "k0 E", "x", ONE, "k0 E", "", inputs=given)
     assert set(igpe.check(case.problem()).exact.names(Verdict.NO)) == {"k0", "E"}
 
 
 def test_more_pieces_than_can_be_expanded_are_undecided_or_integrated():
     times = np.linspace(0.0, 1.0, 400)
-    table = igpe.steps(times, np.where(np.arange(400) % 2, 1.0, 2.0))
+    table = igpe.step_input(times, np.where(np.arange(400) % 2, 1.0, 2.0))
     case = replace(Known("many", LINEAR, "a b", "x", ONE, "", ""), inputs=({"u": table},))
     exact = igpe.check(case.problem()).exact
     assert set(exact.verdicts.values()) <= {Verdict.UNDECIDED, Verdict.YES}

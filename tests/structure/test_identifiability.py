@@ -260,7 +260,7 @@ def test_unknowns_that_vary_with_time_are_undecided():
     case = Known("fed", {"A": lambda v: v.u - v.k * v.A}, "k", "A", {"A": 1.0}, "", "",
                  inputs=({"u": PULSE},))  # fmt: skip
     run = igpe.Experiment(pd.DataFrame({"time": TIMES, "A": TIMES}), start={"A": 1.0}, start_time=0)
-    unknown = {"u": igpe.PiecewiseConstant(breaks=(0.5,), lower=0.0, upper=1.0)}
+    unknown = {"u": igpe.losses.PiecewiseConstant(breaks=(0.5,), lower=0.0, upper=1.0)}
     problem = igpe.Problem(case.model, parameters=["k"], experiments=run, time_varying=unknown)
     assert "vary with time" in examined(problem).why
 

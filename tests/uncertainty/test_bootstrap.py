@@ -17,7 +17,7 @@ from small_problems import PRODUCT_NEAR, TIMES, line, product
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.uncertainty.bootstrap import Parametric, Residual, bootstrap, likelihood
+from igpe.uncertainty.bootstrap import ParametricBootstrap, ResidualBootstrap, bootstrap, likelihood
 from igpe.uncertainty.bootstrapped import Bootstrapped
 from igpe.uncertainty.profile import profile
 
@@ -45,8 +45,8 @@ def test_of_a_line_the_spread_is_the_textbooks(sigma):
 def test_residuals_give_the_same_spread_though_sigma_is_wrong():
     """A sigma ten times too large rules parametric errors; residuals know better."""
     problem = line(2.0)
-    drawn = bootstrap(problem, NEAR_LINE, Residual(), 1000).to_frame()
-    normal = bootstrap(problem, NEAR_LINE, Parametric(), 1000).to_frame()
+    drawn = bootstrap(problem, NEAR_LINE, ResidualBootstrap(), 1000).to_frame()
+    normal = bootstrap(problem, NEAR_LINE, ParametricBootstrap(), 1000).to_frame()
     fit = stats.linregress(TIMES, problem.experiments[0].measurements.value)
     # centred within 10 residuals, the pool's variance is (n - 1) / n of the errors'
     assert drawn.loc["k", "standard_error"] == pytest.approx(fit.stderr, rel=0.15)
@@ -57,8 +57,8 @@ def test_columns_keep_their_own_residuals():
     """Two columns with very different errors: none of one is drawn for the other."""
     run = methanol.problem().experiments[0]
     base = likelihood(methanol.problem(), methanol.OPTIMUM, igpe.SingleShooting())
-    pool = Residual()._pool(base)
-    errors = Residual().draw(base)(np.random.default_rng(1))
+    pool = ResidualBootstrap()._pool(base)
+    errors = ResidualBootstrap().draw(base)(np.random.default_rng(1))
     for k in range(len(run.measured)):
         mine = run.measurements.column == k
         assert set(errors[mine]) <= set(pool[mine])
@@ -67,7 +67,7 @@ def test_columns_keep_their_own_residuals():
 
 def test_priors_are_drawn_too():
     """Their means are measurements: without it the spread would be too small."""
-    problem = line(0.2, priors={"k": igpe.Normal(0.7, 0.02)})
+    problem = line(0.2, priors={"k": igpe.losses.NormalPrior(0.7, 0.02)})
     found = bootstrap(problem, NEAR_LINE, replications=1000).to_frame()
     rows = np.vstack([np.column_stack([TIMES, np.ones(10)]) / 0.2, [1 / 0.02, 0]])
     error = np.sqrt(np.linalg.inv(rows.T @ rows)[0, 0])
@@ -83,13 +83,13 @@ def test_a_curved_model_has_the_profiles_interval():
 
 
 def test_a_number_has_its_errors_whatever_the_order():
-    many = bootstrap(decay(), DECAY_TRUTH, Residual(), 30, seed=4).replications
-    few = bootstrap(decay(), DECAY_TRUTH, Residual(), 10, seed=4).replications
+    many = bootstrap(decay(), DECAY_TRUTH, ResidualBootstrap(), 30, seed=4).replications
+    few = bootstrap(decay(), DECAY_TRUTH, ResidualBootstrap(), 10, seed=4).replications
     assert few.equals(many.iloc[:10])
     with ProcessPoolExecutor(2) as executor:
-        there = bootstrap(decay(), DECAY_TRUTH, Residual(), 30, seed=4, executor=executor)
+        there = bootstrap(decay(), DECAY_TRUTH, ResidualBootstrap(), 30, seed=4, executor=executor)
     assert there.replications.equals(many)
-    other = bootstrap(decay(), DECAY_TRUTH, Residual(), 10, seed=5).replications
+    other = bootstrap(decay(), DECAY_TRUTH, ResidualBootstrap(), 10, seed=5).replications
     assert not np.allclose(other["km"], few["km"])
 
 
@@ -111,7 +111,7 @@ def test_a_store_keeps_what_is_done(tmp_path, monkeypatch):
     assert more.replications.iloc[:25].equals(first.replications)
     whole = bootstrap(decay(), DECAY_TRUTH, replications=40)
     assert more.replications.equals(whole.replications)
-    for change in ({"seed": 1}, {"kind": Residual()}, {"problem": decay(seed=1)}):
+    for change in ({"seed": 1}, {"kind": ResidualBootstrap()}, {"problem": decay(seed=1)}):
         made.clear()
         bootstrap(**{"problem": decay(), "result": DECAY_TRUTH, "replications": 5, "store": store}
                   | change)  # fmt: skip
@@ -203,7 +203,7 @@ def test_ends_of_intervals_are_where_a_further_replication_falls_outside_as_ofte
 
 def test_words_and_pictures():
     found = bootstrap(decay(), DECAY_TRUTH, replications=20)
-    assert "20 refits, Parametric(), seed 0" in str(found)
+    assert "20 refits, ParametricBootstrap(), seed 0" in str(found)
     assert "km" in found._repr_html_()
     assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
 
@@ -211,13 +211,17 @@ def test_words_and_pictures():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"kind": 10}, ProblemError, r"kind is 10; bootstrap wants igpe.Parametric\(\)"),
+        (
+            {"kind": 10},
+            ProblemError,
+            r"kind is 10; bootstrap wants igpe.uncertainty.ParametricBootstrap\(\)",
+        ),
         ({"replications": 0}, ProblemError, "1 or more"),
         ({"seed": -1}, ProblemError, "0 or more"),
         ({"confidence": 1.0}, ProblemError, "between 0 and 1"),
         ({"store": "/no/such/folder/s.db"}, DataError, "cannot be used"),
         ({"store": __file__}, DataError, "cannot be used"),
-        ({"problem": decay(loss=igpe.L1())}, Unsupported, "L1"),
+        ({"problem": decay(loss=igpe.losses.L1())}, Unsupported, "L1"),
         ({"result": {}}, ProblemError, "no value"),
     ],
 )
@@ -230,7 +234,7 @@ def test_what_makes_no_sense_is_refused(change, error, says):
 def test_too_few_residuals_are_refused():
     rows = line().experiments[0].table().reset_index().iloc[:4]
     with pytest.raises(ProblemError, match=r"wants 5 or more; it found \{'A': 4\}"):
-        bootstrap(line().with_data(rows), NEAR_LINE, Residual())
+        bootstrap(line().with_data(rows), NEAR_LINE, ResidualBootstrap())
 
 
 def test_without_degrees_of_freedom_nothing_tells_the_errors():
@@ -264,4 +268,4 @@ def test_what_else_was_stored_is_refused_by_its_name():
     with pytest.raises(DataError, match=r"The file 'nowhere.json' of the bootstrap could not"):
         Bootstrapped.from_json("nowhere.json")
     with pytest.raises(DataError, match=r"The plan is a int; wanted the text that Plan.to_json"):
-        igpe.Plan.from_json(3)
+        igpe.planning.Plan.from_json(3)

@@ -45,7 +45,7 @@ def test_of_a_line_the_posterior_is_known(sigma):
 
 
 def test_densities_are_those_of_the_fit_and_the_priors():
-    problem = decay(priors={"km": igpe.Normal(1.0, 0.3)})
+    problem = decay(priors={"km": igpe.losses.NormalPrior(1.0, 0.3)})
     base = likelihood(problem, DECAY_TRUTH, SingleShooting())
     posterior, other = Posterior(base), np.array([1.1, 1.0])
     difference = posterior(base.x) - posterior(other)
@@ -108,7 +108,7 @@ def test_an_interrupt_ends_with_what_is_drawn():
         ({"steps": 3}, ProblemError, "10 or more"),
         ({"walkers": 3}, ProblemError, "even number of at least 4"),
         ({"seed": -1}, ProblemError, "0 or more"),
-        ({"problem": decay(loss=igpe.Huber())}, Unsupported, "Huber"),
+        ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):

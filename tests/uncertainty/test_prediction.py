@@ -119,7 +119,7 @@ def test_names_choose():
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),
         ({"confidence": 0}, ProblemError, "between 0 and 1"),
-        ({"problem": decay(loss=igpe.Huber())}, Unsupported, "Huber"),
+        ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):
@@ -132,13 +132,16 @@ def test_json_gives_back_all(tmp_path):
     found = predict(product(), PRODUCT_NEAR, [1.0, 3.0])
     path = tmp_path / "bands.json"
     written = found.to_json(path)
-    for again in (igpe.Prediction.from_json(written), igpe.Prediction.from_json(path)):
+    for again in (
+        igpe.uncertainty.Prediction.from_json(written),
+        igpe.uncertainty.Prediction.from_json(path),
+    ):
         pd.testing.assert_frame_equal(again.table, found.table)
         pd.testing.assert_frame_equal(again.measured, found.measured)
         assert (again.confidence, again.kind) == (found.confidence, found.kind)
         assert again.to_json() == written
     with pytest.raises(DataError, match="This is no stored prediction: it has no entry 'format'"):
-        igpe.Prediction.from_json("{}")
+        igpe.uncertainty.Prediction.from_json("{}")
 
 
 def test_the_picture_has_bands_measurements_and_units():

@@ -50,7 +50,7 @@ def test_steps_rise_evenly():
 
 def test_priors_count_as_measurements():
     """Of a line the posterior is known: the normal equations with one more row."""
-    prior = igpe.Normal(0.8, 0.05)
+    prior = igpe.losses.NormalPrior(0.8, 0.05)
     problem = line(priors={"k": prior})
     y = problem.experiments[0].measurements.value
     rows = np.vstack([np.column_stack([TIMES, np.ones(10)]) / 0.2, [1 / 0.05, 0]])
@@ -241,8 +241,8 @@ def test_no_degrees_of_freedom_are_told():
         ({"estimate": {"vmax": 1.0, "km": np.nan}}, ProblemError, "finite"),
         ({"estimate": 3.0}, ProblemError, "mapping"),
         ({"method": igpe.MultipleShooting()}, ProblemError, "SingleShooting"),
-        ({"method": igpe.Collocation(solver=igpe.Scip())}, Unsupported, "Ipopt"),
-        ({"problem": decay(loss=igpe.Huber())}, Unsupported, "Huber"),
+        ({"method": igpe.Collocation(solver=igpe.solvers.Scip())}, Unsupported, "Ipopt"),
+        ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
         ({"problem": decay().fixing(DECAY_TRUTH)}, ProblemError, "held"),
     ],
 )

@@ -42,7 +42,7 @@ def implicit_sentence(method: str, ivp: InitialValueProblem) -> str:
     """That a method cannot do with implicit algebraic variables."""
     return (
         f"{method} cannot integrate equations with the implicit algebraic variables "
-        f"{list(ivp.implicit)}; igpe.AutomaticIntervals can."
+        f"{list(ivp.implicit)}; igpe.integrators.AutomaticIntervals can."
     )
 
 

@@ -33,5 +33,6 @@ def implicit_refused(method: str, whole: Prepared) -> str:
     """That a method cannot do without explicit algebraic variables."""
     return (
         f"{method} cannot integrate equations with the implicit algebraic variables "
-        f"{list(whole.ivp.implicit)}; igpe.Sundials can, and igpe.Automatic chooses it."
+        f"{list(whole.ivp.implicit)}; igpe.integrators.Sundials can, and "
+        "igpe.integrators.Automatic chooses it."
     )

@@ -153,7 +153,8 @@ def require_known_sigma(problem: Problem, method: str) -> None:
     if problem.sigma_estimated:
         raise Unsupported(
             f"{method} minimises a sum of squares, but here standard deviations are estimated "
-            "(igpe.Estimated). Use igpe.MultiStart or igpe.IteratedSearch, which maximise the "
+            "(igpe.EstimatedSigma). Use igpe.search.MultiStart or igpe.search.IteratedSearch, "
+            "which maximise the "
             "likelihood, or give standard deviations as numbers."
         )
 

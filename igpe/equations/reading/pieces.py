@@ -287,6 +287,7 @@ def ramp(table: Table, t: Any) -> Any:
 def _unexplained(name: str, why: str) -> DataError:
     return DataError(
         f"Input '{name}' depends on time in a way igpe cannot follow: {why}. Write it with Pyomo's "
-        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as igpe.linear or "
-        "igpe.steps."
+        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as "
+        "igpe.linear_input or "
+        "igpe.step_input."
     )

@@ -334,7 +334,7 @@ def bisected(segments: Segments, classify: Classify, name: str, *, shortest: flo
             raise ModelError(
                 f"{name} changes too often between t = {segments.edges[0]:g} and "
                 f"t = {segments.edges[-1]:g}: igpe follows at most {MOST} changes. Shorten the "
-                "horizon, or give the quantity as igpe.linear or igpe.steps."
+                "horizon, or give the quantity as igpe.linear_input or igpe.step_input."
             )
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
         inputs = np.concatenate([inputs, inputs])

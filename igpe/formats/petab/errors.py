@@ -60,7 +60,9 @@ def petab_model(problem: Problem) -> PetabModel:
     """
     model = getattr(problem, "model", None)
     if not isinstance(model, PetabModel):
-        raise ProblemError("The problem was not read from PEtab; make it with igpe.read_petab.")
+        raise ProblemError(
+            "The problem was not read from PEtab; make it with igpe.petab.read_petab."
+        )
     return model
 
 
@@ -94,7 +96,7 @@ def petab_errors(
     are q -+ 1.96 sd(q), taken back to p, and so neither symmetric nor ever below zero where the
     scale is logarithmic.
 
-    problem     of `igpe.read_petab`;  found: an Estimate, or unknown -> value
+    problem     of `igpe.petab.read_petab`;  found: an Estimate, or unknown -> value
     confidence  of the intervals;  method: whose integrator is used
     returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
                 the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
@@ -224,7 +226,7 @@ def estimate_petab(problem: Problem, starts: int = 20, seed: int = 0) -> Estimat
     What PEtab problems measure is seldom a state, so that nothing can be estimated algebraically.
 
     starts   effort: 5 times as many rough searches from random starts, then up to 20 times as many
-             from the best with some unknowns redrawn (`igpe.IteratedSearch`)
+             from the best with some unknowns redrawn (`igpe.search.IteratedSearch`)
     returns  an Estimate; `petab_objective` of its parameters is what PEtab compares; after Ctrl-C
              the best of the searches that were finished
     raises   EstimationFailed if no start could be simulated

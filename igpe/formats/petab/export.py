@@ -31,7 +31,7 @@ def write_petab_parameters(
     Read again by `read_petab`, the nominal parameters are the estimates, to the last digit.
 
     found    a Result, an Estimate, or unknown -> value
-    errors   of `igpe.petab_errors`, written in columns of their own: standardError (of the
+    errors   of `igpe.petab.petab_errors`, written in columns of their own: standardError (of the
              parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)

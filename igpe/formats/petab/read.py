@@ -32,7 +32,7 @@ from igpe.formats.petab.formulas import (
 from igpe.formats.petab.guard import petab_config
 from igpe.formats.petab.sbml import read_sbml
 from igpe.formats.petab.tables import LOGARITHMS, read_conditions
-from igpe.problem.losses import Normal
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
@@ -223,7 +223,8 @@ def read_petab(path: str | Path) -> Problem:
     observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
     noise parameters. Logarithms are compared where the observable's transformation, or its
     log-normal distribution, says so. Standard deviations that hang on parameters are
-    `igpe.Estimated`. Parameters on a logarithmic scale are searched in logarithms; version 2 has no
+    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version
+    2 has no
     scales, and positive ones whose bounds are three decades apart are.
 
     path    of the YAML file; the tables and the model lie where it says
@@ -328,7 +329,7 @@ def _parameter(row: Any) -> Parameter:
     return Parameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
 
 
-def _prior(name: str, row: Any) -> Normal | None:
+def _prior(name: str, row: Any) -> NormalPrior | None:
     """What the objective prior adds; None if nothing.
 
     raises  ProblemError for laws that are no normal distribution of the parameter itself
@@ -339,7 +340,7 @@ def _prior(name: str, row: Any) -> Normal | None:
     linear = row["parameterScale"] == "lin"
     if kind == "normal" or (kind == "parameterScaleNormal" and linear):
         mean, deviation = (float(v) for v in str(row["objectivePriorParameters"]).split(";"))
-        return Normal(mean, deviation)
+        return NormalPrior(mean, deviation)
     raise ProblemError(
         f"The prior of '{name}' is {kind} on the scale {row['parameterScale']}; igpe knows normal "
         "ones of the parameter itself. Remove it, or give the parameter a linear scale."

@@ -12,8 +12,8 @@ from igpe.formats.petab.course import Course, Meaning
 from igpe.formats.petab.formulas import inserted, library, names_in, parsed
 from igpe.formats.petab.sbml import Sbml
 from igpe.problem.experiment import Experiment
-from igpe.problem.inputs import steps
-from igpe.problem.noise.sigma import Estimated
+from igpe.problem.inputs import step_input
+from igpe.problem.noise.sigma import EstimatedSigma
 
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
 SEPARATOR = ";"
@@ -210,7 +210,7 @@ def _experiment(
     name: str, rows: list[Row], columns: Mapping[tuple[str, str, str], str], course: Course
 ) -> Experiment:
     records: list[dict[str, float]] = []
-    sigma: dict[str, str | Estimated] = {}
+    sigma: dict[str, str | EstimatedSigma] = {}
     for row in rows:
         column, deviation = columns[row.key], f"sigma_{columns[row.key]}"
         record = {"time": row.time, column: row.value}
@@ -218,10 +218,10 @@ def _experiment(
             record[deviation] = float(row.noise)
             sigma[column] = deviation
         else:
-            sigma[column] = Estimated(_noise(column))
+            sigma[column] = EstimatedSigma(_noise(column))
         records.append(record)
     inputs = {
-        n: steps([0.0, at], [first, last]) for n, (at, first, last) in course.switches.items()
+        n: step_input([0.0, at], [first, last]) for n, (at, first, last) in course.switches.items()
     }
     return Experiment(
         pd.DataFrame(records).sort_values("time", kind="stable", ignore_index=True),

@@ -20,7 +20,7 @@ from igpe.problem.tables import numbers
 
 
 @dataclass(frozen=True)
-class Estimated:
+class EstimatedSigma:
     """A standard deviation that the model computes from unknowns, estimated with the rest.
 
     Maximum likelihood: what is minimised is -2 log L but for a constant,
@@ -39,7 +39,7 @@ class Estimated:
         if not isinstance(self.name, str) or not self.name:
             raise DataError(
                 f"An estimated standard deviation is named {shown(self.name)}; give the name of "
-                "what it is in the model: igpe.Estimated('sd_A')."
+                "what it is in the model: igpe.EstimatedSigma('sd_A')."
             )
 
 
@@ -129,8 +129,8 @@ def deviations(
 Sigma: TypeAlias = (
     float
     | Proportional
-    | Estimated
-    | Mapping[str, float | str | npt.ArrayLike | Proportional | Estimated]
+    | EstimatedSigma
+    | Mapping[str, float | str | npt.ArrayLike | Proportional | EstimatedSigma]
     | None
 )
 """Standard deviations: one for all, per column (number, array, name of a column, following the
@@ -155,7 +155,7 @@ def estimated_sigma(columns: list[str], sigma: Sigma) -> dict[str, str]:
     """Column -> the model's quantity that is its standard deviation, where that is estimated."""
     given = sigma if isinstance(sigma, Mapping) else dict.fromkeys(columns, sigma)
     pairs = ((c, given.get(c)) for c in columns)
-    return {c: value.name for c, value in pairs if isinstance(value, Estimated)}
+    return {c: value.name for c, value in pairs if isinstance(value, EstimatedSigma)}
 
 
 def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:

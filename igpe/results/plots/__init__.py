@@ -1,0 +1,5 @@
+"""Pictures. Every function takes plain data and axes, or makes axes, and returns them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -43,7 +43,7 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  of `igpe.MultiStart`, or of a method whose restarts were needed
+    estimate  of `igpe.search.MultiStart`, or of a method whose restarts were needed
     axes      matplotlib axes; None makes a figure
     returns   the axes
     raises    ProblemError if there was one start only
@@ -51,7 +51,7 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
             f"The estimate ({estimate.method}) comes from one start; give one of several, as "
-            "igpe.MultiStart(...).estimate makes, or use igpe.compare(...).plot()."
+            "igpe.search.MultiStart(...).estimate makes, or use igpe.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})

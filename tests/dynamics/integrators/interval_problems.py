@@ -20,7 +20,7 @@ from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.intervals import OneByOne
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment
-from igpe.problem.inputs import steps
+from igpe.problem.inputs import step_input
 from igpe.problem.problem import Problem
 
 EXACT = OneByOne(Sundials(1e-11, 1e-13, max_steps=10**6))
@@ -99,7 +99,7 @@ def fed(*, start=1.0):
         m.flow = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.u[t] * m.x[t])
         return m
 
-    feed = steps([0.0, 0.4, 1.0, 1.25], [1.0, 3.0, 0.5, 2.0])
+    feed = step_input([0.0, 0.4, 1.0, 1.25], [1.0, 3.0, 0.5, 2.0])
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": 1.0, "y": 1.0})
     run = Experiment(table, start={"x": start}, inputs={"u": feed})
     return Problem(build, parameters=["k"], experiments=run)

@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Unknown
-from igpe.problem.inputs import steps
+from igpe.problem.inputs import step_input
 
 IMPLICIT = ("dimer",)  # problems of the zoo with implicit algebraic variables
 
@@ -101,7 +101,7 @@ def test_nothing_may_be_unknown(sensitivities, method):
 
 @every_method
 def test_inputs_that_jump_against_the_exact_solution(method):
-    feed = steps([0.0, 0.5, 1.25], [1.0, -3.0, 10.0])
+    feed = step_input([0.0, 0.5, 1.25], [1.0, -3.0, 10.0])
     problem = one_state(lambda m, t: m.u[t] - m.k * m.x[t], inputs={"u": feed})
     times = np.array([0.0, 0.3, 0.5, 1.0, 1.25, 1.7, 2.0])
     came = simulation(problem, times, method=method()).run(np.array([0.8]))

@@ -29,7 +29,7 @@ def main() -> None:
     igpe.bootstrap(problem, result, replications=10).to_json(HERE / "bootstrap.json")
     igpe.predict(problem, result).to_json(HERE / "prediction.json")
     igpe.certify(problem, result, gap=0.2, time_limit=30.0).to_json(HERE / "certificate.json")
-    free = {"A": igpe.Between(0.5, 2.0)}
+    free = {"A": igpe.planning.Between(0.5, 2.0)}
     plan = igpe.design(problem, result, free=free, times=[1.0, 2.0], pool=8, starts=2)
     plan.to_json(HERE / "plan.json")
     igpe.campaign(problem, starts=4, store=HERE / "campaign.db")

@@ -86,7 +86,7 @@ def test_conserved_species_may_be_algebraic():
 def test_temperature_programme():
     law = kinetics.MassAction(kinetics.Arrhenius("k", "Ea", reference=350.0))
     reactor = kinetics.Batch([kinetics.Reaction("A -> B", law)])
-    ramp = igpe.linear([0.0, 3.0], [340.0, 370.0])
+    ramp = igpe.linear_input([0.0, 3.0], [340.0, 370.0])
     found = simulated(reactor, {"k": 0.7, "Ea": 5e4}, {"A": 1.0, "B": 0.0}, {"T": ramp})
 
     def slopes(t, x):
@@ -99,7 +99,7 @@ def test_temperature_programme():
 
 def test_stirred_tank():
     reactor = kinetics.Cstr(["A -> B"], inlet={"A": "A_in"})
-    inputs = {"dilution": 0.4, "A_in": igpe.linear([0.0, 3.0], [1.0, 2.0])}
+    inputs = {"dilution": 0.4, "A_in": igpe.linear_input([0.0, 3.0], [1.0, 2.0])}
     found = simulated(reactor, {"k1": 0.9}, {"A": 0.2, "B": 0.0}, inputs)
 
     def slopes(t, x):
@@ -112,7 +112,7 @@ def test_stirred_tank():
 def test_semibatch_filled_by_streams():
     feeds = [kinetics.Stream("q", {"B": "B_feed"}), kinetics.Stream("w", {})]
     reactor = kinetics.Semibatch(["A + B -> C"], feeds=feeds)
-    inputs = {"q": igpe.linear([0.0, 3.0], [0.1, 0.4]), "w": 0.05, "B_feed": 2.0}
+    inputs = {"q": igpe.linear_input([0.0, 3.0], [0.1, 0.4]), "w": 0.05, "B_feed": 2.0}
     start = {"n_A": 1.0, "n_B": 0.0, "n_C": 0.0, "V": 0.5}
     found = simulated(reactor, {"k1": 1.1}, start, inputs, ["A"])
 
@@ -298,5 +298,5 @@ def test_a_species_that_no_reaction_has_is_named():
 def test_a_missing_temperature_is_told():
     law = kinetics.MassAction(kinetics.Arrhenius("k", "Ea", reference=350.0))
     reactor = kinetics.Batch([kinetics.Reaction("A -> B", law)])
-    with pytest.raises(igpe.IgpeError, match="T"):
+    with pytest.raises(igpe.errors.IgpeError, match="T"):
         simulated(reactor, {"k": 0.7, "Ea": 5e4}, {"A": 1.0, "B": 0.0})

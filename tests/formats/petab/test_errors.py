@@ -40,7 +40,7 @@ def second_derivatives(function, at, step=1e-3):
 
 @pytest.fixture
 def told(tmp_path):
-    return igpe.petab_errors(igpe.read_petab(small.write(tmp_path)), AT)
+    return igpe.petab.petab_errors(igpe.petab.read_petab(small.write(tmp_path)), AT)
 
 
 def test_they_are_those_of_the_observed_information(told):
@@ -55,9 +55,9 @@ def test_they_are_those_of_the_observed_information(told):
 
 def test_of_boehms_problem_they_are_what_the_profile_says():
     """Fisher's expected information says 0.697 of the first; the constants' fit is at 138.222."""
-    problem = igpe.read_petab(files("Boehm"))
+    problem = igpe.petab.read_petab(files("Boehm"))
     found = igpe.SingleShooting().estimate(problem, problem.model.nominal)
-    told = igpe.petab_errors(problem, found)
+    told = igpe.petab.petab_errors(problem, found)
     assert told.loc["k_imp_homo", "remark"] == "not determined"
     assert told.loc["k_exp_hetero", "remark"] == "on a bound"
     name, rises = "Epo_degradation_BaF3", []
@@ -66,8 +66,8 @@ def test_of_boehms_problem_they_are_what_the_profile_says():
         held = problem.fixing({name: moved})
         start = {n: found.parameters[n] for n in held.box.names}
         again = igpe.SingleShooting().estimate(held, start).parameters
-        rises.append(igpe.petab_objective(problem, {**again, name: moved}))
-    mean = np.mean(rises) - igpe.petab_objective(problem, found.parameters)
+        rises.append(igpe.petab.petab_objective(problem, {**again, name: moved}))
+    mean = np.mean(rises) - igpe.petab.petab_objective(problem, found.parameters)
     assert mean == pytest.approx(0.5, rel=0.03)  # what is odd in the profile cancels
 
 
@@ -86,7 +86,9 @@ def test_a_logarithm_has_its_error_by_the_delta_rule(told):
 
 def test_natural_logarithms_too(tmp_path):
     parameters = small.PARAMETERS.assign(parameterScale=["log", "lin", "log10"])
-    told = igpe.petab_errors(igpe.read_petab(small.write(tmp_path, parameters=parameters)), AT)
+    told = igpe.petab.petab_errors(
+        igpe.petab.read_petab(small.write(tmp_path, parameters=parameters)), AT
+    )
     row = told.loc["k"]
     assert row["scale"] == "log"
     assert row["error_on_scale"] == pytest.approx(row["standard_error"] / AT["k"])
@@ -99,9 +101,9 @@ def test_on_a_bound_and_where_nothing_is_told(tmp_path):
     })  # fmt: skip
     parameters = pd.concat([small.PARAMETERS, more], ignore_index=True)
     parameters.loc[0, ["lowerBound", "nominalValue"]] = 0.6  # above the optimum
-    problem = igpe.read_petab(small.write(tmp_path, parameters=parameters))
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
     found = igpe.SingleShooting().estimate(problem, problem.model.nominal)
-    told = igpe.petab_errors(problem, found)
+    told = igpe.petab.petab_errors(problem, found)
     assert told["remark"].to_dict() == {
         "k": "on a bound",
         "A0": "",
@@ -111,30 +113,30 @@ def test_on_a_bound_and_where_nothing_is_told(tmp_path):
     assert np.isnan(told.loc["k", "standard_error"])
     assert np.isinf(told.loc["half", "standard_error"])
     yaml = tmp_path / "problem.yaml"
-    igpe.write_petab_parameters(AT, yaml, tmp_path / "out.tsv", told)
+    igpe.petab.write_petab_parameters(AT, yaml, tmp_path / "out.tsv", told)
     written = pd.read_csv(tmp_path / "out.tsv", sep="\t").set_index("parameterId")
     assert written.loc[["k", "half"], "standardError"].isna().all()
 
 
 def test_what_makes_no_sense_is_refused(tmp_path):
-    problem = igpe.read_petab(small.write(tmp_path))
-    with pytest.raises(igpe.ProblemError, match="between 0 and 1"):
-        igpe.petab_errors(problem, AT, confidence=95)
-    with pytest.raises(igpe.ProblemError, match=r"\['sd'\]"):
-        igpe.petab_errors(problem, {"k": 1.0, "A0": 1.0})
-    with pytest.raises(igpe.ProblemError, match="not read from PEtab"):
-        igpe.petab_errors(object(), AT)
+    problem = igpe.petab.read_petab(small.write(tmp_path))
+    with pytest.raises(igpe.errors.ProblemError, match="between 0 and 1"):
+        igpe.petab.petab_errors(problem, AT, confidence=95)
+    with pytest.raises(igpe.errors.ProblemError, match=r"\['sd'\]"):
+        igpe.petab.petab_errors(problem, {"k": 1.0, "A0": 1.0})
+    with pytest.raises(igpe.errors.ProblemError, match="not read from PEtab"):
+        igpe.petab.petab_errors(object(), AT)
 
 
 def test_what_was_exported_is_read_again_to_the_last_digit(tmp_path):
     yaml = small.write(tmp_path)
-    problem = igpe.read_petab(yaml)
-    found = igpe.MultiStart(trials=8, starts=2).estimate(problem, {})
-    errors = igpe.petab_errors(problem, found)
-    igpe.write_petab_parameters(found, yaml, tmp_path / "fitted.tsv", errors)
+    problem = igpe.petab.read_petab(yaml)
+    found = igpe.search.MultiStart(trials=8, starts=2).estimate(problem, {})
+    errors = igpe.petab.petab_errors(problem, found)
+    igpe.petab.write_petab_parameters(found, yaml, tmp_path / "fitted.tsv", errors)
     (tmp_path / "fitted.tsv").replace(tmp_path / "parameters.tsv")
-    again = igpe.read_petab(yaml)
+    again = igpe.petab.read_petab(yaml)
     assert again.model.nominal == dict(found.parameters)
-    best = igpe.petab_objective(problem, found.parameters)
-    assert igpe.petab_objective(again) == pytest.approx(best, rel=1e-10)
-    pd.testing.assert_frame_equal(igpe.petab_errors(again, again.model.nominal), errors)
+    best = igpe.petab.petab_objective(problem, found.parameters)
+    assert igpe.petab.petab_objective(again) == pytest.approx(best, rel=1e-10)
+    pd.testing.assert_frame_equal(igpe.petab.petab_errors(again, again.model.nominal), errors)

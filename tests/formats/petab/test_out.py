@@ -19,7 +19,7 @@ def run(*words):
 
 def test_a_table_with_the_estimates(tmp_path):
     yaml = small.write(tmp_path)
-    igpe.write_petab_parameters({"k": 0.125, "sd": 1e-3}, yaml, tmp_path / "out.tsv")
+    igpe.petab.write_petab_parameters({"k": 0.125, "sd": 1e-3}, yaml, tmp_path / "out.tsv")
     before, after = (pd.read_csv(tmp_path / n, sep="\t") for n in ("parameters.tsv", "out.tsv"))
     assert after["nominalValue"].tolist() == [0.125, 3.0, 1e-3]
     columns = [c for c in before.columns if c != "nominalValue"]
@@ -27,13 +27,13 @@ def test_a_table_with_the_estimates(tmp_path):
 
 
 def test_strangers_are_refused(tmp_path):
-    with pytest.raises(igpe.ProblemError, match=r"has no \['x'\]"):
-        igpe.write_petab_parameters({"x": 1.0}, small.write(tmp_path), tmp_path / "out.tsv")
+    with pytest.raises(igpe.errors.ProblemError, match=r"has no \['x'\]"):
+        igpe.petab.write_petab_parameters({"x": 1.0}, small.write(tmp_path), tmp_path / "out.tsv")
 
 
 def test_the_objective_of_another_problem_is_refused():
-    with pytest.raises(igpe.ProblemError, match="not read from PEtab"):
-        igpe.petab_objective(object())
+    with pytest.raises(igpe.errors.ProblemError, match="not read from PEtab"):
+        igpe.petab.petab_objective(object())
 
 
 def test_estimate_on_the_command_line(tmp_path):
@@ -41,10 +41,10 @@ def test_estimate_on_the_command_line(tmp_path):
     done = run("estimate", yaml, "--starts", 3, "--json", "-", "--petab", table)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    problem = igpe.read_petab(yaml)
-    objective = igpe.petab_objective(problem, found["parameters"])
+    problem = igpe.petab.read_petab(yaml)
+    objective = igpe.petab.petab_objective(problem, found["parameters"])
     assert objective == pytest.approx(found["negative_log_likelihood"])
-    assert objective < igpe.petab_objective(problem)  # the truth fits worse than the optimum
+    assert objective < igpe.petab.petab_objective(problem)  # the truth fits worse than the optimum
     written = pd.read_csv(table, sep="\t").set_index("parameterId")["nominalValue"]
     assert written.to_dict() == found["parameters"]
     rows = {row["name"]: row for row in found["table"]}

@@ -10,21 +10,21 @@ import igpe
 
 @pytest.mark.parametrize("name", PETAB)
 def test_objective_at_the_nominal_parameters(name):
-    problem = igpe.read_petab(files(name))
-    assert igpe.petab_objective(problem) == pytest.approx(PETAB[name], abs=1e-3)
+    problem = igpe.petab.read_petab(files(name))
+    assert igpe.petab.petab_objective(problem) == pytest.approx(PETAB[name], abs=1e-3)
 
 
 def test_a_wrong_parameter_has_another_objective():
-    problem = igpe.read_petab(files("Boehm"))
-    assert igpe.petab_objective(problem, {"k_phos": 15000.0}) > PETAB["Boehm"] + 1e-2
+    problem = igpe.petab.read_petab(files("Boehm"))
+    assert igpe.petab.petab_objective(problem, {"k_phos": 15000.0}) > PETAB["Boehm"] + 1e-2
 
 
 def test_boehm_from_twenty_starts():
-    problem = igpe.read_petab(files("Boehm"))
-    method = igpe.MultiStart(igpe.SingleShooting(), trials=160, starts=20)
+    problem = igpe.petab.read_petab(files("Boehm"))
+    method = igpe.search.MultiStart(igpe.SingleShooting(), trials=160, starts=20)
     found = method.estimate(problem, {})
-    assert igpe.petab_objective(problem, found.parameters) == pytest.approx(138.222, abs=1e-3)
+    assert igpe.petab.petab_objective(problem, found.parameters) == pytest.approx(138.222, abs=1e-3)
     assert found.parameters["k_exp_hetero"] == 1e-5
     constant = problem.size * np.log(2 * np.pi)
-    told = igpe.negative_log_likelihood(problem, found.parameters)
+    told = igpe.dynamics.likelihood.negative_log_likelihood(problem, found.parameters)
     assert (found.objective + constant) / 2 == pytest.approx(told, rel=1e-6)

@@ -24,7 +24,7 @@ def likelihood(table, values):
 
 
 def test_amounts_and_concentrations(tmp_path):
-    problem = igpe.read_petab(small.write(tmp_path))
+    problem = igpe.petab.read_petab(small.write(tmp_path))
     told = igpe.simulate(problem, VALUES, [0.0, 1.0, 3.0])
     a, b = small.truth([0.0, 1.0, 3.0], 0.7, 2.0)
     assert told["A"].to_numpy() == pytest.approx(a, rel=1e-6)
@@ -32,9 +32,9 @@ def test_amounts_and_concentrations(tmp_path):
 
 
 def test_the_objective_is_the_likelihood(tmp_path):
-    problem = igpe.read_petab(small.write(tmp_path))
+    problem = igpe.petab.read_petab(small.write(tmp_path))
     expected = likelihood(small.measurements(), VALUES)
-    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(("scale", "base"), [("log10", np.log(10.0)), ("log", 1.0)])
@@ -42,20 +42,22 @@ def test_logarithms_are_compared_and_counted(tmp_path, scale, base):
     table = small.measurements(times=(0.5, 1.0, 2.0))
     observables = small.OBSERVABLES.assign(observableTransformation=scale)
     yaml = small.write(tmp_path, measurements=table, observables=observables)
-    problem = igpe.read_petab(yaml)
+    problem = igpe.petab.read_petab(yaml)
     a, b = small.truth(table["time"], 0.7, 2.0)
     of_a = table["observableId"] == "oA"
     y, h = table["measurement"], np.where(of_a, a, b)
     z = np.log(y / h) / base / np.where(of_a, 0.2, 0.1)
     expected = -norm.logpdf(z).sum() + np.log(np.where(of_a, 0.2, 0.1) * y * base).sum()
-    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 def test_what_rows_differ_in_are_columns_of_their_own(tmp_path):
     observables = small.OBSERVABLES.assign(observableFormula=["observableParameter1_oA * A", "B"])
     table = small.measurements().assign(observableParameters="")
     table.loc[table["observableId"] == "oA", "observableParameters"] = ["1", "2", "1", "2", "1"]
-    problem = igpe.read_petab(small.write(tmp_path, observables=observables, measurements=table))
+    problem = igpe.petab.read_petab(
+        small.write(tmp_path, observables=observables, measurements=table)
+    )
     assert problem.experiments[0].measured == ("oA", "oA__2", "oB")
     told = igpe.simulate(problem, VALUES, [1.0])
     assert told["oA__2"][0] == pytest.approx(2 * told["oA"][0])
@@ -66,7 +68,7 @@ def test_conditions_come_before_parameters_and_the_model(tmp_path):
     parameters = small.PARAMETERS.replace({"parameterId": {"A0": "own"}})
     both = [small.measurements(), small.measurements().assign(simulationConditionId="c2")]
     tables = {"conditions": conditions, "parameters": parameters, "measurements": pd.concat(both)}
-    problem = igpe.read_petab(small.write(tmp_path, **tables))
+    problem = igpe.petab.read_petab(small.write(tmp_path, **tables))
     told = igpe.simulate(problem, {"k": 0.7, "own": 2.0, "sd": 0.2}, [0.0]).set_index("experiment")
     assert told["A"].to_dict() == {"c1": 2.0, "c2": 5.0}
     assert told["B"].to_dict() == {"c1": 0.0, "c2": 0.5}
@@ -91,7 +93,7 @@ def test_rules_functions_and_local_parameters(tmp_path):
     own.setId("slow")
     own.setValue(0.5)
     observables = small.OBSERVABLES.assign(observableFormula=["total", "w"])
-    problem = igpe.read_petab(small.write(tmp_path, document, observables=observables))
+    problem = igpe.petab.read_petab(small.write(tmp_path, document, observables=observables))
     told = igpe.simulate(problem, VALUES, [1.0, 2.0])
     assert told["A"].to_numpy() == pytest.approx(small.truth([1.0, 2.0], 0.35, 2.0)[0], rel=1e-6)
     assert told["oA"].to_numpy() == pytest.approx([3.0, 3.0], rel=1e-6)  # half is A0 / 2
@@ -104,24 +106,26 @@ def test_rules_functions_and_local_parameters(tmp_path):
 def test_a_jump_in_time_is_an_input(tmp_path, condition):
     document = small.decay()
     small.law(document.getModel(), f"V * piecewise(k, {condition}, 0) * A")
-    told = igpe.simulate(igpe.read_petab(small.write(tmp_path, document)), VALUES, [0.5, 1.0, 4.0])
+    told = igpe.simulate(
+        igpe.petab.read_petab(small.write(tmp_path, document)), VALUES, [0.5, 1.0, 4.0]
+    )
     expected = 2.0 * np.exp(-0.7 * np.array([0.5, 1.0, 1.0]))
     assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
 
 
 def test_what_was_read_can_be_pickled(tmp_path):
-    problem = igpe.read_petab(small.write(tmp_path))
+    problem = igpe.petab.read_petab(small.write(tmp_path))
     again = pickle.loads(pickle.dumps(problem))
     assert again.box.logarithmic == {"k", "sd"}
-    assert igpe.petab_objective(again) == igpe.petab_objective(problem)
+    assert igpe.petab.petab_objective(again) == igpe.petab.petab_objective(problem)
 
 
 def test_normal_priors_count(tmp_path):
     parameters = small.PARAMETERS.assign(
         objectivePriorType=["", "normal", ""], objectivePriorParameters=["", "2.5;0.5", ""]
     )
-    problem = igpe.read_petab(small.write(tmp_path, parameters=parameters))
-    more = igpe.petab_objective(problem, priors=True) - igpe.petab_objective(problem)
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+    more = igpe.petab.petab_objective(problem, priors=True) - igpe.petab.petab_objective(problem)
     assert more == pytest.approx(-norm.logpdf(3.0, 2.5, 0.5), rel=1e-6)
 
 
@@ -153,8 +157,8 @@ def algebraic(model):
 def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
     document = small.decay()
     change(document.getModel())
-    with pytest.raises(igpe.ModelError, match=says):
-        igpe.read_petab(small.write(tmp_path, document))
+    with pytest.raises(igpe.errors.ModelError, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, document))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +174,8 @@ def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
     ],
 )
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
-    with pytest.raises(igpe.DataError, match=says):
-        igpe.read_petab(small.write(tmp_path, **tables))
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, **tables))
 
 
 def test_a_prior_of_logarithms_is_refused(tmp_path):
@@ -179,19 +183,19 @@ def test_a_prior_of_logarithms_is_refused(tmp_path):
         objectivePriorType=["parameterScaleNormal", "", ""],
         objectivePriorParameters=["0;1", "", ""],
     )
-    with pytest.raises(igpe.ProblemError, match="The prior of 'k' is parameterScaleNormal"):
-        igpe.read_petab(small.write(tmp_path, parameters=parameters))
+    with pytest.raises(igpe.errors.ProblemError, match="The prior of 'k' is parameterScaleNormal"):
+        igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
 
 
 def test_no_file_and_no_problem(tmp_path):
-    with pytest.raises(igpe.ProblemError, match="There is no PEtab file"):
-        igpe.read_petab(tmp_path / "nothing.yaml")
+    with pytest.raises(igpe.errors.ProblemError, match="There is no PEtab file"):
+        igpe.petab.read_petab(tmp_path / "nothing.yaml")
     (tmp_path / "other.yaml").write_text("format_version: 7\n")
-    with pytest.raises(igpe.DataError, match="no PEtab problem of version 1"):
-        igpe.read_petab(tmp_path / "other.yaml")
+    with pytest.raises(igpe.errors.DataError, match="no PEtab problem of version 1"):
+        igpe.petab.read_petab(tmp_path / "other.yaml")
 
 
 def test_without_the_extra_the_command_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(libraries, "NEEDED", ("a_library_that_is_not_there",))
-    with pytest.raises(igpe.SolverMissing, match=r"pip install 'igpe\[petab\]'"):
-        igpe.read_petab(tmp_path / "problem.yaml")
+    with pytest.raises(igpe.errors.SolverMissing, match=r"pip install 'igpe\[petab\]'"):
+        igpe.petab.read_petab(tmp_path / "problem.yaml")

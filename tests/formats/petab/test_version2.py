@@ -70,9 +70,9 @@ def likelihood(table, values, *, extra=0.0, logarithms=False):
 
 
 def test_conditions_in_long_format_placeholders_and_experiments(tmp_path):
-    problem = igpe.read_petab(write(tmp_path))
+    problem = igpe.petab.read_petab(write(tmp_path))
     expected = likelihood(MEASUREMENTS, VALUES, extra=0.5)
-    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
     assert [e.name for e in problem.experiments] == ["e1"]
     assert problem.box.logarithmic == {"k", "sd"}  # three decades, not A0
     assert problem.model.nominal == {"k": 0.5, "A0": 3.0, "sd": 0.1}
@@ -93,7 +93,7 @@ def test_several_experiments_with_several_conditions_each(tmp_path):
         "condition": conditions, "experiment": experiments, "parameter": parameters,
         "measurement": measurements,
     }  # fmt: skip
-    problem = igpe.read_petab(write(tmp_path, **tables))
+    problem = igpe.petab.read_petab(write(tmp_path, **tables))
     told = igpe.simulate(problem, {"k": 0.7, "own": 2.0, "sd": 0.2}, [0.0]).set_index("experiment")
     assert told["A"].to_dict() == {"e1": 3.0, "e2": 1.0}
     assert told["B"].to_dict() == {"e1": 0.5, "e2": 0.5}
@@ -101,41 +101,41 @@ def test_several_experiments_with_several_conditions_each(tmp_path):
 
 def test_measurements_without_an_experiment_are_of_the_model_as_it_is(tmp_path):
     measurements = MEASUREMENTS.assign(experimentId="")
-    problem = igpe.read_petab(
+    problem = igpe.petab.read_petab(
         write(tmp_path, measurement=measurements, condition=None, experiment=None)
     )
     assert [e.name for e in problem.experiments] == ["model"]
     expected = likelihood(MEASUREMENTS, VALUES)
-    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 def test_log_normal_noise_compares_natural_logarithms(tmp_path):
     observables = OBSERVABLES.assign(noiseDistribution="log-normal")
-    problem = igpe.read_petab(write(tmp_path, observable=observables))
+    problem = igpe.petab.read_petab(write(tmp_path, observable=observables))
     expected = likelihood(MEASUREMENTS, VALUES, extra=0.5, logarithms=True)
-    assert igpe.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 def test_priors(tmp_path):
     parameters = PARAMETERS.assign(
         priorDistribution=["uniform", "normal", ""], priorParameters=["0.01;20", "2.5;0.5", ""]
     )
-    problem = igpe.read_petab(write(tmp_path, parameter=parameters))
+    problem = igpe.petab.read_petab(write(tmp_path, parameter=parameters))
     assert (problem.box.lower[0], problem.box.upper[0]) == (0.01, 20.0)
-    more = igpe.petab_objective(problem, priors=True) - igpe.petab_objective(problem)
+    more = igpe.petab.petab_objective(problem, priors=True) - igpe.petab.petab_objective(problem)
     assert more == pytest.approx(-norm.logpdf(3.0, 2.5, 0.5), rel=1e-6)
 
 
 def test_estimates_are_exported_and_read_again(tmp_path):
     path = write(tmp_path)
-    problem = igpe.read_petab(path)
-    errors = igpe.petab_errors(problem, VALUES)
+    problem = igpe.petab.read_petab(path)
+    errors = igpe.petab.petab_errors(problem, VALUES)
     assert errors["scale"].to_dict() == {"k": "log10", "A0": "lin", "sd": "log10"}
-    with pytest.raises(igpe.DataError, match="own parameter table"):
-        igpe.write_petab_parameters(VALUES, path, tmp_path / "parameter_2.tsv", errors)
-    igpe.write_petab_parameters(VALUES, path, tmp_path / "fitted.tsv", errors)
+    with pytest.raises(igpe.errors.DataError, match="own parameter table"):
+        igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "parameter_2.tsv", errors)
+    igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "fitted.tsv", errors)
     (tmp_path / "fitted.tsv").replace(tmp_path / "parameter_2.tsv")
-    assert igpe.read_petab(path).model.nominal == VALUES
+    assert igpe.petab.read_petab(path).model.nominal == VALUES
 
 
 def test_a_table_in_several_files_is_not_written(tmp_path):
@@ -143,8 +143,8 @@ def test_a_table_in_several_files_is_not_written(tmp_path):
     config = yaml.safe_load(path.read_text())
     config["parameter_files"] *= 2
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(igpe.ProblemError, match="2 parameter tables"):
-        igpe.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
+    with pytest.raises(igpe.errors.ProblemError, match="2 parameter tables"):
+        igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
 
 
 PERIODS = pd.DataFrame({
@@ -167,16 +167,16 @@ PERIODS = pd.DataFrame({
     ],
 )
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
-    with pytest.raises(igpe.DataError, match=says):
-        igpe.read_petab(write(tmp_path, **tables))
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(write(tmp_path, **tables))
 
 
 def test_other_priors_are_refused(tmp_path):
     parameters = PARAMETERS.assign(
         priorDistribution=["log-normal", "", ""], priorParameters=["0;1", "", ""]
     )
-    with pytest.raises(igpe.ProblemError, match="The prior of 'k' is log-normal"):
-        igpe.read_petab(write(tmp_path, parameter=parameters))
+    with pytest.raises(igpe.errors.ProblemError, match="The prior of 'k' is log-normal"):
+        igpe.petab.read_petab(write(tmp_path, parameter=parameters))
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_what_the_file_has_beyond_is_refused(tmp_path, change, says):
         one = config["model_files"]["decay"]
         change = {"model_files": {"decay": one, "again": one}}
     path.write_text(yaml.safe_dump(config | change))
-    with pytest.raises(igpe.DataError, match=says):
-        igpe.read_petab(path)
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(path)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -211,5 +211,7 @@ def test_published_problems_have_the_same_objective_in_version_2(name, tmp_path)
         part.pop("visualization_files", None)
     path.write_text(yaml.safe_dump(config))
     petab1to2(str(path), str(there))
-    one, two = (igpe.petab_objective(igpe.read_petab(p)) for p in (path, there / path.name))
+    one, two = (
+        igpe.petab.petab_objective(igpe.petab.read_petab(p)) for p in (path, there / path.name)
+    )
     assert two == pytest.approx(one, rel=1e-10)

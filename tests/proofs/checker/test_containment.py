@@ -69,7 +69,7 @@ def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
         case.builder,
         parameters=list(case.truth),
         experiments=[run],
-        priors={"volume": igpe.Normal(1.4, 0.1)},
+        priors={"volume": igpe.losses.NormalPrior(1.4, 0.1)},
     )
     course, truth = containment.courses_and_references(problem)
     assert course.times[0] == 0.0  # where the prior is

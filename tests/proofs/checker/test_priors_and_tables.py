@@ -11,12 +11,12 @@ from zoo import ZOO
 import igpe
 
 TANK = next(c for c in ZOO if c.name == "stirred_tank")
-STEPS = igpe.steps([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])
+STEPS = igpe.step_input([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])
 BOUNDS = {"k": (0.0, 2.0), "volume": (0.5, 5.0)}
-PRIOR = igpe.Normal(1.3, 0.05)
+PRIOR = igpe.losses.NormalPrior(1.3, 0.05)
 
 
-def tank(prior: igpe.Normal = PRIOR, second: Any = STEPS) -> igpe.Problem:
+def tank(prior: igpe.losses.NormalPrior = PRIOR, second: Any = STEPS) -> igpe.Problem:
     """A tank fed along a line, and one fed in steps; their volume is known beforehand."""
     runs = []
     for k, flow in enumerate((TANK.inputs["flow"], second)):
@@ -64,14 +64,16 @@ def forget_a_child(given: dict[str, Any]) -> None:
 def test_a_corrupted_one_is_refuted(corrupt: Callable[[dict[str, Any]], None], proof: str) -> None:
     given = json.loads(proof)
     corrupt(given)
-    assert igpe.verify(given, tank()).verdict is igpe.Verdict.REFUTED
+    assert igpe.verify(given, tank()).verdict is igpe.proofs.Verdict.REFUTED
 
 
 OTHERS: dict[str, Callable[[], igpe.Problem]] = {
-    "a prior elsewhere": lambda: tank(igpe.Normal(1.4, 0.05)),
-    "a prior that is narrower": lambda: tank(igpe.Normal(1.3, 0.02)),
-    "steps that come later": lambda: tank(second=igpe.steps([0.0, 2.1, 5.0], [0.2, 1.0, 0.1])),
-    "a line instead of steps": lambda: tank(second=igpe.linear([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])),
+    "a prior elsewhere": lambda: tank(igpe.losses.NormalPrior(1.4, 0.05)),
+    "a prior that is narrower": lambda: tank(igpe.losses.NormalPrior(1.3, 0.02)),
+    "steps that come later": lambda: tank(second=igpe.step_input([0.0, 2.1, 5.0], [0.2, 1.0, 0.1])),
+    "a line instead of steps": lambda: tank(
+        second=igpe.linear_input([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])
+    ),
 }
 
 

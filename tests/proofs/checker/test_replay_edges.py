@@ -114,7 +114,7 @@ def test_boxes_whose_rates_overflow_are_confirmed() -> None:
 def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
     given = saturated(900.0)
     found = igpe.verify(root(given, [-0.6992133], gap=1e-2), given, seconds=3000.0)
-    assert found.verdict is igpe.Verdict.VERIFIED
+    assert found.verdict is igpe.proofs.Verdict.VERIFIED
 
 
 def rows(count: int = 1) -> Rows:
@@ -151,7 +151,7 @@ def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(confirm, "everything", nothing)
     found = igpe.verify(tree, given, seconds=0.3)
-    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+    assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -160,5 +160,5 @@ def test_a_certificate_with_what_is_no_number_is_refused(name: str, bad: float) 
     given = saturated(2.0)
     tree = root(given, [-0.55])
     tree[name] = [bad] if isinstance(tree[name], list) else bad
-    with pytest.raises(igpe.DataError, match="finite"):
+    with pytest.raises(igpe.errors.DataError, match="finite"):
         igpe.verify(tree, given)

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Any, float, Any, Callable[[float], np.ndarray]]] = {
     ),
     "at rest before": (expr(decay(1.0), lambda m, t: 0.0), 1.0, None, lambda k: np.exp(-k * AFTER)),
     "at rest by an input": (
-        lambda m, t: -m.u[t] * m.k * m.x[t], 1.0, igpe.steps([0.0, SWITCH], [1.0, 0.0]),
+        lambda m, t: -m.u[t] * m.k * m.x[t], 1.0, igpe.step_input([0.0, SWITCH], [1.0, 0.0]),
         lambda k: np.exp(-k * BEFORE),
     ),
     "at rest at 0": (
@@ -104,5 +104,5 @@ def test_a_switch_at_another_time_is_another_problem(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(globals(), "SWITCH", 0.5)
     monkeypatch.setitem(globals(), "measured", lambda _: data)
     found = igpe.verify(proof, problem("faster"))
-    assert found.verdict is igpe.Verdict.REFUTED
+    assert found.verdict is igpe.proofs.Verdict.REFUTED
     assert "the sum of squares of its parameters is" in found.regions[0].why

@@ -55,7 +55,7 @@ def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -
     for source in (certificate(), path, str(path), path.read_text()):
         found = igpe.verify(source, problem)
         assert found
-        assert found.verdict is igpe.Verdict.VERIFIED
+        assert found.verdict is igpe.proofs.Verdict.VERIFIED
         assert found.leaves == 3 + 3
         assert found.volume == 0
         assert found.gap <= 1.001e-6
@@ -141,7 +141,7 @@ def test_a_corrupted_certificate_is_refuted(
     given = copy.deepcopy(certificate())
     corrupt(given)
     found = igpe.verify(given, problem)
-    assert found.verdict is igpe.Verdict.REFUTED
+    assert found.verdict is igpe.proofs.Verdict.REFUTED
     assert not found
     assert any(CORRUPTIONS[corrupt] in region.why for region in found.regions)
     assert found.regions[0].why in found.sentence
@@ -164,7 +164,7 @@ def test_a_local_optimum_is_refuted_by_better_parameters() -> None:
         "tree": [node(low, high, "bound")],
     }
     found = igpe.verify(given, problem)
-    assert found.verdict is igpe.Verdict.REFUTED
+    assert found.verdict is igpe.proofs.Verdict.REFUTED
     at = found.regions[0].lower
     assert at == found.regions[0].upper
     assert igpe.SingleShooting().estimate(problem, at).objective < 0.0192
@@ -172,7 +172,7 @@ def test_a_local_optimum_is_refuted_by_better_parameters() -> None:
 
 def test_what_time_did_not_suffice_for_is_told(problem: igpe.Problem) -> None:
     found = igpe.verify(certificate(), problem, seconds=0.0)
-    assert found.verdict is igpe.Verdict.NOT_CONFIRMED
+    assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
     assert found.volume == pytest.approx(0.47 + (53 - 1.3 * 0.5) / 100 + 0.0065)
     assert "Not confirmed on 1e+02 % of the box" in found.sentence
 
@@ -198,7 +198,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
 def test_what_is_no_certificate_is_said(
     change: Certificate, says: str, problem: igpe.Problem
 ) -> None:
-    with pytest.raises(igpe.DataError, match=says):
+    with pytest.raises(igpe.errors.DataError, match=says):
         igpe.verify(certificate() | change, problem)
 
 
@@ -207,17 +207,17 @@ def test_what_is_no_certificate_is_said(
     [("nowhere.json", "could not be read"), ("{]", "not JSON"), (3, "is a int")],
 )
 def test_what_cannot_be_read_is_said(source: object, says: str, problem: igpe.Problem) -> None:
-    with pytest.raises(igpe.DataError, match=says):
+    with pytest.raises(igpe.errors.DataError, match=says):
         igpe.verify(source, problem)
 
 
 def test_another_problem_is_told() -> None:
-    with pytest.raises(igpe.ProblemError, match="about the unknowns p1, p2"):
+    with pytest.raises(igpe.errors.ProblemError, match="about the unknowns p1, p2"):
         igpe.verify(certificate(), consecutive.problem().fixing({"p1": 5.0}))
     run = consecutive.problem().experiments[0]
     bounds = {"p1": (0, 11), "p2": (0, 10)}
     other = igpe.Problem(consecutive.model, parameters=bounds, experiments=[run])
-    with pytest.raises(igpe.ProblemError, match="about the box"):
+    with pytest.raises(igpe.errors.ProblemError, match="about the box"):
         igpe.verify(certificate(), other)
 
 
@@ -226,9 +226,9 @@ def test_what_the_checker_does_not_know_is_refused() -> None:
     data = pd.read_csv(consecutive.DATA)
     run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.1)
     names = ["p1", "p2"]
-    loss = igpe.Huber(1.5)
+    loss = igpe.losses.Huber(1.5)
     problem = igpe.Problem(consecutive.model, parameters=names, experiments=[run], loss=loss)
-    with pytest.raises(igpe.Unsupported, match="a loss other than"):
+    with pytest.raises(igpe.errors.Unsupported, match="a loss other than"):
         igpe.verify(certificate(), problem)
 
 

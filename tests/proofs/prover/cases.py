@@ -92,7 +92,7 @@ def everything() -> Any:
             "b": [0.2, 0.1, -0.1, -0.1, -0.3],
         })
         start = {"a": igpe.Unknown(0.8, 1.2), "b": 0.2}
-        inputs = {"u": igpe.linear([0.0, 0.5, 3.0], [0.1, 0.4, 0.0])}
+        inputs = {"u": igpe.linear_input([0.0, 0.5, 3.0], [0.1, 0.4, 0.0])}
         runs.append(
             igpe.Experiment(
                 data, name=name, start=start, start_time=0.0, inputs=inputs, sigma=0.1 + 0.1 * k
@@ -102,5 +102,5 @@ def everything() -> Any:
         _everything,
         parameters=["k", "w"],
         experiments=runs,
-        priors={"k": igpe.Normal(0.7, 0.2)},
+        priors={"k": igpe.losses.NormalPrior(0.7, 0.2)},
     )

@@ -141,7 +141,7 @@ def test_several_experiments_with_start_values_and_priors() -> None:
     assert found.rows[0][0] == ""
     assert math.isnan(found.rows[0][1])
     assert {e for e, *_ in found.rows[1:]} == {"one", "two"}
-    best = igpe.MultiStart().estimate(problem, {})
+    best = igpe.search.MultiStart().estimate(problem, {})
     assert found.lower_bound <= best.objective * (1 + 1e-9)
     assert found.objective <= best.objective * (1 + 1e-6)
     assert found.lower_bound > 0
@@ -225,14 +225,14 @@ def test_json_round_trip(tmp_path: Any) -> None:
     found.to_json(path)
     assert igpe.DynamicCertificate.from_json(path) == found
     assert found.without_tree().tree == ()
-    with pytest.raises(igpe.DataError, match="format"):
+    with pytest.raises(igpe.errors.DataError, match="format"):
         igpe.DynamicCertificate.from_json('{"format": "another"}')
 
 
 def test_as_an_estimator() -> None:
     case = published("consecutive")
     for start in ({}, case.OPTIMUM):
-        found = igpe.BranchAndBound(time_limit=300).estimate(case.problem(), start)
+        found = igpe.proofs.BranchAndBound(time_limit=300).estimate(case.problem(), start)
         assert found.status is igpe.Status.OPTIMAL_WITHIN_GAP
         assert 0 < found.gap < 1.01e-3
         assert found.parameters == pytest.approx(case.OPTIMUM, rel=1e-3)
@@ -242,27 +242,27 @@ def test_as_an_estimator() -> None:
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["consecutive"]
     problem, best = case.problem(), case.truth
-    with pytest.raises(igpe.ProblemError, match="nothing to prove"):
+    with pytest.raises(igpe.errors.ProblemError, match="nothing to prove"):
         igpe.certify(problem.fixing(best), {})
-    with pytest.raises(igpe.ProblemError, match="gap is 2; BranchAndBound wants"):
+    with pytest.raises(igpe.errors.ProblemError, match="gap is 2; BranchAndBound wants"):
         igpe.certify(problem, best, gap=2)
-    with pytest.raises(igpe.ProblemError, match="have none"):
+    with pytest.raises(igpe.errors.ProblemError, match="have none"):
         igpe.certify(problem, {"k1": 1.0})
-    with pytest.raises(igpe.Unsupported, match="explicit slopes"):
+    with pytest.raises(igpe.errors.Unsupported, match="explicit slopes"):
         igpe.certify(CASES["dimer"].problem(), CASES["dimer"].truth)
     experiment = igpe.Experiment(case.data(), start=case.start, start_time=0.0)
     robust = igpe.Problem(
-        case.builder, parameters=["k1", "k2"], experiments=experiment, loss=igpe.L1()
+        case.builder, parameters=["k1", "k2"], experiments=experiment, loss=igpe.losses.L1()
     )
-    with pytest.raises(igpe.Unsupported, match="least squares"):
+    with pytest.raises(igpe.errors.Unsupported, match="least squares"):
         igpe.certify(robust, best)
     loose = igpe.Problem(
         case.builder, parameters={"k1": (0, np.inf), "k2": (0, 9)}, experiments=experiment
     )
-    with pytest.raises(igpe.ProblemError, match="bounds"):
+    with pytest.raises(igpe.errors.ProblemError, match="bounds"):
         igpe.certify(loose, best)
     monkeypatch.setattr(compiled, "numba", None)
-    with pytest.raises(igpe.SolverMissing, match="pip install"):
+    with pytest.raises(igpe.errors.SolverMissing, match="pip install"):
         igpe.certify(problem, best)
 
 

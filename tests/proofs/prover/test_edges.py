@@ -47,5 +47,5 @@ def test_an_exponential_that_overflows_within_the_bounds() -> None:
 )
 def test_what_has_no_bounds_is_named_as_users_name_it(law: Any, word: str) -> None:
     given = problem(law, {"k": (0.1, 3.0)}, np.exp(-TIMES))
-    with pytest.raises(igpe.Unsupported, match=word):
+    with pytest.raises(igpe.errors.Unsupported, match=word):
         igpe.certify(given, {"k": 1.0})

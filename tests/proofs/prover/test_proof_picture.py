@@ -37,5 +37,5 @@ def test_what_is_open_is_hatched(proof: igpe.DynamicCertificate):
 
 def test_boxes_of_three_unknowns_are_not_drawn(proof: igpe.DynamicCertificate):
     more = replace(proof, unknowns=("a", "b", "c"))
-    with pytest.raises(igpe.ProblemError, match=r"3 unknowns \(a, b, c\).*\.remaining"):
+    with pytest.raises(igpe.errors.ProblemError, match=r"3 unknowns \(a, b, c\).*\.remaining"):
         more.plot()

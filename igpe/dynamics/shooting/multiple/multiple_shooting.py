@@ -158,7 +158,8 @@ class MultipleShooting:
                 Then the best so far is told, as one integration has it, with status TIME_LIMIT or
                 that of a search that had ended; FAILED if nodes did not meet yet and there are
                 constraints or a robust loss. None: no limit
-    record      whether the trail keeps every iterate, for `igpe.plot_gaps` and `igpe.plot_pieces`
+    record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
+                `igpe.plots.plot_pieces`
     raises      ProblemError for fields that mean nothing
     """
 

@@ -1,0 +1,2 @@
+from . import integrators as integrators
+from . import search as search

@@ -1,0 +1,2 @@
+from . import kinetics as kinetics
+from . import petab as petab

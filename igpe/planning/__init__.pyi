@@ -1,0 +1,10 @@
+from .evidence import AOptimal as AOptimal
+from .evidence import DOptimal as DOptimal
+from .evidence import EOptimal as EOptimal
+from .evidence import ModifiedE as ModifiedE
+from .freedom import Between as Between
+from .freedom import Levels as Levels
+from .freedom import ProblemWithoutData as ProblemWithoutData
+from .freedom import Ramps as Ramps
+from .freedom import Sampling as Sampling
+from .plan import Plan as Plan

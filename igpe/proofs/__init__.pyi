@@ -1,0 +1,3 @@
+from .checker.verify import Verdict as Verdict
+from .checker.verify import Verified as Verified
+from .prover.certify import BranchAndBound as BranchAndBound
