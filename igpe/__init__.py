@@ -6,8 +6,20 @@ result = igpe.estimate(problem)   # the five steps
 print(result)
 """
 
+from typing import Any
+
 import lazy_loader
+
+from igpe.core.scipy_alone import import_scipy_alone
 
 # `__init__.pyi` lists the public names. They are loaded on first use: `igpe --help` must not wait
 # for Pyomo and CasADi.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    import_scipy_alone()
+    return _load(name)
+
+
+__version__ = "0.2.0"

@@ -46,3 +46,5 @@ from .uncertainty.prediction import predict as predict
 from .uncertainty.profile import profile as profile
 from .uncertainty.region import region as region
 from .uncertainty.sampling import sample as sample
+
+__version__: str

@@ -14,6 +14,16 @@ Every message says what was found, what was wanted, and what to do.
 
 from igpe.core.status import Status
 
+__all__ = [
+    "DataError",
+    "EstimationFailed",
+    "IgpeError",
+    "ModelError",
+    "ProblemError",
+    "SolverMissing",
+    "Unsupported",
+]
+
 
 class IgpeError(Exception):
     """Base of every error this package raises on purpose."""

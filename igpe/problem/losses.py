@@ -9,6 +9,8 @@ import numpy as np
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 
+__all__ = ["L1", "Huber", "LeastSquares", "NormalPrior", "PiecewiseConstant"]
+
 ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
