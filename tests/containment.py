@@ -16,8 +16,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker import functions, polynomial, rows, step
@@ -342,8 +341,7 @@ def _value_of(table: Table, t: float, within: float) -> float:
 
 def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
     """The first experiment of a problem, as the checker reads it and as CasADi evaluates it."""
-    system = read_systems(problem)[0]
-    ivp = initial_value_problem(problem, problem.experiments[0], system)
+    ivp = compiled(problem).initial_value_problem(0)
     assert ivp.unknowns == problem.box.names
     given = [ivp.t, ivp.x, ivp.q, ivp.u]
     told = ca.vertcat(ivp.measured, ivp.q)  # the unknowns themselves, for priors

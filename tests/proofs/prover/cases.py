@@ -12,8 +12,8 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.proofs.prover.posed import Dynamic, Posed
 
 
@@ -22,8 +22,8 @@ class Integrated:
 
     def __init__(self, problem: Any, dynamic: Dynamic) -> None:
         self.dynamic = dynamic
-        pairs = zip(problem.experiments, read_systems(problem), strict=True)
-        self.ivps = [initial_value_problem(problem, e, s) for e, s in pairs]
+        each = range(len(problem.experiments))
+        self.ivps = [compiled(problem).initial_value_problem(k) for k in each]
         names = problem.box.names
         self.index = [[names.index(n) for n in ivp.unknowns] for ivp in self.ivps]
 
