@@ -118,7 +118,7 @@ def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(mon
 
     def stuck(steps, settings):
         rough = igpe.Estimate({"k": 1.5}, np.inf, igpe.Status.CONVERGED, "stuck")
-        worse = polish(steps.problem, Residuals(steps.problem, steps.systems, Sundials()), rough)
+        worse = polish(steps.problem, Residuals(steps.problem, Sundials()), rough)
         way = steps.ways[0]._replace(corrected=worse.estimate)
         return steps._replace(best=worse, ways=[way], others=())
 
