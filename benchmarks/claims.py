@@ -19,7 +19,6 @@ from pyomo import dae
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.proofs.prover.certify import FEW
 from igpe.proofs.prover.enclosures.enclosure import Enclosure
 from igpe.proofs.prover.posed import Dynamic, posed
@@ -65,7 +64,7 @@ class Claims:
         self.dynamic, self.loosened = posed(problem), loosened
         low, high = self.dynamic.lower, self.dynamic.upper
         self.enclosure = Enclosure(self.dynamic, degree=3 if len(low) <= FEW else 2)
-        self.truth = Residuals(problem, read_systems(problem), EXACT)
+        self.truth = Residuals(problem, EXACT)
         self.near = low + 0.5 * (high - low) if near is None else problem.box.vector(near)
         self.size = _sizes(self.dynamic)
 

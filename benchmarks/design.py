@@ -36,7 +36,6 @@ from figures import Row, at_least, at_most, command
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.planning.choosing import choose
 from igpe.planning.evidence import Evidence, Judge
 from igpe.planning.posing import Posed, pose
@@ -125,7 +124,7 @@ def posed(runs: list[igpe.Experiment]) -> igpe.Problem:
 def covariance(problem: igpe.Problem) -> np.ndarray:
     """(8, 8) at the truth, relative to it; from the residuals, without anything of a design."""
     truth = problem.box.vector(model().TRUTH)
-    residuals = Residuals(problem, read_systems(problem), igpe.integrators.Automatic())
+    residuals = Residuals(problem, igpe.integrators.Automatic())
     at = residuals(truth)
     assert at is not None, residuals.broken
     scaled = at.jacobian * truth

@@ -34,8 +34,8 @@ from figures import Row, at_most, command
 import igpe
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Integrator
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 
 RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
 EXACT = igpe.integrators.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
@@ -119,8 +119,7 @@ def figures() -> Iterator[Row]:
 def beside(published: Any, points: dict[str, dict[str, float]]) -> Iterator[Row]:
     """All methods on a published model without noise, at named points."""
     problem = published.problem(noise=0.0)
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     exact = ours(ivp, published.TIMES, EXACT)
     made = {name: ours(ivp, published.TIMES, method) for name, method in METHODS.items()}
     made["casadi"] = casadis(ivp, published.TIMES)

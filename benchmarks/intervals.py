@@ -42,8 +42,8 @@ import igpe
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKuttaIntervals
 from igpe.dynamics.integrators.intervals import IntervalIntegrator, OneByOne
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 
 RTOL, ATOL = 1e-6, 1e-8
 EXACT = OneByOne(igpe.integrators.Sundials(1e-11, 1e-13, max_steps=10**6))
@@ -85,8 +85,7 @@ def case(name: str, module: Any, intervals: int, times: FloatArray) -> Case:
     """A published model, each interval beginning on its true course."""
     known = {n: v for n, v in module.TRUTH.items() if n.endswith("(t0)")}
     problem = module.problem().fixing(known)  # starts of intervals are starts enough
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     q = np.array([module.TRUTH[n] for n in ivp.unknowns])
     nodes = np.linspace(0.0, times[-1], intervals + 1)
     course = igpe.integrators.Sundials(1e-10, 1e-12).prepare(ivp, nodes, sensitivities=False).run(q)
@@ -232,7 +231,7 @@ def lorenz(n_x: int, n_k: int) -> Case:
     """Lorenz' model, each interval beginning on its true course."""
     problem = ring(n_x, n_k, np.full((n_k + 1, n_x), 8.0))
     run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     times, q = run.measurements.times, np.array([1.0, 1.0, 8.0])
     course = igpe.integrators.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
     return Case("lorenz", ivp, times, course.states[:-1], q, times)

@@ -33,8 +33,7 @@ from typing import Any
 from figures import MODELS, Row, at_most, command
 from kinetic_chain import chain
 
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.structure.structure import analyse
 
 TRANSLATION = 2.0  # s, target for 1,000 equations
@@ -132,10 +131,9 @@ def translation(given: argparse.Namespace) -> Iterator[Row]:
         at = [time.process_time()]
         problem = chain(n, 5)
         at.append(time.process_time())
-        systems = read_systems(problem)
-        initial_value_problem(problem, problem.experiments[0], systems[0])
+        compiled(problem).initial_value_problem(0)
         at.append(time.process_time())
-        analyse(problem, systems, most_work=0.0)
+        analyse(problem, most_work=0.0)
         at.append(time.process_time())
         built, translated, structure = (b - a for a, b in pairwise(at))
         case, limit = f"{n} equations", TRANSLATION if n == 1000 else None

@@ -34,7 +34,6 @@ from published import PAPER
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
@@ -56,7 +55,7 @@ class BruteForce:
         self, problem: igpe.Problem, best: dict[str, float], integrator: Any, search: GaussNewton
     ) -> None:
         self.box = problem.box
-        self.residuals = Residuals(problem, read_systems(problem), integrator)
+        self.residuals = Residuals(problem, integrator)
         self.search = search
         self.integrations = 0
         self.best = self.box.vector(best)

@@ -35,8 +35,6 @@ from igpe.dynamics.shooting.guess import Simulated, profiles
 from igpe.dynamics.shooting.polish import Before, Polished, by_shooting, passed_bounds, polish
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
 from igpe.estimation.equally_good import complement_proven, with_other_optima, with_proof
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, Way, summarise
@@ -115,8 +113,7 @@ def _estimate(
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
     with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
-        systems = read_systems(problem)
-        structure = analyse(problem, systems)
+        structure = analyse(problem)
         problem = _without_unreachable(problem, structure)
     with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
         algebraic = estimate_algebraic(
@@ -125,11 +122,9 @@ def _estimate(
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         begun = _complemented(problem, algebraic, settings, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-        found = _settled(problem, given, systems, begun, settings)
+        found = _settled(problem, given, begun, settings)
         ways, best = _last(found)
-    steps = Steps(
-        found.problem, ladder, systems, structure, algebraic[0], ways, best, clock.seconds
-    )
+    steps = Steps(found.problem, ladder, structure, algebraic[0], ways, best, clock.seconds)
     if not stopped():
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
@@ -151,7 +146,6 @@ def _with_delay(result: Result) -> Result:
 def _settled(
     problem: Problem,
     given: Problem,
-    systems: tuple[System, ...],
     begun: "Begun",
     settings: Settings,
 ) -> Settled["Fitted"]:
@@ -159,13 +153,12 @@ def _settled(
 
     def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
         if begun.stopped:
-            return _cut_short(weighted, systems, begun.ways, settings)
-        return _fitted(weighted, systems, begun.ways, before, settings)
+            return _cut_short(weighted, begun.ways, settings)
+        return _fitted(weighted, begun.ways, before, settings)
 
     return settle(
         problem,
         given.fixing(problem.fixed),
-        systems,
         fit,
         lambda fitted: fitted.best.estimate,
         integrator=settings.integrator,
@@ -225,7 +218,6 @@ class Fitted(NamedTuple):
 
 def _fitted(
     problem: Problem,
-    systems: tuple[System, ...],
     begun: Sequence[Way],
     before: Fitted | None,
     settings: Settings,
@@ -236,12 +228,12 @@ def _fitted(
     try:
         require_going_on()
         with interruptible():
-            residuals = Residuals(problem, systems, settings.integrator)
-            current = _corrected(problem, systems, current, settings)
-            return _polished(problem, systems, current, residuals, settings)
+            residuals = Residuals(problem, settings.integrator)
+            current = _corrected(problem, current, settings)
+            return _polished(problem, current, residuals, settings)
     except KeyboardInterrupt:
         if before is None:
-            return _cut_short(problem, systems, current, settings, residuals)
+            return _cut_short(problem, current, settings, residuals)
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
         return Fitted([_interrupted(way) for way in before.ways], kept)
@@ -249,7 +241,6 @@ def _fitted(
 
 def _polished(
     problem: Problem,
-    systems: tuple[System, ...],
     ways: Sequence[Way],
     residuals: Residuals,
     settings: Settings,
@@ -263,7 +254,7 @@ def _polished(
     if ways[0].usable and np.isfinite(ways[0].corrected.objective):
         best = polish(problem, residuals, ways[0].corrected)
     if is_plain(problem) and len(problem.box):
-        begun = [_before(problem, systems, way, settings) for way in ways]
+        begun = [_before(problem, way, settings) for way in ways]
         shot = by_shooting(problem, residuals, begun, best)
         if shot is not None:
             number, best = shot
@@ -274,9 +265,9 @@ def _polished(
     return Fitted(ways, best)
 
 
-def _before(problem: Problem, systems: tuple[System, ...], way: Way, settings: Settings) -> Before:
+def _before(problem: Problem, way: Way, settings: Settings) -> Before:
     """Where shooting may begin for a candidate: as it was before step 5."""
-    simulated = Simulated(problem, systems, settings.integrator, way.complete.parameters)
+    simulated = Simulated(problem, settings.integrator, way.complete.parameters)
     return Before(
         way.complete.parameters,
         way.complete.objective,
@@ -338,7 +329,6 @@ def _complemented(
 
 def _cut_short(
     problem: Problem,
-    systems: tuple[System, ...],
     ways: Sequence[Way],
     settings: Settings,
     begun: Residuals | None = None,
@@ -351,7 +341,7 @@ def _cut_short(
     """
     box = problem.box
     with finishing(), allowance(FINISH):
-        residuals = begun or Residuals(problem, systems, settings.integrator)
+        residuals = begun or Residuals(problem, settings.integrator)
         here = residuals.best
         if here.x is not None and passed_bounds(problem, residuals, here.x):
             here.clear()
@@ -395,18 +385,16 @@ def _interrupted(way: Way) -> Way:
     )
 
 
-def _corrected(
-    problem: Problem, systems: tuple[System, ...], begun: Sequence[Way], settings: Settings
-) -> list[Way]:
+def _corrected(problem: Problem, begun: Sequence[Way], settings: Settings) -> list[Way]:
     """Every candidate through collocation, from where it now is, best first."""
     guesses = [
         profiles(
-            Simulated(problem, systems, settings.integrator, way.corrected.parameters),
+            Simulated(problem, settings.integrator, way.corrected.parameters),
             way.algebraic.curves.of,
         )
         for way in begun
     ]
     starts = [way.corrected.parameters for way in begun]
-    corrected = settings.correction.estimate_each(problem, starts, guesses, systems)
+    corrected = settings.correction.estimate_each(problem, starts, guesses)
     ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
     return sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))

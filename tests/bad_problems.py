@@ -12,8 +12,7 @@ from bad_models import spoilt, with_rate
 from spoiling import Case, pose, read, run, twins
 
 from igpe.core.errors import DataError, ModelError, ProblemError
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Huber, NormalPrior, PiecewiseConstant
 
@@ -22,21 +21,20 @@ NAN, INF = np.nan, np.inf
 
 def read_without_start(model: Any) -> Any:
     """Read the equations where the model itself must say how A starts."""
-    return read_systems(pose(model, experiments=run(start={})))
+    return compiled(pose(model, experiments=run(start={})))
 
 
 def initial(feed: Any) -> Any:
     """The initial value problem with this input."""
     problem = pose(experiments=run(inputs={"feed": feed}))
-    one = problem.experiments[0]
-    return initial_value_problem(problem, one, read_systems(problem)[0])
+    return compiled(problem).initial_value_problem(0)
 
 
 def read_pendulum() -> Any:
     """Read a model of index 3."""
     data = pd.DataFrame({"time": [0.0, 0.1, 0.2], "x": [1.0, 0.9, 0.8]})
     pulled = Experiment(data, start={"x": 1.0, "y": 0.0, "u": 0.0, "v": 0.0})
-    return read_systems(pose(bad.pendulum, parameters=["g"], experiments=pulled))
+    return compiled(pose(bad.pendulum, parameters=["g"], experiments=pulled)).systems
 
 
 SETTINGS: Mapping[str, Case] = {

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import casadi as ca
 import mpmath
 import numpy as np
+from evaluated import Evaluated
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker import functions, polynomial, rows, step
@@ -246,7 +246,7 @@ def _differences(true: "Reference", t: float, x: np.ndarray, p: np.ndarray) -> n
     found = [
         (true.slopes(t, x + s, p, none) - true.slopes(t, x - s, p, none)) / (2 * h) for s in steps
     ]
-    return np.array(np.hstack([np.array(f) for f in found]))
+    return np.column_stack(found)
 
 
 def of_inputs(seed: int) -> int:
@@ -323,9 +323,9 @@ def residuals_outside(
 class Reference(NamedTuple):
     """A course as CasADi's own functions, (t, x, p, u), (p), (t, x, p, u), and tables for u."""
 
-    slopes: Any
-    start: Any
-    measured: Any
+    slopes: Evaluated
+    start: Evaluated
+    measured: Evaluated
     tables: tuple[Table, ...] = ()
 
     def inputs(self, t: float, within: float) -> list[float]:
@@ -342,19 +342,18 @@ def _value_of(table: Table, t: float, within: float) -> float:
 
 def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
     """The first experiment of a problem, as the checker reads it and as CasADi evaluates it."""
-    system = read_systems(problem)[0]
-    ivp = initial_value_problem(problem, problem.experiments[0], system)
+    ivp = compiled(problem).initial_value_problem(0)
     assert ivp.unknowns == problem.box.names
     given = [ivp.t, ivp.x, ivp.q, ivp.u]
     told = ca.vertcat(ivp.measured, ivp.q)  # the unknowns themselves, for priors
-    slopes, measured = (ca.Function("f", given, [e]) for e in (ivp.f, told))
-    start = ca.Function("s", [ivp.q], [ivp.start])
+    slopes, measured = Evaluated(given, ivp.f), Evaluated(given, told)
+    start = Evaluated([ivp.q], ivp.start)
     return courses(problem)[0], Reference(slopes, start, measured, ivp.tables)
 
 
 def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | None:
     """Residuals at p (n_parameters,), in plain floating point; None if that broke down."""
-    x, found = np.array(truth.start(p))[:, 0], []
+    x, found = truth.start(p), []
     for a, b, rows_there in zip(
         [course.t0, *course.times[:-1]], course.times, course.rows, strict=True
     ):
@@ -362,7 +361,7 @@ def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | 
         if b > a:
             with np.errstate(all="ignore"):
                 run = solve_ivp(
-                    lambda t, x, u=inputs: np.array(truth.slopes(t, x, p, u(t)))[:, 0],
+                    lambda t, x, u=inputs: truth.slopes(t, x, p, u(t)),
                     (a, float(b)),
                     x,
                     method="DOP853",
@@ -373,7 +372,7 @@ def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | 
                 return None
             x = run.y[:, -1]
         column, y, sigma = rows_there
-        found.append((np.array(truth.measured(b, x, p, inputs(b)))[column, 0] - y) / sigma)
+        found.append((truth.measured(b, x, p, inputs(b))[column] - y) / sigma)
     return np.concatenate(found)
 
 
@@ -403,8 +402,7 @@ def random_course(seed: int, inputs: int = 0) -> tuple[Course, Reference, np.nda
     lines = tuple(line(table, [0.0, *stops[:-1]]) for table in tables)
     rows_there = tuple(data.get(at, nothing) for at in stops)
     course = Course(n, 0.0, *tapes, np.array(stops), rows_there, lines)
-    slopes, measured = (ca.Function("f", given, [e]) for e in (f, h))
-    truth = Reference(slopes, ca.Function("s", [p], [start]), measured, tables)
+    truth = Reference(Evaluated(given, f), Evaluated([p], start), Evaluated(given, h), tables)
     return course, truth, low, low + rng.choice([0.0, 1e-6, 0.01, 0.1, 0.4], size=(1, 4))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import bad_models as bad
 import pandas as pd
 
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -31,7 +31,7 @@ def pose(model: Any = bad.model, **settings: Any) -> Problem:
 
 def read(model: Any) -> Any:
     """Read the equations of a problem that is sound but for its model."""
-    return read_systems(pose(model))
+    return compiled(pose(model)).systems
 
 
 def twins() -> list[Experiment]:

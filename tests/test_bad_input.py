@@ -16,7 +16,7 @@ from bad_problems import MODELS, SETTINGS
 from spoiling import pose, run, table
 
 from igpe.core.errors import IgpeError
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.inputs import step_input
 
 GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)
@@ -38,7 +38,7 @@ def test_it_is_refused_with_a_helpful_sentence(name: str) -> None:
 
 
 def test_the_sound_problem_is_accepted() -> None:
-    assert read_systems(pose())[0].unknown_names == ("d(A)", "B")
+    assert compiled(pose()).systems[0].unknown_names == ("d(A)", "B")
 
 
 @pytest.mark.parametrize("wrong", [{}, {"parameters": ["k9"]}, {"local": ["q"]}])
@@ -53,7 +53,7 @@ def test_what_the_user_gave_is_not_changed(wrong: dict[str, Any]) -> None:
         one = run(data, start=start, sigma=sigma, units=units, inputs=inputs)
         measured = one.measurements.value.copy()
         try:
-            read_systems(pose(experiments=[one], **wrong))
+            compiled(pose(experiments=[one], **wrong))
         except IgpeError:
             assert wrong
         assert one.measurements.value.tolist() == measured.tolist()
@@ -74,7 +74,7 @@ def test_the_users_model_objects_are_not_changed() -> None:
 
     problem = pose(keeps)
     described = [(_described(m), m) for m in built]
-    read_systems(problem)
+    compiled(problem)
     problem.fixing({"k": 1.0})
     assert [d for d, _ in described] == [_described(m) for _, m in described]
 

@@ -10,7 +10,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import Proportional
 from igpe.problem.problem import Problem
@@ -28,7 +27,7 @@ def ticking(monkeypatch):
 
 def single(problem, parameters):
     """The sum of squares of one integration."""
-    residuals = Residuals(problem, read_systems(problem), Automatic(1e-10, 1e-12))
+    residuals = Residuals(problem, Automatic(1e-10, 1e-12))
     return residuals(problem.box.vector(parameters)).cost
 
 

@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary
 from igpe.planning.search import Search
 from igpe.proofs.prover import certify
-from igpe.solvers.ipopt import Compiled
+from igpe.solvers.ipopt import CompiledProgram
 from igpe.solvers.program import AmplProgram
 from igpe.uncertainty import adequate as findings
 from igpe.uncertainty.sampling import Posterior
@@ -315,7 +315,7 @@ def test_certify_does_not_go_on_after_its_search(monkeypatch):
 
 
 def test_an_interrupt_without_an_answer_says_so(monkeypatch):
-    interrupting(monkeypatch, pipeline, "read_systems", 1)
+    interrupting(monkeypatch, pipeline, "analyse", 1)
     with pytest.raises(KeyboardInterrupt, match="before there was anything to return"):
         igpe.estimate(CASE.problem(0.02, 1))
 
@@ -332,7 +332,7 @@ def test_a_comparison_keeps_the_runs_that_ended(monkeypatch, call):
 
 def test_ipopt_stops_after_the_iteration(monkeypatch):
     solved = []
-    solve = Compiled.solve
+    solve = CompiledProgram.solve
 
     def pressed(self, *arguments):
         press(0.0).join()
@@ -341,7 +341,7 @@ def test_ipopt_stops_after_the_iteration(monkeypatch):
         finally:
             solved.append(1)
 
-    monkeypatch.setattr(Compiled, "solve", pressed)
+    monkeypatch.setattr(CompiledProgram, "solve", pressed)
     found = igpe.estimate(CASE.problem(0.02, 1))
     assert found.status is Status.INTERRUPTED
     assert len(solved) <= 1

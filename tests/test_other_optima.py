@@ -118,7 +118,7 @@ def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(mon
 
     def stuck(steps, settings):
         rough = igpe.Estimate({"k": 1.5}, np.inf, igpe.Status.CONVERGED, "stuck")
-        worse = polish(steps.problem, Residuals(steps.problem, steps.systems, Sundials()), rough)
+        worse = polish(steps.problem, Residuals(steps.problem, Sundials()), rough)
         way = steps.ways[0]._replace(corrected=worse.estimate)
         return steps._replace(best=worse, ways=[way], others=())
 
@@ -171,9 +171,9 @@ def test_a_better_optimum_that_is_met_becomes_the_estimate(monkeypatch):
     best = igpe.estimate(problem)
 
     class Worse(Collocation):
-        def estimate_each(self, problem, starts, profiles, systems):
+        def estimate_each(self, problem, starts, profiles):
             stuck = {"k1": 9.9, "k2": 9.9}
-            found = super().estimate_each(problem, starts, profiles, systems)
+            found = super().estimate_each(problem, starts, profiles)
             return [replace(e, parameters=stuck, objective=1e9) for e in found]
 
     monkeypatch.setattr("igpe.dynamics.shooting.polish.SEARCH", GaussNewton(max_iterations=0))
@@ -288,8 +288,8 @@ def test_a_candidate_without_an_answer_is_no_next_best(proved, lost):
 
 def test_notes_of_inner_searches_reach_the_result():
     class Noted(Collocation):
-        def estimate_each(self, problem, starts, profiles, systems):
-            found = super().estimate_each(problem, starts, profiles, systems)
+        def estimate_each(self, problem, starts, profiles):
+            found = super().estimate_each(problem, starts, profiles)
             return [replace(e, notes=("the correction warns",)) for e in found]
 
     class NotedShooting(igpe.SingleShooting):

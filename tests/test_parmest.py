@@ -15,7 +15,6 @@ from igpe.core.errors import ModelError
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.reading.read import read_systems
 from igpe.pipeline import estimate
 from igpe.problem.problem import Problem
 
@@ -46,7 +45,7 @@ class WithErrors(SemiBatchExperiment):
 @pytest.fixture(name="exact", scope="module")
 def _exact():
     problem = Problem.from_parmest([SemiBatchExperiment(semibatch())])
-    ((_, run),) = simulate(problem, read_systems(problem), Sundials(), TRUTH, (TIMES,))
+    ((_, run),) = simulate(problem, Sundials(), TRUTH, (TIMES,))
     names = problem.experiments[0].measured
     return semibatch(**{n: run.measured[:, names.index(n)] for n in MEASURED})
 

@@ -9,8 +9,7 @@ import numpy as np
 
 import igpe
 from igpe.dynamics.shooting.residuals import measured_only
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
 
 ACCURATE = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12, max_steps=10**6)
 
@@ -23,8 +22,8 @@ class Judge:
         self._runs = []
         if problem.sigma_estimated or hasattr(problem.model, "nominal"):
             return
-        for e in problem.experiments:
-            ivp = initial_value_problem(problem, e, read_system(problem, e))
+        for k, e in enumerate(problem.experiments):
+            ivp = compiled(problem).initial_value_problem(k)
             m = measured_only(e.measurements)
             self._runs.append((ivp, m, ACCURATE.prepare(ivp, m.times, sensitivities=False)))
 

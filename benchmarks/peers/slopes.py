@@ -14,9 +14,9 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.core.arrays import FloatArray
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
-from igpe.equations.reading.read import read_system
 from peers.sbml import conditions, sbml
 from peers.told import PYTHON, told
 
@@ -52,7 +52,7 @@ def asked_of(module: Any) -> Asked:
     """A published model with one experiment, at its optimum."""
     problem = module.problem()
     run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     q = np.array([module.OPTIMUM[n] for n in ivp.unknowns])
     return Asked(problem, ivp, q, run.times)
 

@@ -12,9 +12,9 @@ from typing import Any
 import casadi as ca
 
 import igpe
+from igpe.equations.compiled import compiled
 from igpe.equations.elimination import solve_all
 from igpe.equations.operations import OPERATION_NAMES, replayed
-from igpe.equations.reading.read import read_system
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
@@ -107,7 +107,7 @@ def told(problem: igpe.Problem) -> Told:
     raises NotPosedError for what few peers could be told
     """
     first = problem.experiments[0]
-    system = read_system(problem, first)
+    system = compiled(problem).systems[0]
     symbols = system.symbols
     solved = solve_all(system.residual, system.unknowns)
     if solved.implicit:

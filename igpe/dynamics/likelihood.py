@@ -13,7 +13,6 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.residuals import deviations, simulate
-from igpe.equations.reading.read import read_systems_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
@@ -51,8 +50,7 @@ def negative_log_likelihood(
     require_start(parameters, problem.box, "negative_log_likelihood")
     grids = tuple(e.times for e in problem.experiments)
     values = {n: float(parameters[n]) for n in problem.box.names}
-    held, free, systems = read_systems_at(problem, values)
-    runs = simulate(held, systems, integrator, free, grids)
+    runs = simulate(problem, integrator, values, grids)
     total = 0.0
     for experiment, (_, run) in zip(problem.experiments, runs, strict=True):
         if not run.status.usable:

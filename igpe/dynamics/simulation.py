@@ -14,7 +14,6 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.reading.read import read_systems_at
 from igpe.problem.problem import Problem
 
 MOST_STATES = 4  # that a sentence lists
@@ -49,8 +48,7 @@ def simulate(
             raise ProblemError(
                 f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
             )
-    held, free, systems = read_systems_at(problem, values)
-    runs = integrate(held, systems, integrator, free, grids)
+    runs = integrate(problem, integrator, values, grids)
     tables = []
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
         if not run.status.usable:

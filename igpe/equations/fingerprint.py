@@ -6,9 +6,7 @@ from typing import Any
 import casadi as ca
 
 from igpe.core.arguments import digest
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
-from igpe.problem.experiment import Experiment
+from igpe.equations.compiled import compiled
 from igpe.problem.model import ModelStarts
 from igpe.problem.problem import Problem
 
@@ -21,14 +19,14 @@ def fingerprint(problem: Problem) -> str:
     box = problem.box
     whole = [box.names, box.lower, box.upper, box.logarithmic, problem.fixed]
     wanted = [problem.priors, problem.loss, problem.time_varying]
-    each = [list(_experiment(problem, e)) for e in problem.experiments]
+    each = [list(_experiment(problem, k)) for k in range(len(problem.experiments))]
     models = [list(_model(i, s)) for i, s in zip(problem.instances, problem.starts, strict=True)]
     return digest(whole, wanted, each, models)
 
 
-def _experiment(problem: Problem, experiment: Experiment) -> Iterator[Any]:
+def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     """Its data, and its initial value problem as CasADi writes it."""
-    ivp = initial_value_problem(problem, experiment, read_system(problem, experiment))
+    experiment, ivp = problem.experiments[k], compiled(problem).initial_value_problem(k)
     yield [experiment.name, experiment.measurements, experiment.sigma_known]
     yield [experiment.error_models, experiment.estimated_sigma, experiment.start]
     yield [ivp.states, ivp.implicit, ivp.unknowns, ivp.t0, ivp.tables]

@@ -61,7 +61,7 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
     sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
-    values, complete = other_optima(problem, steps.systems, sought)
+    values, complete = other_optima(problem, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
     return _ordered(steps, exact, rise, () if complete and not stopped() else (INTERRUPTED,))
 
@@ -90,7 +90,7 @@ def _rise(steps: Steps, settings: Settings) -> float:
 def _among_candidates(steps: Steps, settings: Settings) -> Steps:
     """The steps with those ends of candidates that are other optima, compared by values."""
     problem, best = steps.problem, steps.best
-    residuals = Residuals(problem, steps.systems, settings.integrator)
+    residuals = Residuals(problem, settings.integrator)
     level = best.estimate.objective + _rise(steps, settings) + rounding(problem)
     kept = [best]
     for way in steps.ways:
@@ -132,7 +132,7 @@ def _refined(
 
     Those that Ctrl-C leaves no time for as well.
     """
-    residuals = Residuals(problem, steps.systems, integrator)
+    residuals = Residuals(problem, integrator)
     for x in values:
         rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
         found = if_in_time(partial(polish, problem, residuals, rough))

@@ -29,7 +29,6 @@ from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.polish import Polished
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.dynamics.shooting.tangent import Tangent, tangent
-from igpe.equations.system import System
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import has_same_values, is_same_objective
@@ -109,7 +108,6 @@ CLEAR = 1e-5  # of the largest singular value: what is above is no error of inte
 
 def rank_notes(
     problem: Problem,
-    systems: Sequence[System],
     jacobian: FloatArray,
     errors: Uncertainty,
     whole: Uncertainty,
@@ -127,7 +125,7 @@ def rank_notes(
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return []
     names = problem.box.names
-    exact = _verdicts(problem, systems)
+    exact = _verdicts(problem)
     open_ = errors.undetermined | (whole.undetermined & errors.held)
     lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
     apart = whole.undetermined & ~open_
@@ -141,7 +139,7 @@ def rank_notes(
             f"{singular:.1g} of the largest). The two disagree: do not rely on either."
         )
     if sets and exact.names(Verdict.YES) and not exact.doubtful:
-        counted = _verdicts(problem, systems, count=True)
+        counted = _verdicts(problem, count=True)
         lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
     return [line for line in lines if line]
 
@@ -164,13 +162,12 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     )
 
 
-def _verdicts(
-    problem: Problem, systems: Sequence[System], *, count: bool = False
-) -> Identifiability:
+def _verdicts(problem: Problem, *, count: bool = False) -> Identifiability:
     """Of the unknowns that were estimated: others are held now."""
-    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, systems), 1.0))
-    algebra = Algebra([pose(problem, i, s) for i, s in enumerate(systems)], [{} for _ in systems])
-    return identifiability(problem, systems, algebra, most_work=MOST_WORK, count=count)
+    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
+    posed = [pose(problem, i) for i in range(len(problem.experiments))]
+    algebra = Algebra(posed, [{} for _ in posed])
+    return identifiability(problem, algebra, most_work=MOST_WORK, count=count)
 
 
 def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:
@@ -238,7 +235,7 @@ class Steps(NamedTuple):
     """Everything the five steps found.
 
     problem  with unreachable unknowns held
-    ladder   step 1;  systems, structure: step 2
+    ladder   step 1;  structure: step 2
     first    the paper's way of posing step 3, the one that is solved with a proof
     ways     steps 3 to 5, best first
     best     the best way's estimate, polished, with residuals and derivative
@@ -248,7 +245,6 @@ class Steps(NamedTuple):
 
     problem: Problem
     ladder: Sequence[Curves]
-    systems: tuple[System, ...]
     structure: Structure
     first: Algebraic
     ways: Sequence[Way]
@@ -310,7 +306,7 @@ def _rank(
         whole = errors_at(problem, x, at, active=free.rows, held=np.zeros(len(x), dtype=bool))
     others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
     sets = [] if steps.structure.is_linear else [x, *others]
-    return rank_notes(problem, steps.systems, at.jacobian, errors, whole, sets=sets)
+    return rank_notes(problem, at.jacobian, errors, whole, sets=sets)
 
 
 def _optimum(
@@ -431,8 +427,8 @@ def _candidate(way: Way) -> Candidate:
 def _tables(
     steps: Steps, values: Mapping[str, float], settings: Settings
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    grids = tuple(fine_grid(steps.problem, k) for k in range(len(steps.systems)))
-    runs = simulate(steps.problem, steps.systems, settings.integrator, values, grids)
+    grids = tuple(fine_grid(steps.problem, k) for k in range(len(steps.problem.experiments)))
+    runs = simulate(steps.problem, settings.integrator, values, grids)
     trajectories = [run for _, run in runs]
     points = [_points(steps.problem, k, run) for k, run in enumerate(trajectories)]
     curves = [_curves(steps, k, run) for k, run in enumerate(trajectories)]

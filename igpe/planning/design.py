@@ -26,7 +26,6 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
-from igpe.equations.reading.read import read_systems_at
 from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
 from igpe.planning.freedom import Freedom, Noise, ProblemWithoutData, Sampling
 from igpe.planning.plan import Plan
@@ -243,8 +242,7 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
         posed.whole.model, parameters=list(posed.whole.parameters), experiments=experiment
     )
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
-    held, free, systems = read_systems_at(alone, {n: values[n] for n in alone.box.names})
-    ((_, run),) = simulate(held, systems, Sundials(), free, (grid,))
+    ((_, run),) = simulate(alone, Sundials(), values, (grid,))
     if not run.status.usable:
         raise EstimationFailed(
             f"The planned experiment {planned.name} could be integrated only to time "

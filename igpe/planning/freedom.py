@@ -18,7 +18,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.settling import Weights
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
@@ -264,10 +263,9 @@ class Existing:
 
     def __init__(self, problem: Problem, integrator: Integrator, *, counted: bool) -> None:
         self.problem, self.counted = problem, counted
-        systems = read_systems(problem) if counted else ()
-        self.residuals = Residuals(problem, systems, integrator) if counted else None
+        self.residuals = Residuals(problem, integrator) if counted else None
         follows = counted and problem.sigma_follows_model
-        self.weights = Weights(problem, problem, systems, integrator) if follows else None
+        self.weights = Weights(problem, problem, integrator) if follows else None
 
     def at(self, values: Mapping[str, float], sizes: FloatArray) -> Known:
         """What they tell where the unknowns have these values.

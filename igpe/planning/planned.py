@@ -23,8 +23,8 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
@@ -174,10 +174,7 @@ class Planned:
 
     def initial_value_problem(self) -> InitialValueProblem:
         """The experiment with its choices and parameters open."""
-        (experiment,) = self.problem.experiments
-        return initial_value_problem(
-            self.problem, experiment, read_system(self.problem, experiment)
-        )
+        return compiled(self.problem).initial_value_problem(0)
 
     def values(self, whole: Mapping[str, float]) -> dict[str, float]:
         """Unknowns of `problem` that are not chosen, from those of the whole problem."""

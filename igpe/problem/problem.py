@@ -100,7 +100,9 @@ class Problem:
             check_experiment(parts, e, instance, starts)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: tuple[FloatArray, ...] | None = None
-        self.compared: set[str] = set()  # experiments whose equations were read and compared
+        # Equations that were read, by experiment and outputs; None: by another process.
+        self.systems: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self.compiled: Any = None  # `igpe.equations.compiled`
         self.unknowns = with_logarithms(
             self._unknowns(parameters),
             expanded("logarithmic", self._given["logarithmic"], self.instances),
@@ -116,7 +118,7 @@ class Problem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy keep what the problem was made of and build the models again."""
-        return _made_again, (self._given, dict(self.fixed), self._weights, self.compared)
+        return _made_again, (self._given, dict(self.fixed), self._weights, list(self.systems))
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
@@ -175,8 +177,7 @@ class Problem:
         lost = {n: v for n, v in values.items() if not is_finite(v)}
         if lost:
             raise ProblemError(f"Unknowns cannot be held at {lost}; give finite numbers.")
-        smaller = object.__new__(Problem)
-        smaller.__dict__.update(self.__dict__)
+        smaller = self._copied()
         held = {n: float(v) for n, v in values.items()}
         smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
@@ -188,12 +189,17 @@ class Problem:
         raises  ProblemError unless there is a positive number for each measurement
         """
         held = held_sigma(self.experiments, sigma)
-        found = object.__new__(Problem)
-        found.__dict__.update(self.__dict__)
+        found = self._copied()
         found._weights = held
         found.experiments = tuple(
             e.weighted(s) for e, s in zip(self.experiments, held, strict=True)
         )
+        return found
+
+    def _copied(self) -> "Problem":
+        """The same problem, to be changed: it shares the equations that were read."""
+        found = object.__new__(Problem)
+        found.__dict__.update(self.__dict__, compiled=None)
         return found
 
     def with_data(self, data: Data) -> "Problem":
@@ -281,10 +287,10 @@ def _made_again(
     given: Mapping[str, Any],
     fixed: Mapping[str, float],
     weights: Sequence[FloatArray] | None,
-    compared: Iterable[str],
+    read: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Problem:
     whole = Problem(**given).fixing(fixed)
-    whole.compared.update(compared)
+    whole.systems.update(dict.fromkeys(read))
     return whole if weights is None else whole.weighted(weights)
 
 

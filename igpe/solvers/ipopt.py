@@ -93,7 +93,7 @@ class Ended(NamedTuple):
         )
 
 
-class Compiled:
+class CompiledProgram:
     """A program that is solved again and again.
 
     settings     options of IPOPT
@@ -274,7 +274,9 @@ class Ipopt:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
             scaled = read_scaled(path, written, sizes)
             of_scaled = {} if sizes is None else SCALED
-            return _Embedded(Compiled(scaled, {**of_scaled, **self.settings}), written, objective)
+            return _Embedded(
+                CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective
+            )
 
 
 @dataclass(frozen=True)
@@ -320,7 +322,7 @@ class _WithProgram:
 class _Embedded:
     """CasADi's IPOPT with compiled functions of the model."""
 
-    compiled: Compiled
+    compiled: CompiledProgram
     written: Written
     objective: Any
 

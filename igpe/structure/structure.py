@@ -23,8 +23,6 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from igpe.core.arrays import IntArray
 from igpe.equations.incidence import blocks, incidence, parts
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.structure_map import plot_maps
@@ -348,27 +346,23 @@ class Structure:
         return [*report.remarks(self.groups, self.surplus, self.exact), *self.warnings]
 
 
-def analyse(
-    problem: Problem, systems: Sequence[System] | None = None, *, most_work: float = 0.0
-) -> Structure:
+def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     """Which unknowns the measurements reach, and how (Michalik et al. 2009, IGPE, step 2).
 
-    systems    of the problem's experiments, where they have been read already
     most_work  how long the exact test of identifiability may be; 0: it is left out
-    raises     ModelError as `read_system` does
+    raises     ModelError as `compiled` does
     """
-    read = read_systems(problem) if systems is None else systems
     # what varies with time is no datum, and no unknown that structure could judge
     problem = problem.fixing(dict.fromkeys(problem.varying, 0.0))
-    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem, read), 1.0))  # nor are these
-    posed = [pose(problem, i, system) for i, system in enumerate(read)]
+    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))  # nor are these
+    posed = [pose(problem, i) for i in range(len(problem.experiments))]
     reduced = tuple(reduce(one) for one in posed)
     found = [suitable(one) for one in reduced]
     subsystems = tuple(chain.from_iterable(s.subsystems for s in found))
     slopes = tuple(s.slopes for s in found)
     gathered = groups(subsystems, reduced, slopes, problem.box.names)
     judge = _Judge(problem, gathered, subsystems, [influence(one) for one in posed])
-    exact = _exact(problem, read, Algebra(posed, slopes), most_work)
+    exact = _exact(problem, Algebra(posed, slopes), most_work)
     return Structure(
         findings=tuple(_with(judge(name), exact) for name in problem.box.names),
         groups=gathered,
@@ -382,12 +376,10 @@ def analyse(
     )
 
 
-def _exact(
-    problem: Problem, systems: Sequence[System], algebra: Algebra, most_work: float
-) -> Identifiability:
+def _exact(problem: Problem, algebra: Algebra, most_work: float) -> Identifiability:
     if not most_work or not len(problem.box):
         return undecided(problem.box.names, "")
-    return identifiability(problem, systems, algebra, most_work=most_work)
+    return identifiability(problem, algebra, most_work=most_work)
 
 
 def _with(finding: Finding, exact: Identifiability) -> Finding:

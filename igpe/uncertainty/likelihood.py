@@ -25,7 +25,6 @@ from igpe.dynamics.shooting.base import require_known_sigma, require_plain
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.settling import weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
@@ -126,7 +125,7 @@ def likelihood(
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values)
     start = problem.box.clip(problem.box.vector(values))
-    residuals = Counted(Residuals(problem, read_systems(problem), method.integrator))
+    residuals = Counted(Residuals(problem, method.integrator))
     fit = method.search.fit(residuals, start, problem.box)
     fit = refitted_on_bounds(residuals, fit, problem.box, method.search)
     if fit.at is None:

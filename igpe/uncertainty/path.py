@@ -29,13 +29,12 @@ from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import AtStart, begin, first_meshes, sizes
+from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Transcription, transcribe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.guess import Simulated, profiles
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -255,11 +254,10 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
             f"Profiles by collocation are local: they want Collocation(igpe.solvers.Ipopt()), not "
             f"{name_of(method.solver)}."
         )
-    systems = read_systems(problem)
-    simulated = Simulated(problem, systems, Automatic(), start)
+    simulated = Simulated(problem, Automatic(), start)
     guesses = profiles(simulated, [{}] * len(problem.experiments))
-    known, radau = AtStart(start, systems), Radau(method.points)
-    meshes = first_meshes(problem, guesses, radau, method.tolerance, known=known)
+    radau = Radau(method.points)
+    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
     program = transcribe(problem, meshes)
     begin(program, start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))

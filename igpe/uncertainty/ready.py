@@ -14,7 +14,6 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
 from igpe.uncertainty.likelihood import likelihood, quick, size_of, with_numbers
@@ -117,7 +116,7 @@ def _by_collocation(asked: Asked, method: Collocation, values: dict[str, float])
 def _errors_at(asked: Asked, x: FloatArray) -> Uncertainty:
     """Linearised errors by one integration, with active constraints on parameters kept."""
     problem = asked.problem
-    at = Residuals(problem, read_systems(problem), Automatic())(x)
+    at = Residuals(problem, Automatic())(x)
     return errors_at(problem, x, at, asked.confidence, active=tangent(problem, x).rows)
 
 

@@ -83,7 +83,7 @@ def test_derivatives_against_central_differences(monkeypatch):
     def compiled(scaled, settings, functions):
         kept.update(scaled=scaled, functions=functions)
 
-    monkeypatch.setattr("igpe.dynamics.collocation.assembled.Compiled", compiled)
+    monkeypatch.setattr("igpe.dynamics.collocation.assembled.CompiledProgram", compiled)
     problem = posed(bounded, priors={"k": NormalPrior(1.0, 0.3)})
     one = assembled(problem)
     one.begin(start_of(problem), ())

@@ -11,7 +11,6 @@ from scipy.stats import norm
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 
 TIMES = np.linspace(0.0, 4.0, 25)
 START = {"k": 0.8, "sd": 0.5}
@@ -73,7 +72,7 @@ def test_the_optimum_is_that_of_the_likelihood(kind, logarithmic):
 @pytest.mark.parametrize("kind", ["sd", "spread"])
 def test_cost_and_gradient_are_those_of_the_likelihood(kind):
     posed = problem(kind)
-    residuals = Residuals(posed, read_systems(posed), Automatic())
+    residuals = Residuals(posed, Automatic())
     x = np.array([0.5, 0.3])
     at = residuals(x)
     constant = len(TIMES) * np.log(2 * np.pi)
@@ -84,7 +83,7 @@ def test_cost_and_gradient_are_those_of_the_likelihood(kind):
 
 def test_the_information_is_fishers():
     posed = problem()
-    at = Residuals(posed, read_systems(posed), Automatic())(np.array([0.6, 0.2]))
+    at = Residuals(posed, Automatic())(np.array([0.6, 0.2]))
     slope = -3.0 * TIMES * np.exp(-0.6 * TIMES)
     expected = [[slope @ slope / 0.04, 0.0], [0.0, 2 * len(TIMES) / 0.04]]
     assert at.jacobian.T @ at.jacobian == pytest.approx(np.array(expected), rel=1e-5, abs=1e-8)

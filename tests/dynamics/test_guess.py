@@ -6,7 +6,6 @@ from zoo import ZOO
 
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import Simulated, fine_grid, profiles
-from igpe.equations.reading.read import read_systems
 from igpe.smoothing.spline_curve import Interpolation
 
 CASE = {c.name: c for c in ZOO}
@@ -14,7 +13,7 @@ CASE = {c.name: c for c in ZOO}
 
 def simulated(case, values=None):
     problem = case.problem()
-    return Simulated(problem, read_systems(problem), Sundials(), values or case.truth)
+    return Simulated(problem, Sundials(), values or case.truth)
 
 
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
@@ -34,7 +33,7 @@ def test_what_the_model_does_not_have_has_no_series():
 def test_nothing_is_simulated_before_it_is_needed():
     case = CASE["decay"]
     problem = case.problem()
-    lazy = Simulated(problem, read_systems(problem), None, case.truth)
+    lazy = Simulated(problem, None, case.truth)
     curve = Interpolation().smooth(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.5]))
     profile = profiles(lazy, [{"A": curve}])[0]
     assert profile("A", np.array([1.0])) == pytest.approx([1.0])

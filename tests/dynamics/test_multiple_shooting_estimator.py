@@ -19,7 +19,6 @@ from igpe.dynamics.shooting.multiple.chains import node_times
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.chains.chains import Point, condensed
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.statistics.covariance import uncertainty
@@ -91,7 +90,7 @@ def test_where_nodes_meet_the_condensed_problem_is_that_of_single_shooting():
             chain = prepared.chains(point).chains[0]
             point = point._replace(nodes=(point.nodes[0] + chain.gap,))
         ours = condensed(prepared.chains(point)).at
-        known = Residuals(problem, read_systems(problem), Sundials(rtol=1e-11, atol=1e-13))(x)
+        known = Residuals(problem, Sundials(rtol=1e-11, atol=1e-13))(x)
         order = np.argsort(problem.experiments[0].measurements.row, kind="stable")
         spread = known.residual[order] / ours.residual
         assert spread == pytest.approx(spread[0], rel=1e-5)

@@ -9,7 +9,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior
 from igpe.problem.problem import Problem
@@ -38,7 +37,7 @@ def residuals_of(problem):
         experiments=problem.experiments,
         priors=problem.priors,
     )
-    return Residuals(plain, read_systems(plain), Sundials(rtol=1e-10, atol=1e-12))
+    return Residuals(plain, Sundials(rtol=1e-10, atol=1e-12))
 
 
 def error(found):

@@ -8,7 +8,7 @@ from pyomo import dae
 from scipy.special import erf
 
 import igpe
-from igpe.dynamics.collocation.guess import AtStart, first_meshes
+from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import transcribe
 
@@ -54,7 +54,7 @@ def test_the_size_of_a_feed_is_estimated(method, width):
 
 def test_meshes_have_edges_in_the_pulse_whoever_writes_the_program():
     posed = problem(1e-3)
-    (mesh,) = first_meshes(posed, (), Radau(3), 1e-5, known=AtStart({"k": 1.0}, ()))
+    (mesh,) = first_meshes(posed, (), Radau(3), 1e-5, start={"k": 1.0})
     assert (abs(mesh.edges - 0.5) < 2e-3).any()
     (run,) = transcribe(posed, [mesh]).runs
     assert (abs(run.mesh.edges - 0.5) < 2e-3).any()

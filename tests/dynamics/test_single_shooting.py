@@ -11,7 +11,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, NormalPrior
 from igpe.problem.problem import Problem
@@ -31,7 +30,7 @@ def test_exact_data_give_back_the_true_parameters(case):
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 def test_the_derivative_of_the_residuals_against_central_differences(case):
     problem = case.problem(noise=0.05)
-    residuals = Residuals(problem, read_systems(problem), Sundials(rtol=1e-11, atol=1e-13))
+    residuals = Residuals(problem, Sundials(rtol=1e-11, atol=1e-13))
     x = problem.box.vector(case.near)
     exact = residuals(x).jacobian
     for i in range(len(x)):
@@ -56,7 +55,7 @@ def decays(**settings):
 
 def test_residuals_are_weighted_and_priors_stand_at_the_end():
     problem = decays(priors={"k": NormalPrior(1.0, 0.5), "A(t0)@two": NormalPrior(2.0, 4.0)})
-    residuals = Residuals(problem, read_systems(problem), Sundials())
+    residuals = Residuals(problem, Sundials())
     at = residuals(problem.box.vector({"k": 0.5, "A(t0)@two": 3.0}))
     t = np.linspace(0.0, 3.0, 7)
     first = (2 * np.exp(-0.5 * t) - 2 * np.exp(-0.7 * t)) / 0.1
@@ -147,9 +146,7 @@ def test_what_it_cannot_do_is_refused():
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 def test_simulation_at_the_truth_gives_the_data(case):
     problem = case.problem()
-    ((_, run),) = simulate(
-        problem, read_systems(problem), Sundials(), case.truth, (np.array(case.times),)
-    )
+    ((_, run),) = simulate(problem, Sundials(), case.truth, (np.array(case.times),))
     assert run.measured == pytest.approx(case.data()[list(case.measured)].to_numpy(), rel=2e-6)
 
 
@@ -196,7 +193,7 @@ def test_an_infinite_derivative_is_no_derivative():
     case = CASE["consecutive"]
     run = Experiment(case.data()[["time", "B"]].rename(columns={"B": "w"}), start=case.start)
     problem = Problem(rooted, parameters=list(case.truth), experiments=run)
-    at = Residuals(problem, read_systems(problem), Sundials())
+    at = Residuals(problem, Sundials())
     assert at(problem.box.vector({"k1": 1.0, "k2": 0.4})) is None
     found = SingleShooting().estimate(problem, {"k1": 1.0, "k2": 0.4})
     assert found.status is Status.INTEGRATION_BROKE

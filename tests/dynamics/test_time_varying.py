@@ -23,7 +23,6 @@ from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalS
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals, unmeasured
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import step_input
 from igpe.problem.losses import L1, NormalPrior, PiecewiseConstant
@@ -84,7 +83,7 @@ def test_all_methods_find_the_same_optimum_of_noisy_data(penalty):
     assert collocated.objective == pytest.approx(single.objective, rel=1e-5)
     assert dict(collocated.parameters) == pytest.approx(dict(single.parameters), rel=1e-4)
     jumps = np.diff([single.parameters[n] for n in problem.varying])
-    free = Residuals(posed(0.05), read_systems(problem), Sundials())
+    free = Residuals(posed(0.05), Sundials())
     x = problem.box.vector(single.parameters)
     assert single.objective == pytest.approx(free(x).cost + penalty * jumps @ jumps, rel=1e-6)
 
@@ -102,7 +101,7 @@ def test_a_penalty_makes_it_smoother():
 @pytest.mark.parametrize("integrator", [Automatic(), Sundials(), Lsoda()])
 def test_derivatives_by_the_pieces_against_central_differences(integrator):
     problem = posed(0.05, penalty=30.0)
-    residuals = Residuals(problem, read_systems(problem), integrator)
+    residuals = Residuals(problem, integrator)
     x = np.array([0.7, 1.3, 0.4, 1.6])
     at = residuals(x)
     assert len(residuals) == len(at.residual) == len(TIMES) + 2
@@ -225,7 +224,7 @@ def test_constraints_may_hold_it():
 def test_robust_losses_count_jumps_as_squares():
     problem = posed(0.05, penalty=20.0, loss=L1())
     found = MultipleShooting(FINE).estimate(problem, START)
-    residuals = Residuals(posed(0.05), read_systems(problem), Sundials())
+    residuals = Residuals(posed(0.05), Sundials())
     x = problem.box.vector(found.parameters)
     jumps = np.diff(x[1:])
     known = np.sum(np.abs(residuals(x).residual)) + 20.0 * jumps @ jumps

@@ -12,8 +12,8 @@ from pyomo import dae
 from pyomo.core.expr import numeric_expr
 
 from igpe.core.errors import ModelError
+from igpe.equations.compiled import compiled
 from igpe.equations.reading import agreement, readings
-from igpe.equations.reading.read import read_system, read_systems
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -45,7 +45,7 @@ def posed(rule=None, experiments=1):
 
 
 def test_what_is_right_is_accepted():
-    read_systems(posed())
+    compiled(posed())
 
 
 def replaced(kind, wrong):
@@ -77,7 +77,7 @@ def test_a_wrong_node_is_noticed(name, monkeypatch):
     if name == "one branch":
         rule = lambda m, t: m.dx[t] == -pyo.Expr_if(m.x[t] > m.k, m.x[t] - m.k, 0)  # noqa: E731
     with pytest.raises(ModelError, match=r"does not read '\w+' as it is written: at .* Pyomo"):
-        read_systems(posed(rule))
+        compiled(posed(rule))
 
 
 def test_a_frozen_time_is_noticed(monkeypatch):
@@ -86,7 +86,7 @@ def test_a_frozen_time_is_noticed(monkeypatch):
         Translator, "__init__", lambda self, symbols, _: usual(self, symbols, ca.SX(0.3))
     )
     with pytest.raises(ModelError, match=r"does not read 'rate' as it is written: at t = "):
-        read_systems(posed())
+        compiled(posed())
 
 
 def test_a_jump_at_a_wrong_side_is_noticed(monkeypatch):
@@ -99,13 +99,13 @@ def test_a_jump_at_a_wrong_side_is_noticed(monkeypatch):
 
     monkeypatch.setattr(readings, "explored", lambda *a: moved(*a) if usual(*a).cuts else usual(*a))
     with pytest.raises(ModelError, match=r"'rate' (as it is written|changes with time)"):
-        read_systems(posed())
+        compiled(posed())
 
 
 def test_a_wrong_start_and_a_wrong_output_are_noticed(monkeypatch):
     problem = posed()
     run = problem.experiments[0]
-    given = read_system(problem, run)
+    given = compiled(problem).systems[0]
     between = problem.instances[0]
     start = replace(given, starts={"x": given.starts["x"] * 1.001})
     with pytest.raises(ModelError, match=r"'begin'.*the start value"):
@@ -125,7 +125,7 @@ def test_a_small_term_that_is_lost_is_noticed(share, monkeypatch):
         lambda self, n, c: ca.substitute(usual(self, n, c), self.translate.time, 0),
     )
     with pytest.raises(ModelError, match="'rate'"):
-        read_systems(posed(rule))
+        compiled(posed(rule))
 
 
 def test_each_experiment_is_compared_once_also_by_copies(monkeypatch):
@@ -135,34 +135,32 @@ def test_each_experiment_is_compared_once_also_by_copies(monkeypatch):
     )
     problem = posed(experiments=2)
     for _ in range(2):
-        read_systems(problem)
-        read_systems(problem.fixing({"k": 1.0}))
+        compiled(problem)
+        compiled(problem.fixing({"k": 1.0}))
     assert calls == ["1", "2"]
 
 
 def test_the_users_model_keeps_its_values():
     problem = posed()
     before = [v.value for v in problem.instance.model.component_data_objects(pyo.Var)]
-    read_systems(problem)
+    compiled(problem)
     after = [v.value for v in problem.instance.model.component_data_objects(pyo.Var)]
     assert before == after
 
 
 def test_overflow_says_nothing_and_rounding_is_no_difference():
-    read_systems(posed(lambda m, t: m.dx[t] == -pyo.exp(m.x[t] ** 3) + (1e8 + m.x[t]) - 1e8))
+    compiled(posed(lambda m, t: m.dx[t] == -pyo.exp(m.x[t] ** 3) + (1e8 + m.x[t]) - 1e8))
 
 
 def test_a_start_condition_among_the_equations_is_no_difference():
-    read_systems(
-        posed(lambda m, t: m.x[t] == 2 * m.k + 1 if t == 0 else m.dx[t] == -m.k * m.x[t] * t)
-    )
+    compiled(posed(lambda m, t: m.x[t] == 2 * m.k + 1 if t == 0 else m.dx[t] == -m.k * m.x[t] * t))
 
 
 def test_pickle_keeps_what_was_compared():
     problem = pickle.loads(pickle.dumps(Problem(**_given())))
-    assert problem.compared == set()
-    read_systems(problem)
-    assert pickle.loads(pickle.dumps(problem)).compared == {"1"}
+    assert not problem.systems
+    compiled(problem)
+    assert pickle.loads(pickle.dumps(problem)).systems == {("1", ("x",)): None}
 
 
 def _given():

@@ -9,9 +9,8 @@ from pyomo import dae
 from scipy.optimize import fsolve
 from zoo import ZOO
 
+from igpe.equations.compiled import compiled
 from igpe.equations.elimination import LARGEST_SYMBOLIC, solve_all, solve_for
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -20,7 +19,7 @@ from igpe.problem.problem import Problem
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 def test_the_residual_vanishes_at_what_elimination_says(case):
     problem = case.problem()
-    system = read_system(problem, problem.experiments[0])
+    system = compiled(problem).systems[0]
     solved = solve_all(system.residual, system.unknowns)
     y = stack(system.unknowns[j] for j in solved.implicit)
     inserted = ca.substitute(system.residual, system.unknowns, stack(solved.expressions))
@@ -90,8 +89,7 @@ def test_implicit_slopes_are_those_of_the_linear_system():
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 2.0, 3.0]})
     run = Experiment(table, start={"x": 1.0, "y": 2.0})
     problem = Problem(coupled, parameters=["a", "b"], experiments=run)
-    one = problem.experiments[0]
-    ivp = initial_value_problem(problem, one, read_system(problem, one))
+    ivp = compiled(problem).initial_value_problem(0)
     assert ivp.implicit == ()
     a, b, x, y, t = 2.0, 0.7, 1.3, 0.4, 1.1
     found = ca.Function("f", [ivp.t, ivp.x, ivp.q], [ivp.f])(t, [x, y], [a, b])
@@ -102,8 +100,7 @@ def test_implicit_slopes_are_those_of_the_linear_system():
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 def test_derivatives_of_the_initial_value_problem_against_central_differences(case):
     problem = case.problem()
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     v = ca.vertcat(ivp.x, ivp.y, ivp.q)
     everything = ca.vertcat(ivp.f, ivp.g, ivp.measured, ivp.start)
     function = ca.Function("f", [ivp.t, v, ivp.u], [everything, ca.jacobian(everything, v)])

@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.core.errors import ModelError
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -101,7 +101,7 @@ def test_a_short_pulse_is_in_the_equations():
     problem = one_state(
         lambda m, t: m.dx[t] == m.c * pyo.exp(-(((t - 0.5) / 1e-3) ** 2)), 1, unknowns=("c",)
     )
-    (system,) = read_systems(problem)
+    (system,) = compiled(problem).systems
     f = system.function()
     for t in (0.0, 0.4999, 0.5, 0.501):
         slope = -float(f(t, [0, 0], [0, 0], [], 600, 2.0, [1, 1])[0])
@@ -125,7 +125,7 @@ def test_what_cannot_be_followed_is_refused(name):
     rule = REFUSED[name]
     problem = one_state(lambda m, t: m.dx[t] == -m.k * m.x[t] + rule(m, t), 1)
     with pytest.raises(ModelError, match="'rate' changes with time in a way igpe cannot follow"):
-        read_systems(problem)
+        compiled(problem)
 
 
 def test_members_that_were_changed_are_not_read_by_their_rule():
@@ -140,7 +140,7 @@ def test_members_that_were_changed_are_not_read_by_their_rule():
 
     problem = Problem(changed, parameters=["k"], experiments=problem.experiments)
     with pytest.raises(ModelError, match="changed after its rule"):
-        read_systems(problem)
+        compiled(problem)
 
 
 SHAPES = {
@@ -166,7 +166,7 @@ SHAPES = {
 def test_conditions_on_known_times_are_read(name, t):
     rule = SHAPES[name]
     problem = one_state(rule, 1)
-    (system,) = read_systems(problem)
+    (system,) = compiled(problem).systems
     values = system.function()(t, [0.3, 0.2], [1.7, 1.0], [], [], 0.9, [1, 1])
     m = problem.model([0.0, t, 1.0])
     m.dx[t], m.x[t], m.k.value = 0.3, 1.7, 0.9
@@ -289,7 +289,7 @@ def test_equations_in_a_list_are_refused_for_what_they_are():
     data = pd.DataFrame({"time": [0.5, 1.0], "x": [0.6, 0.4]})
     problem = Problem(model, parameters=["k"], experiments=Experiment(data, start={"x": 1.0}))
     with pytest.raises(ModelError, match=r"'all\[1\]' holds a derivative but is not indexed"):
-        read_systems(problem)
+        compiled(problem)
 
 
 def _immutable(m):
@@ -320,4 +320,4 @@ def test_numbers_over_time_are_refused_by_name(add):
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": 1.0})
     problem = Problem(build, parameters=["k"], experiments=Experiment(table, start={"x": 1.0}))
     with pytest.raises(ModelError, match=r"'rate' .*depend on the time, .* 'feed'\. Write"):
-        read_systems(problem)
+        compiled(problem)

@@ -8,8 +8,7 @@ from pyomo import dae
 
 import igpe
 from igpe.core.errors import ModelError
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import linear_input, step_input
 from igpe.problem.problem import Problem
@@ -74,13 +73,13 @@ REFUSED = {
 def test_a_jump_at_an_unknown_time_is_refused(name):
     rule, *fragments = REFUSED[name]
     with pytest.raises(ModelError) as caught:
-        read_systems(posed(rule))
+        compiled(posed(rule))
     assert [f for f in (*fragments, "smooth transition") if f not in str(caught.value)] == []
 
 
 def test_a_jump_of_what_is_measured_is_refused():
     with pytest.raises(ModelError, match=r"'h' jumps where .*state 'x'"):
-        read_systems(
+        compiled(
             posed(lambda m, t: -m.a * m.x[t], measured=lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, m.n))
         )
 
@@ -88,8 +87,8 @@ def test_a_jump_of_what_is_measured_is_refused():
 def test_an_unknown_start_counts():
     rule = lambda m, t: pyo.Expr_if(m.x[0] < 0.5, -1.0, -2.0)  # noqa: E731
     with pytest.raises(ModelError, match=r"unknown 'x\(t0\)'"):
-        read_systems(posed(rule, start=Unknown(0.5, 2)))
-    read_systems(posed(rule))
+        compiled(posed(rule, start=Unknown(0.5, 2)))
+    compiled(posed(rule))
 
 
 KINKS = {
@@ -105,16 +104,15 @@ KINKS = {
 
 @pytest.mark.parametrize("name", KINKS)
 def test_a_kink_is_no_jump(name):
-    read_systems(posed(KINKS[name]))
+    compiled(posed(KINKS[name]))
 
 
 def test_a_held_unknown_is_a_known_time():
     problem = posed(lambda m, t: pyo.Expr_if(t < m.k, m.a, 0))
-    (system,) = read_systems(problem.fixing({"k": 0.75}))
-    held = problem.fixing({"k": 0.75})
-    assert "k" not in initial_value_problem(held, held.experiments[0], system).unknowns
+    held = compiled(problem.fixing({"k": 0.75}))
+    assert "k" not in held.initial_value_problem(0).unknowns
     with pytest.raises(ModelError, match="state 'x'"):
-        read_systems(posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2)).fixing({"k": 1.0}))
+        compiled(posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2)).fixing({"k": 1.0}))
 
 
 KNOWN = {

@@ -10,6 +10,7 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 
+from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_system
 from igpe.equations.system import System
@@ -100,8 +101,7 @@ def test_time_in_an_expression_is_kept() -> None:
 
     assert slopes(with_expression, 1.3, 2.0, 0.7) == pytest.approx([-1.4 * np.sin(1.3)])
     problem = problem_of(with_expression, measured=("heat",))
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     heat = ca.Function("h", [ivp.t, ivp.q], [ivp.measured])
     assert float(heat(1.3, 0.7)) == pytest.approx(0.7 * np.sin(1.3))
 
@@ -229,8 +229,7 @@ def test_start_values(name: str) -> None:
         return m
 
     problem = problem_of(build, start=start)
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     assert float(ca.Function("s", [ivp.q], [ivp.start])(0.5)) == pytest.approx(number)
 
 
@@ -238,10 +237,9 @@ def test_an_unknown_start_value_is_an_unknown_of_its_name() -> None:
     problem = problem_of(
         with_rule(lambda m, t: m.dA[t] == -m.k * m.A[t]), start={"A": Unknown(0, 9)}
     )
-    run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = compiled(problem).initial_value_problem(0)
     assert ivp.unknowns == ("k", "A(t0)")
     held = problem.fixing({"k": 0.3})
-    ivp = initial_value_problem(held, run, read_system(held, run))
+    ivp = compiled(held).initial_value_problem(0)
     assert ivp.unknowns == ("A(t0)",)
     assert float(ca.Function("f", [ivp.x], [ivp.f])(2.0)) == pytest.approx(-0.6)

@@ -10,7 +10,7 @@ import pytest
 from pyomo import dae
 from zoo import ZOO, Case
 
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
 from igpe.equations.system import equation_linearity
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -27,7 +27,7 @@ def central(function, point: np.ndarray, h: float = 1e-5) -> np.ndarray:
 @cases
 def test_first_and_second_derivatives_are_exact(case: Case) -> None:
     problem = case.problem()
-    system = read_system(problem, problem.experiments[0])
+    system = compiled(problem).systems[0]
     everything = ca.vertcat(*system.symbols.vectors)
     n = everything.numel()
     whole = ca.Function("whole", [everything], [system.residual])
@@ -51,7 +51,7 @@ def test_first_and_second_derivatives_are_exact(case: Case) -> None:
 @cases
 def test_the_function_takes_the_symbols_in_their_order(case: Case) -> None:
     problem = case.problem()
-    system = read_system(problem, problem.experiments[0])
+    system = compiled(problem).systems[0]
     function = system.function()
     assert function.name_in() == ["t", "dx", "x", "z", "u", "p", "s"]
     assert function.size1_out(0) == len(system.equations)
@@ -60,7 +60,7 @@ def test_the_function_takes_the_symbols_in_their_order(case: Case) -> None:
 def test_in_which_parameters_an_equation_is_linear() -> None:
     case = next(c for c in ZOO if c.name == "michaelis_menten")
     problem = case.problem()
-    system = read_system(problem, problem.experiments[0])
+    system = compiled(problem).systems[0]
     found = list(equation_linearity(system).values())
     names = [[system.symbols.parameters[i] for i in one.individually] for one in found]
     nonlinear = set(system.symbols.parameters) - set(names[0])
@@ -88,7 +88,7 @@ def test_a_branch_on_time_between_the_reading_places_is_read(inside: float) -> N
     data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 0.5, 0.2]})
     run = Experiment(data, start={"x": 1.0})
     problem = Problem(model, parameters=["k"], experiments=run)
-    f = read_system(problem, run).function()
+    f = compiled(problem).systems[0].function()
     for t, source in (
         (inside - 1e-6, 0),
         (inside, 20),

@@ -7,7 +7,6 @@ import pytest
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.planning import search as told_module
 from igpe.planning.posing import pose, steepness
 
@@ -53,7 +52,7 @@ def test_rows_are_the_weighted_sensitivities_of_the_experiment_itself(cubic):
             table, start=start, start_time=0.0, inputs=inputs, sigma=1.0, replicates=False
         ),
     )
-    plain = Residuals(alone, read_systems(alone), TIGHT)(np.array([0.8, 8.0]))
+    plain = Residuals(alone, TIGHT)(np.array([0.8, 8.0]))
     h = plain.residual.reshape(4, 2)
     sigma = np.column_stack([np.hypot(0.02, 0.03 * h[:, 0]), np.full(4, 0.01)])
     expected = plain.jacobian.reshape(4, 2, 2) * [0.8, 8.0] / sigma[..., None]

@@ -9,7 +9,6 @@ from known_designs import DESIGNS, LINEAR, ONE
 from known_models import Known
 
 import igpe
-from igpe.equations.reading.read import read_systems
 from igpe.estimation.summary import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
 from igpe.structure.findings import Verdict
@@ -66,8 +65,7 @@ def notes(case, jacobian, held=(False, False)):
             x, residual, jacobian, held=np.array(held), sigma_known=True, bounds=bounds
         )
 
-    systems = read_systems(problem)
-    return rank_notes(problem, systems, jacobian, errors(held), errors((False, False)))
+    return rank_notes(problem, jacobian, errors(held), errors((False, False)))
 
 
 def test_rank_of_the_data_and_verdicts_are_compared():

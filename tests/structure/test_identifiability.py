@@ -11,18 +11,14 @@ from known_models import CASES, PULSE, SIX, TIMES, Known, cascade, checked
 from repeated import statistical
 
 import igpe
-from igpe.equations.reading.read import read_systems
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
 from igpe.structure.identifiability.posed import pose
 
 
 def examined(problem, seed=0, **options):
-    systems = read_systems(problem)
-    posed = [pose(problem, i, system) for i, system in enumerate(systems)]
-    return identifiability(
-        problem, systems, Algebra(posed, [{} for _ in posed]), seed=seed, **options
-    )
+    posed = [pose(problem, i) for i in range(len(problem.experiments))]
+    return identifiability(problem, Algebra(posed, [{} for _ in posed]), seed=seed, **options)
 
 
 def lost(problem, seed=0):
@@ -46,7 +42,7 @@ SIMULATED = (
 def test_integrations_say_the_same(name):
     """Independent of all exact arithmetic: singular values of integrated sensitivities."""
     problem = CASES[name].problem()
-    moved = moved_unknowns(problem, read_systems(problem), seed=0)
+    moved = moved_unknowns(problem, seed=0)
     seen = {n for n, m in zip(problem.box.names, moved, strict=True) if m}
     assert seen == lost(problem)
 
@@ -57,7 +53,7 @@ def test_integrations_leave_open_what_is_too_small_to_see():
     case = Known("fast", slopes, "a b", "A B", {"A": 1.0, "B": 1.0}, "", "", bounds=(5.0, 10.0))
     problem = case.problem()
     assert lost(problem) == set()
-    moved = moved_unknowns(problem, read_systems(problem), seed=0)
+    moved = moved_unknowns(problem, seed=0)
     assert moved is None or not moved.any()
 
 

@@ -43,14 +43,13 @@ from igpe.dynamics.collocation.guess import (
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.shooting.base import Profile, constraints
 from igpe.dynamics.shooting.residuals import unmeasured
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.experiment import Experiment
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
-from igpe.solvers.ipopt import SCALED, Compiled, Ipopt, Known
+from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, Known
 from igpe.solvers.nl import Scaled
 
 
@@ -92,7 +91,7 @@ class Parts:
     each: tuple[Part, ...]
 
 
-def parts(problem: Problem, radau: Radau, systems: tuple[System, ...] = ()) -> Parts | None:
+def parts(problem: Problem, radau: Radau) -> Parts | None:
     """The problem made ready; None where it wants the user's Pyomo model on the mesh.
 
     Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
@@ -101,16 +100,15 @@ def parts(problem: Problem, radau: Radau, systems: tuple[System, ...] = ()) -> P
     if constraints(problem) or not all(map(_has_constant_bounds, problem.instances)):
         return None
     try:
-        systems = systems or read_systems(problem)
+        equations = compiled(problem)
     except ModelError:
         return None
-    if not all(system.any_times for system in systems):
+    if not all(system.any_times for system in equations.systems):
         return None
     found = []
-    for experiment, instance, system in zip(
-        problem.experiments, problem.instances, systems, strict=True
-    ):
-        ivp = initial_value_problem(problem, experiment, system)
+    pairs = zip(problem.experiments, problem.instances, strict=True)
+    for k, (experiment, instance) in enumerate(pairs):
+        ivp = equations.initial_value_problem(k)
         part = _part(problem, experiment, instance, ivp, radau)
         if part is None:
             return None
@@ -350,7 +348,7 @@ class Assembled:
         self._limits = lower, upper
         scaled = Scaled(whole.program, size, whole.rows, np.array(bounds) * whole.rows, whole.unit)
         self._cost = ca.Function("cost", [scaled.program["x"]], [scaled.program["f"]])
-        self._compiled = Compiled(scaled, {**SCALED, **solver.settings}, whole.functions)
+        self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, whole.functions)
 
     def _describe(self, run: Run, size: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
         """Sizes and bounds of the courses."""

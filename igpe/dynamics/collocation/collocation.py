@@ -19,7 +19,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, Parts, parts
 from igpe.dynamics.collocation.global_collocation import GlobalCollocation
-from igpe.dynamics.collocation.guess import AtStart, Course, begin, course, first_meshes, sizes
+from igpe.dynamics.collocation.guess import Course, begin, course, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau, most_elements
 from igpe.dynamics.collocation.transcription import transcribe
 from igpe.dynamics.integrators.limits import allowance
@@ -34,8 +34,6 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.polish import put_on_bounds
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import settled
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
@@ -91,9 +89,9 @@ class Posed(Protocol):
 class Poser:
     """Discretises a problem on any mesh: in CasADi where nothing is lost by it, else in Pyomo."""
 
-    def __init__(self, problem: Problem, radau: Radau, systems: Sequence[System] = ()) -> None:
+    def __init__(self, problem: Problem, radau: Radau) -> None:
         self.problem = problem
-        self._parts: Parts | None = parts(problem, radau, tuple(systems))
+        self._parts: Parts | None = parts(problem, radau)
 
     def on(self, meshes: Sequence[Mesh]) -> Posed:
         """The problem on these meshes; a model with times of its own may know better ones."""
@@ -210,7 +208,7 @@ class Collocation:
         except KeyboardInterrupt:
             if not is_plain(problem) or not start:
                 raise
-            residuals = Residuals(problem, read_systems(problem), Sundials())
+            residuals = Residuals(problem, Sundials())
             with finishing(), allowance(FINISH):
                 residuals(problem.box.vector(start))
             fit = residuals.best_fit()
@@ -225,7 +223,6 @@ class Collocation:
         problem: Problem,
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
-        systems: Sequence[System] = (),
     ) -> list[Estimate]:
         """One Estimate for each start, in their order.
 
@@ -237,7 +234,6 @@ class Collocation:
         there is nothing.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
-        systems      the problem's equations, where they have been read already
         raises       Unsupported if the loss is not least squares, or unknowns vary with time at
                      breaks that a model with times of its own does not have
         """
@@ -251,9 +247,8 @@ class Collocation:
         begun = time.perf_counter()
         guesses = list(profiles_of) or [()] * len(starts)
         radau = Radau(self.points)
-        known = AtStart(starts[0], systems)
-        meshes = first_meshes(problem, guesses[0], radau, self.tolerance, known=known)
-        poser = Poser(problem, radau, systems)
+        meshes = first_meshes(problem, guesses[0], radau, self.tolerance, start=starts[0])
+        poser = Poser(problem, radau)
         fits: list[Fit] = []
         try:
             program = self._solve_all(poser.on(meshes), starts, guesses, fits, begun)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
@@ -13,9 +14,8 @@ from igpe.core.errors import ModelError
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_mesh
 from igpe.dynamics.collocation.transcription import Run, Transcription
 from igpe.dynamics.shooting.base import Profile
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
+from igpe.equations.compiled import Compiled, compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
@@ -52,37 +52,26 @@ def course(run: Run) -> Course:
     )
 
 
-class AtStart(NamedTuple):
-    """What is known when a mesh is made.
-
-    start    unknown -> value that a solve begins at; pulses that unknowns move are looked for there
-    systems  the problem's equations, where they have been read already
-    """
-
-    start: Mapping[str, float]
-    systems: Sequence[System]
-
-
-NOTHING = AtStart({}, ())
-
-
 def first_meshes(
     problem: Problem,
     profiles: Sequence[Profile],
     radau: Radau,
     tolerance: float,
     *,
-    known: AtStart = NOTHING,
+    start: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Mesh]:
-    """A mesh for each experiment: edges where something happens, and where profiles are steep."""
+    """A mesh for each experiment: edges where something happens, and where profiles are steep.
+
+    start  unknown -> value that a solve begins at; pulses that unknowns move are looked for there
+    """
     meshes = []
-    systems = known.systems or _systems(problem)
+    equations = _compiled(problem)
     for k, experiment in enumerate(problem.experiments):
         guesses = [_known(profiles[k], n) for n in problem.instance.states] if profiles else []
         stops = _stops(problem, experiment)
-        if systems:
-            ivp = initial_value_problem(problem, experiment, systems[k])
-            stops = np.union1d(stops, _landings(ivp, float(stops[-1]), known.start))
+        if equations is not None:
+            ivp = equations.initial_value_problem(k)
+            stops = np.union1d(stops, _landings(ivp, float(stops[-1]), start))
         usable = [g for g in guesses if g(stops) is not None]
         meshes.append(first_mesh(stops, usable, radau, tolerance))
     return meshes
@@ -189,12 +178,12 @@ def _stops(problem: Problem, experiment: Experiment) -> FloatArray:
     return stops if len(stops) > 1 else np.array([first, first + 1.0])
 
 
-def _systems(problem: Problem) -> Sequence[System]:
-    """The problem's equations; none where they can only be asked for one time after the other."""
+def _compiled(problem: Problem) -> Compiled | None:
+    """The problem's equations; None where igpe can read them at one time after the other alone."""
     try:
-        return read_systems(problem)
+        return compiled(problem)
     except ModelError:
-        return ()
+        return None
 
 
 def _landings(ivp: InitialValueProblem, last: float, start: Mapping[str, float]) -> list[float]:

@@ -18,7 +18,6 @@ from igpe.dynamics.search.searches import UNANSWERED, unanswered
 from igpe.dynamics.shooting.base import Estimator, is_plain
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.equations.fingerprint import fingerprint
-from igpe.equations.reading.read import read_systems
 from igpe.problem.problem import Problem
 from igpe.tasks.children import Function, Item, Work
 from igpe.tasks.run import Place, run
@@ -115,7 +114,7 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     patience = Deadline.after(ROUGHLY)
     with finishing(), allowance(FINISH):
         integrator = Sundials(seconds=ROUGHLY)
-        residuals = Residuals(rest, read_systems(rest), integrator)
+        residuals = Residuals(rest, integrator)
         for x in rest.box.sobol(TRIALS, 0):
             residuals(x)
             if patience.over:

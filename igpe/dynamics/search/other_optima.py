@@ -21,7 +21,6 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.system import System
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
@@ -62,14 +61,12 @@ class Sought(NamedTuple):
     seed: int
 
 
-def other_optima(
-    problem: Problem, systems: tuple[System, ...], sought: Sought
-) -> tuple[list[FloatArray], bool]:
+def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], bool]:
     """Distinct optima within the threshold, without the estimate's own, best first.
 
     returns  (n,) values of each, and whether the search was not interrupted (Ctrl-C)
     """
-    residuals = Residuals(problem, systems, QUICKLY)
+    residuals = Residuals(problem, QUICKLY)
     hunt = _Hunt(Landscape(residuals, problem.box, rounding(problem)), sought)
     complete = True
     try:

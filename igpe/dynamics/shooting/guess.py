@@ -12,7 +12,6 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import Profile
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.system import System
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
@@ -24,15 +23,14 @@ class Simulated:
     """All experiments simulated once, when first asked for."""
 
     problem: Problem
-    systems: tuple[System, ...]
     integrator: Integrator
     values: Mapping[str, float]
 
     @cached_property
     def runs(self) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
         """Of each experiment its initial value problem and trajectory on a fine grid."""
-        grids = tuple(fine_grid(self.problem, k) for k in range(len(self.systems)))
-        return simulate(self.problem, self.systems, self.integrator, self.values, grids)
+        grids = tuple(fine_grid(self.problem, k) for k in range(len(self.problem.experiments)))
+        return simulate(self.problem, self.integrator, self.values, grids)
 
     def series(self, experiment: int, name: str) -> tuple[FloatArray, FloatArray] | None:
         """Times and values of a state or algebraic variable, as far as the simulation came."""

@@ -28,7 +28,6 @@ from igpe.dynamics.search.restarts import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
@@ -93,7 +92,7 @@ def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
     is_judged = is_plain(problem) and found.status.usable and np.isfinite(found.objective)
     if not is_judged or not beside_bounds(x, box).any():
         return found
-    residuals = Residuals(problem, read_systems(problem), Sundials())
+    residuals = Residuals(problem, Sundials())
     at = residuals(x)
     if at is None or not _agree(problem, found.objective, at.cost):
         return found

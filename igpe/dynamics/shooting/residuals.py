@@ -44,8 +44,8 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.system import System
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
@@ -243,12 +243,10 @@ class Residuals:
     best    what an interrupted search falls back to; shared with those of earlier horizons
     """
 
-    def __init__(
-        self, problem: Problem, systems: tuple[System, ...], integrator: Integrator
-    ) -> None:
+    def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.runs = tuple(_run(problem, k, system, integrator) for k, system in enumerate(systems))
+        self.runs = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
         self._unmeasured = unmeasured(problem)
         self.broken: Broken | None = None
         self.best = Best()
@@ -331,24 +329,23 @@ def _stacked(pieces: Sequence[Linearised]) -> Linearised:
 
 def simulate(
     problem: Problem,
-    systems: tuple[System, ...],
     integrator: Integrator,
     values: Mapping[str, float],
     times: tuple[FloatArray, ...],
 ) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
     """Integrate every experiment at given unknowns, reporting at its own `times`."""
     found = []
-    whole = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
-    for experiment, system, grid in zip(problem.experiments, systems, times, strict=True):
-        ivp = initial_value_problem(whole, experiment, system, until=float(grid[-1]))
+    held = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
+    for k, grid in enumerate(times):
+        ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]))
         simulation = integrator.prepare(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)
 
 
-def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> Run:
+def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
     experiment = problem.experiments[k]
-    ivp = initial_value_problem(problem, experiment, system)
+    ivp = compiled(problem).initial_value_problem(k)
     names, measurements = problem.box.names, measured_only(experiment.measurements)
     return Run(
         name=experiment.name,

@@ -26,8 +26,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.smoothing.gcv_spline import GcvSpline
@@ -49,7 +47,7 @@ def weighted_at(
 
     None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
-    weights = Weights(problem, problem, read_systems(problem), integrator)
+    weights = Weights(problem, problem, integrator)
     told = weights.at(parameters)
     return None if told is None else problem.weighted(told)
 
@@ -64,11 +62,10 @@ class Weights:
         self,
         weighted: Problem,
         problem: Problem,
-        systems: tuple[System, ...],
         integrator: Integrator,
     ) -> None:
         self.problem = problem
-        self._residuals = Residuals(weighted, systems, integrator)
+        self._residuals = Residuals(weighted, integrator)
 
     def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
         """For each experiment (m,); None where the model cannot be integrated."""
@@ -196,17 +193,13 @@ def _settled(
         following = search if moved > FAR else again
         return following(weighted, before.parameters)
 
-    systems = read_systems(problem)
-    found = settle(
-        first_weighted(problem), problem, systems, fit, lambda e: e, integrator=integrator
-    )
+    found = settle(first_weighted(problem), problem, fit, lambda e: e, integrator=integrator)
     return _concluded(found)
 
 
 def settle(
     weighted: Problem,
     problem: Problem,
-    systems: tuple[System, ...],
     fit: Callable[[Problem, Found | None, float], Found],
     estimate: Callable[[Found], Estimate],
     *,
@@ -223,7 +216,7 @@ def settle(
     if not problem.sigma_follows_model:
         return Settled(weighted, tuple(fits))
     try:
-        weights, relaxed = Weights(weighted, problem, systems, integrator), _Relaxed(problem)
+        weights, relaxed = Weights(weighted, problem, integrator), _Relaxed(problem)
         while True:
             now = estimate(fits[-1])
             if now.status is Status.INTERRUPTED or stopped():

@@ -24,7 +24,6 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -77,7 +76,7 @@ class SingleShooting:
         """
         require_plain(problem, "SingleShooting", constraints_too=True, varying_too=False)
         require_numbers(problem, "SingleShooting.prepare")
-        residuals = Residuals(problem, read_systems(problem), self.integrator)
+        residuals = Residuals(problem, self.integrator)
         search, restarts = self.search, self.restarts
         if problem.sigma_estimated:
             search = replace(search, curvature=True) if isinstance(search, GaussNewton) else search

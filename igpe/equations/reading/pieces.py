@@ -163,32 +163,23 @@ class _Cause(NamedTuple):
     unknown: str | None = None
 
 
-def moving(problem: Problem, experiment: Experiment, system: System) -> set[str]:
-    """The free unknowns that decide when the system jumps."""
-    return {c.unknown for _, _, c in _causes(problem, experiment, system) if c.unknown}
-
-
 def refuse_switches(problem: Problem, experiment: Experiment, system: System) -> None:
     """Raise ModelError if a jump of the system depends on a free unknown or a state."""
-    for name, condition, cause in _causes(problem, experiment, system):
-        text = str(condition)
-        shown = text if len(text) <= LONGEST else text[:LONGEST] + "..."
-        hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
-        advice = hold if cause.unknown else "Write"
-        raise ModelError(
-            f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
-            f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps "
-            f"at known times only. {advice} a smooth transition instead of the condition, for "
-            "example 1/(1 + pyo.exp(-(a - b)/width))."
-        )
-
-
-def _causes(
-    problem: Problem, experiment: Experiment, system: System
-) -> Iterator[tuple[str, Any, _Cause]]:
     for name, condition in system.jumps:
         for cause in _moved_by(problem, experiment, system, ca.symvar(condition)):
-            yield name, condition, cause
+            raise _unknown_time(name, str(condition), cause)
+
+
+def _unknown_time(name: str, condition: str, cause: _Cause) -> ModelError:
+    shown = condition if len(condition) <= LONGEST else condition[:LONGEST] + "..."
+    hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
+    advice = hold if cause.unknown else "Write"
+    return ModelError(
+        f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
+        f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps at "
+        f"known times only. {advice} a smooth transition instead of the condition, for example "
+        "1/(1 + pyo.exp(-(a - b)/width))."
+    )
 
 
 def _moved_by(

@@ -4,18 +4,15 @@ The model is built at times of our own, its equations are read at several of the
 CasADi, and compared with Pyomo's values. What cannot be read is refused.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import casadi as ca
 import numpy as np
-from pyomo.common.gc_manager import PauseGC
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
-from igpe.equations.reading.pieces import moving, refuse_switches
 from igpe.equations.reading.readings import read_equations
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
@@ -28,14 +25,13 @@ from igpe.problem.problem import Problem
 INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)
 
 
-def read_system(problem: Problem, experiment: Experiment) -> System:
-    """Translate the model as one experiment uses it.
+def read_system(problem: Problem, experiment: Experiment, *, compare: bool = True) -> System:
+    """Translate the model as one experiment uses it; `compiled` keeps it for all later uses.
 
-    What was translated is compared with the model once for each experiment of a problem.
-
-    raises ModelError if an equation cannot be translated, depends on time in a way that cannot be
-    followed or is not what Pyomo computes, or if the equations do not determine slopes and
-    algebraic variables (higher index)
+    compare  whether what was translated is compared with the model
+    raises   ModelError if an equation cannot be translated, depends on time in a way that cannot be
+             followed or is not what Pyomo computes, or if the equations do not determine slopes and
+             algebraic variables (higher index)
     """
     first, last = experiment.start_time, float(experiment.times[-1])
     span = last - first or 1.0
@@ -55,46 +51,9 @@ def read_system(problem: Problem, experiment: Experiment) -> System:
         jumps=tuple(reading.jumps),
     )
     _refuse_unsolvable(system, instance)
-    if experiment.name not in problem.compared:
+    if compare:
         require_agreement(problem, experiment, system, instance)
-        problem.compared.add(experiment.name)
     return system
-
-
-def read_systems(problem: Problem) -> tuple[System, ...]:
-    """The system of every experiment, in their order.
-
-    raises ModelError as `read_system` does, and if a jump depends on a free unknown or a state
-    """
-    systems = _translated(problem)
-    _refuse_switches(problem, systems)
-    return systems
-
-
-def read_systems_at(
-    problem: Problem, values: Mapping[str, float]
-) -> tuple[Problem, dict[str, float], tuple[System, ...]]:
-    """The systems where all free unknowns have values: those that decide when it jumps are held.
-
-    returns  the problem with these unknowns fixed, the values of the others, the systems
-    raises   ModelError as `read_system` does, and if a jump depends on a state
-    """
-    systems = _translated(problem)
-    pairs = zip(problem.experiments, systems, strict=True)
-    names = {name for e, system in pairs for name in moving(problem, e, system)}
-    held = problem.fixing({n: values[n] for n in problem.box.names if n in names})
-    _refuse_switches(held, systems)
-    return held, {n: values[n] for n in held.box.names}, systems
-
-
-def _translated(problem: Problem) -> tuple[System, ...]:
-    with PauseGC():  # a third of the time of large models: their many objects are all in use
-        return tuple(read_system(problem, e) for e in problem.experiments)
-
-
-def _refuse_switches(problem: Problem, systems: tuple[System, ...]) -> None:
-    for experiment, system in zip(problem.experiments, systems, strict=True):
-        refuse_switches(problem, experiment, system)
 
 
 def _nearest(instance: Instance, places: list[float]) -> list[float]:

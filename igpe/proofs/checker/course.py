@@ -19,9 +19,9 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, in_words
-from igpe.equations.reading.read import read_systems
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from igpe.problem.losses import LeastSquares
@@ -252,11 +252,10 @@ def courses(problem: Problem) -> tuple[Course, ...]:
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
     _require_plain(problem)
-    systems = read_systems(problem)
     priors = _priors(problem)
     found = []
-    for experiment, system in zip(problem.experiments, systems, strict=True):
-        ivp = initial_value_problem(problem, experiment, system, plain_powers=True)
+    for k, experiment in enumerate(problem.experiments):
+        ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
         if ivp.implicit:
             raise Unsupported(
                 f"The checker knows no implicit algebraic variables; experiment {experiment.name} "

@@ -27,11 +27,10 @@ from igpe.dynamics.shooting.base import (
     require_plain,
 )
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Node, in_words, nodes_of
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
-from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.experiment import Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosures.mueller import Course
 from igpe.proofs.prover.writer import (
@@ -361,16 +360,14 @@ def posed(problem: Problem) -> Dynamic:
     require_known_sigma(problem, name)
     require_numbers(problem, name)
     require_bounds(problem, name)
-    systems = read_systems(problem)
-    runs = tuple(
-        _experiment(problem, e, s) for e, s in zip(problem.experiments, systems, strict=True)
-    )
+    runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
 
 
-def _experiment(problem: Problem, experiment: Experiment, system: System) -> Posed:
-    ivp = initial_value_problem(problem, experiment, system, plain_powers=True)
+def _experiment(problem: Problem, k: int) -> Posed:
+    experiment = problem.experiments[k]
+    ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be solved "

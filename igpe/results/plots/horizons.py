@@ -17,8 +17,6 @@ from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
-from igpe.equations.reading.read import read_systems
-from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import colour, labelled
@@ -95,11 +93,10 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
     raises    ProblemError if the estimate has no horizons
     """
     horizons = _some_horizons(estimate)
-    systems = read_systems(problem)
     shape = len(problem.experiments), len(horizons)
     drawn = _axes(*shape, axes).reshape(shape)
     for column, horizon in enumerate(horizons):
-        courses = _courses(problem, systems, horizon)
+        courses = _courses(problem, horizon)
         for row, experiment in enumerate(problem.experiments):
             units = {n: problem.unit(n) for n in experiment.measured}
             _panel(drawn[row, column], experiment, horizon, courses[row], units)
@@ -119,12 +116,10 @@ def _some_horizons(estimate: Estimate) -> tuple[Horizon, ...]:
     return horizons
 
 
-def _courses(
-    problem: Problem, systems: tuple[System, ...], horizon: Horizon
-) -> tuple[Trajectory, ...]:
+def _courses(problem: Problem, horizon: Horizon) -> tuple[Trajectory, ...]:
     """Each experiment at the horizon's parameters: NaN where the model cannot be integrated."""
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
-    runs = integrate(problem, systems, Sundials(), horizon.parameters, grids)
+    runs = integrate(problem, Sundials(), horizon.parameters, grids)
     return tuple(run for _, run in runs)
 
 

@@ -14,8 +14,7 @@ from igpe.core.estimates import Estimate, Horizon, Iterate
 from igpe.core.markup import label as escaped
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.intervals import Intervals
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for, colour, labelled
 
@@ -133,8 +132,7 @@ class _Pieces(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, index: int, nodes: FloatArray) -> "_Pieces":
-        system = read_systems(problem)[index]
-        ivp = initial_value_problem(problem, problem.experiments[index], system)
+        ivp = compiled(problem).initial_value_problem(index)
         ends = nodes[1:] - END * np.diff(nodes)
         times = np.linspace(nodes[:-1], ends, INSIDE, axis=1).ravel()
         ready = AutomaticIntervals().prepare_intervals(ivp, nodes, times)

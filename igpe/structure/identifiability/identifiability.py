@@ -24,8 +24,7 @@ from igpe.core.box import Box
 from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.system import System
+from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.additional import additional
@@ -51,14 +50,14 @@ WIDEST = 10.0  # unknowns without bounds are drawn between this and its reciproc
 
 
 def moved_unknowns(
-    problem: Problem, systems: Sequence[System], seed: int, integrator: Integrator = INTEGRATOR
+    problem: Problem, seed: int, integrator: Integrator = INTEGRATOR
 ) -> BoolArray | None:
     """(n,) which unknowns some unseen direction moves; None if it is not clear.
 
     All points must say the same.
     """
     random = np.random.default_rng(seed)
-    runs = [_run(problem, k, system, integrator) for k, system in enumerate(systems)]
+    runs = [_run(problem, k, integrator) for k in range(len(problem.experiments))]
     found: list[BoolArray] = []
     for _ in range(ATTEMPTS):
         q = _drawn(problem.box, random)
@@ -86,9 +85,9 @@ class _Run(NamedTuple):
     seen: BoolArray
 
 
-def _run(problem: Problem, k: int, system: System, integrator: Integrator) -> _Run:
+def _run(problem: Problem, k: int, integrator: Integrator) -> _Run:
     experiment, names = problem.experiments[k], problem.box.names
-    ivp = initial_value_problem(problem, experiment, system)
+    ivp = compiled(problem).initial_value_problem(k)
     own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
     dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
     times = np.unique(np.concatenate([dense, *own]))
@@ -227,7 +226,6 @@ class Algebra(NamedTuple):
 
 def identifiability(
     problem: Problem,
-    systems: Sequence[System],
     algebra: Algebra,
     *,
     seed: int = 0,
@@ -238,7 +236,6 @@ def identifiability(
 
     Where nothing exact can be computed integrations are asked, if that is allowed to take long.
 
-    systems    of all experiments
     algebra    what is known of their equations
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not begun
@@ -246,9 +243,9 @@ def identifiability(
     """
     found = _exact(problem, algebra, seed, most_work, count=count)
     if found.why and np.isinf(most_work) and not problem.time_varying:
-        found = _numerical(problem, systems, seed, found.why)
+        found = _numerical(problem, seed, found.why)
     if found.doubtful:
-        found = _integrated(problem, systems, found, seed, most_work if count else 0.0)
+        found = _integrated(problem, found, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
     return replace(found, left_out=tuple(left_out))
 
@@ -316,9 +313,9 @@ def _counted(
     return replace(found, values=values, alternatives=told.alternatives, why_not=why)
 
 
-def _numerical(problem: Problem, systems: Sequence[System], seed: int, why: str) -> Identifiability:
+def _numerical(problem: Problem, seed: int, why: str) -> Identifiability:
     names = problem.box.names
-    moved = moved_unknowns(problem, systems, seed)
+    moved = moved_unknowns(problem, seed)
     if moved is None:
         return undecided(names, f"{why}, and integrations give no clear answer")
     verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
@@ -331,16 +328,16 @@ def undecided(names: Sequence[str], why: str) -> Identifiability:
 
 
 def _integrated(
-    problem: Problem, systems: Sequence[System], found: Identifiability, seed: int, most_work: float
+    problem: Problem, found: Identifiability, seed: int, most_work: float
 ) -> Identifiability:
     """Doubtful verdicts as integrations at the given start values and inputs have them.
 
     Both must say the same; else the unknown is undecided.
     """
     names = problem.box.names
-    states = sum(len(system.symbols.states) for system in systems)
+    states = sum(len(system.symbols.states) for system in compiled(problem).systems)
     quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
-    moved = moved_unknowns(problem, systems, seed) if quick else None
+    moved = moved_unknowns(problem, seed) if quick else None
     verdicts = dict(found.verdicts)
     integrated = []
     for i, name in enumerate(names):

@@ -33,6 +33,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from igpe.core.arrays import IntArray
 from igpe.core.errors import IgpeError
+from igpe.equations.compiled import compiled
 from igpe.equations.elimination import solve_all
 from igpe.equations.incidence import incidence, matching
 from igpe.equations.reading.pieces import of_time
@@ -98,9 +99,10 @@ class Posed:
         return len(self.states)
 
 
-def pose(problem: Problem, index: int, system: System) -> Posed:
+def pose(problem: Problem, index: int) -> Posed:
     """The equations of experiment `index` in the problem's free unknowns."""
-    experiment, symbols = problem.experiments[index], system.symbols
+    experiment, system = problem.experiments[index], compiled(problem).systems[index]
+    symbols = system.symbols
     n_inputs = len(experiment.inputs)
     u = [symbols.u[i] for i in range(len(symbols.inputs))]
     slopes = (f"d({n})" for n in symbols.states)
@@ -200,11 +202,11 @@ def single_starts(posed: Posed) -> Mapping[str, str]:
     return found
 
 
-def of_errors_alone(problem: Problem, systems: Sequence[System]) -> set[str]:
+def of_errors_alone(problem: Problem) -> set[str]:
     """Names of free unknowns that no equation, start value or measured quantity contains."""
     errors: set[str] = set()
     others: set[str] = set()
-    for experiment, system in zip(problem.experiments, systems, strict=True):
+    for experiment, system in zip(problem.experiments, compiled(problem).systems, strict=True):
         given = [s for s in experiment.start.values() if isinstance(s, str)]
         starts = [s for s in system.starts.values() if not isinstance(s, float)]
         measured = [system.measured[n] for n in experiment.measured]

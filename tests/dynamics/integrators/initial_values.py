@@ -11,8 +11,7 @@ from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.dormand_prince import DormandPrince
 from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -26,8 +25,7 @@ every_method = pytest.mark.parametrize(
 
 def posed(problem):
     """The initial value problem of the first experiment."""
-    run = problem.experiments[0]
-    return initial_value_problem(problem, run, read_system(problem, run))
+    return compiled(problem).initial_value_problem(0)
 
 
 def simulation(problem, times, *, sensitivities=True, method=Sundials()):

@@ -18,8 +18,8 @@ from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.intervals import OneByOne
 from igpe.dynamics.integrators.prepared import pieces_of
+from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
 
 CENTER, WIDTHS = 0.437, (0.1, 0.05, 0.02, 1e-3, 1e-5)
 TIMES = np.array([0.2, CENTER, 0.8, 1.0])  # one of them inside the pulse
@@ -40,7 +40,7 @@ def posed(slope, *, unknowns=(), horizon=1.0):
     """x' = slope(t, x, q) from 0 over the horizon; q are k and those named besides."""
     problem = one_state(lambda m, t: m.k * m.x[t], start=0.0, times=(0.0, horizon))
     run = problem.experiments[0]
-    system = read_system(problem, run)
+    system = compiled(problem).systems[0]
     s, more = system.symbols, [ca.SX.sym(n) for n in unknowns]
     if not unknowns:
         right = slope(s.t, s.x, s.p[0])

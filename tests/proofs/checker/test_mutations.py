@@ -125,12 +125,12 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     "inputs during a step": (
         partial(containment.of_integration, inputs=1),
         [(course.Line, "polynomial", constant_input)],
-        range(1),
+        range(8, 9),
     ),
     "times of a table": (
         partial(containment.of_integration, inputs=1),
         [(rows, "step", lambda *given, u, old=rows.step: old(*given, u=later(u)))],
-        range(1),
+        range(8, 9),
     ),
     "error of the start of a step": (
         containment.of_integration,

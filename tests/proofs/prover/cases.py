@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-import casadi as ca
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from evaluated import Evaluated
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.proofs.prover.posed import Dynamic, Posed
 
 
@@ -22,23 +22,28 @@ class Integrated:
 
     def __init__(self, problem: Any, dynamic: Dynamic) -> None:
         self.dynamic = dynamic
-        pairs = zip(problem.experiments, read_systems(problem), strict=True)
-        self.ivps = [initial_value_problem(problem, e, s) for e, s in pairs]
+        each = range(len(problem.experiments))
+        ivps = [compiled(problem).initial_value_problem(k) for k in each]
         names = problem.box.names
-        self.index = [[names.index(n) for n in ivp.unknowns] for ivp in self.ivps]
+        self.index = [[names.index(n) for n in ivp.unknowns] for ivp in ivps]
+        self.functions = [_functions(ivp) for ivp in ivps]
 
     def __call__(self, p: Any) -> Any:
         parts = [self.dynamic.unmeasured(p).residual]
-        for ivp, run, index in zip(self.ivps, self.dynamic.experiments, self.index, strict=True):
-            parts.append(_run(ivp, run, p[index]))
+        runs = self.dynamic.experiments
+        for functions, run, index in zip(self.functions, runs, self.index, strict=True):
+            parts.append(_run(*functions, run, p[index]))
         return np.concatenate(parts)
 
 
-def _run(ivp: InitialValueProblem, run: Posed, q: Any) -> Any:
-    slopes = ca.Function("f", [ivp.t, ivp.x, ivp.u, ivp.q], [ivp.f])
-    told = ca.Function("h", [ivp.t, ivp.x, ivp.u, ivp.q], [ivp.measured])
-    x = np.asarray(ca.Function("s", [ivp.q], [ivp.start])(q), dtype=float).ravel()
-    found = []
+def _functions(ivp: InitialValueProblem) -> tuple[Evaluated, Evaluated, Evaluated]:
+    """Slopes, measured quantities and start."""
+    given = [ivp.t, ivp.x, ivp.u, ivp.q]
+    return Evaluated(given, ivp.f), Evaluated(given, ivp.measured), Evaluated([ivp.q], ivp.start)
+
+
+def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q: Any) -> Any:
+    x, found = start(q), []
     for k, (a, b) in enumerate(pairwise([run.course.start, *run.course.stops])):
         line = run.course.inputs[k]
 
@@ -47,10 +52,10 @@ def _run(ivp: InitialValueProblem, run: Posed, q: Any) -> Any:
 
         if b > a:
             x = solve_ivp(
-                lambda t, x, u=u: np.asarray(slopes(t, x, u(t), q), dtype=float).ravel(),
+                lambda t, x, u=u: slopes(t, x, u(t), q),
                 (a, b), x, method="DOP853", rtol=1e-12, atol=1e-13,
             ).y[:, -1]  # fmt: skip
-        values = np.asarray(told(b, x, u(b), q), dtype=float).ravel()
+        values = measured(b, x, u(b), q)
         rows = slice(run.course.first[k], run.course.first[k + 1])
         column, value = run.course.column[rows], run.course.value[rows]
         found.append((values[column] - value) * run.course.weight[rows])

@@ -53,7 +53,6 @@ from igpe.dynamics.shooting.sampling import TOLD, Sampling, too_sparse
 from igpe.dynamics.shooting.settling import settled
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.stage import Counted, Solved, Stage
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -132,10 +131,9 @@ class IncrementalShooting:
         require_known_sigma(problem, "IncrementalShooting")
         require_numbers(problem, "IncrementalShooting.prepare")
         horizons = reaches(problem.experiments, self.intervals)
-        systems = read_systems(problem)
-        whole = Residuals(problem, systems, self.integrator)
+        whole = Residuals(problem, self.integrator)
         within = self.integrator if self.budget is None else self.budget.of(self.integrator)
-        rough = whole if within == self.integrator else Residuals(problem, systems, within)
+        rough = whole if within == self.integrator else Residuals(problem, within)
         rough.best = whole.best
         return PreparedIncremental(problem, self, whole, rough, horizons)
 

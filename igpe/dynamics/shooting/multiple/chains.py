@@ -30,8 +30,8 @@ from igpe.dynamics.shooting.residuals import (
     starting,
     unmeasured,
 )
-from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.read import read_systems
+from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point, Reduced
 from igpe.numerics.least_squares.chains.limits import Limits
@@ -260,9 +260,8 @@ class Chains:
 def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> list[Shooting]:
     """All experiments in at most `count` intervals each."""
     found, names = [], problem.box.names
-    for k, system in enumerate(read_systems(problem)):
-        experiment = problem.experiments[k]
-        ivp = initial_value_problem(problem, experiment, system)
+    for k, experiment in enumerate(problem.experiments):
+        ivp = compiled(problem).initial_value_problem(k)
         limits = model_limits(problem, k, ivp)
         measurements = measured_only(experiment.measurements)
         if limits is not None:

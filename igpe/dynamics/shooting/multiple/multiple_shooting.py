@@ -60,7 +60,6 @@ from igpe.dynamics.shooting.multiple.search import (
 )
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
-from igpe.equations.reading.read import read_systems
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Point
@@ -311,7 +310,7 @@ class PreparedMultiple:
         """
         reached = list(self.stages.reached)
         if is_plain(self.problem):
-            residuals = Residuals(self.problem, read_systems(self.problem), Sundials())
+            residuals = Residuals(self.problem, Sundials())
             for point in (*reached, x):
                 at = residuals(point)
                 if at is not None:
@@ -356,7 +355,7 @@ class PreparedMultiple:
 
     @cached_property
     def _residuals(self) -> Residuals:
-        return Residuals(self.problem, read_systems(self.problem), Automatic())
+        return Residuals(self.problem, Automatic())
 
     @cached_property
     def _finer(self) -> "PreparedMultiple | None":

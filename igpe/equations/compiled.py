@@ -1,0 +1,64 @@
+"""A problem's equations and initial value problems, each made once and kept with the problem."""
+
+from typing import Any
+
+import numpy as np
+from pyomo.common.gc_manager import PauseGC
+
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.reading.pieces import refuse_switches
+from igpe.equations.reading.read import read_system
+from igpe.equations.system import System
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+
+
+class Compiled:
+    """A problem, its equations in CasADi, and the initial value problems that they pose.
+
+    The model is read once: problems that `fixing` and `weighted` make of a problem share what was
+    read of it. Their initial value problems are their own.
+
+    problem  what was compiled
+    systems  equations of each experiment, in their order
+    raises   ModelError as `read_system` does, and if a jump depends on a free unknown or a state
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        with PauseGC():  # a third of the time of large models: their many objects are all in use
+            self.systems = tuple(self._system(e) for e in problem.experiments)
+        for experiment, system in zip(problem.experiments, self.systems, strict=True):
+            refuse_switches(problem, experiment, system)
+        self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
+
+    def initial_value_problem(
+        self, index: int, *, until: float = -np.inf, plain_powers: bool = False
+    ) -> InitialValueProblem:
+        """The initial value problem of one experiment; the arguments are those of the function."""
+        key = (index, until, plain_powers)
+        if key not in self._posed:
+            self._posed[key] = initial_value_problem(
+                self.problem,
+                self.problem.experiments[index],
+                self.systems[index],
+                until=until,
+                plain_powers=plain_powers,
+            )
+        return self._posed[key]
+
+    def _system(self, experiment: Experiment) -> System:
+        """The equations of an experiment, compared with the model by the first process alone."""
+        known, key = self.problem.systems, (experiment.name, experiment.told)
+        if known.get(key) is None:
+            known[key] = read_system(self.problem, experiment, compare=key not in known)
+        found: System = known[key]
+        return found
+
+
+def compiled(problem: Problem) -> Compiled:
+    """The problem's `Compiled`, made on the first call; raises ModelError as that does."""
+    if problem.compiled is None:
+        problem.compiled = Compiled(problem)
+    found: Compiled = problem.compiled
+    return found
