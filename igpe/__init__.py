@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from igpe.estimation.settings import Settings as Settings
     from igpe.formats.petab.errors import petab_errors as petab_errors
     from igpe.formats.petab.errors import petab_objective as petab_objective
-    from igpe.formats.petab.export import write_petab_parameters as write_petab_parameters
+    from igpe.formats.petab.errors import write_petab_parameters as write_petab_parameters
     from igpe.formats.petab.read import read_petab as read_petab
     from igpe.numerics.least_squares.chains.backward_lifting import (
         BackwardLifting as BackwardLifting,
@@ -100,16 +100,16 @@ if TYPE_CHECKING:
     from igpe.proofs.prover.certify import BranchAndBound as BranchAndBound
     from igpe.proofs.prover.certify import certify as certify
     from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate
-    from igpe.results.plots.horizons import horizon_table as horizon_table
-    from igpe.results.plots.horizons import plot_film_strip as plot_film_strip
-    from igpe.results.plots.horizons import plot_horizons as plot_horizons
-    from igpe.results.plots.shooting import plot_gaps as plot_gaps
-    from igpe.results.plots.shooting import plot_pieces as plot_pieces
-    from igpe.results.plots.statistics import plot_correlation as plot_correlation
-    from igpe.results.plots.statistics import plot_ellipses as plot_ellipses
-    from igpe.results.plots.statistics import plot_residuals as plot_residuals
-    from igpe.results.plots.waterfall import plot_waterfall as plot_waterfall
+    from igpe.results.plots.fit import plot_correlation as plot_correlation
+    from igpe.results.plots.fit import plot_ellipses as plot_ellipses
+    from igpe.results.plots.fit import plot_residuals as plot_residuals
+    from igpe.results.plots.search import horizon_table as horizon_table
+    from igpe.results.plots.search import plot_gaps as plot_gaps
+    from igpe.results.plots.search import plot_horizons as plot_horizons
+    from igpe.results.plots.search import plot_waterfall as plot_waterfall
     from igpe.results.result import Result as Result
+    from igpe.results.stages import plot_film_strip as plot_film_strip
+    from igpe.results.stages import plot_pieces as plot_pieces
     from igpe.smoothing.bootstrap import Bootstrap as Bootstrap
     from igpe.smoothing.gcv_spline import GcvSpline as GcvSpline
     from igpe.smoothing.spline_curve import Interpolation as Interpolation
@@ -118,16 +118,16 @@ if TYPE_CHECKING:
     from igpe.solvers.program import AmplProgram as AmplProgram
     from igpe.solvers.programs import Couenne as Couenne
     from igpe.solvers.programs import Scip as Scip
+    from igpe.uncertainty.bootstrap import Bootstrapped as Bootstrapped
     from igpe.uncertainty.bootstrap import Parametric as Parametric
     from igpe.uncertainty.bootstrap import Residual as Residual
     from igpe.uncertainty.bootstrap import bootstrap as bootstrap
-    from igpe.uncertainty.bootstrapped import Bootstrapped as Bootstrapped
     from igpe.uncertainty.models import ModelComparison as ModelComparison
     from igpe.uncertainty.models import compare_models as compare_models
     from igpe.uncertainty.prediction import Prediction as Prediction
     from igpe.uncertainty.prediction import predict as predict
+    from igpe.uncertainty.profile import Profiles as Profiles
     from igpe.uncertainty.profile import profile as profile
-    from igpe.uncertainty.profiles import Profiles as Profiles
     from igpe.uncertainty.region import Region as Region
     from igpe.uncertainty.region import region as region
     from igpe.uncertainty.sampling import Samples as Samples
@@ -141,7 +141,7 @@ _HOME = {
     "BackwardLifting": "igpe.numerics.least_squares.chains.backward_lifting",
     "Between": "igpe.planning.freedom",
     "Bootstrap": "igpe.smoothing.bootstrap",
-    "Bootstrapped": "igpe.uncertainty.bootstrapped",
+    "Bootstrapped": "igpe.uncertainty.bootstrap",
     "BranchAndBound": "igpe.proofs.prover.certify",
     "Campaign": "igpe.estimation.many_starts",
     "Collocation": "igpe.dynamics.collocation.collocation",
@@ -186,7 +186,7 @@ _HOME = {
     "Prediction": "igpe.uncertainty.prediction",
     "Problem": "igpe.problem.problem",
     "ProblemError": "igpe.core.errors",
-    "Profiles": "igpe.uncertainty.profiles",
+    "Profiles": "igpe.uncertainty.profile",
     "Projected": "igpe.algebraic.projected",
     "Proportional": "igpe.problem.noise.sigma",
     "ProveComplement": "igpe.estimation.settings",
@@ -221,19 +221,19 @@ _HOME = {
     "compare_models": "igpe.uncertainty.models",
     "design": "igpe.planning.design",
     "estimate": "igpe.pipeline",
-    "horizon_table": "igpe.results.plots.horizons",
+    "horizon_table": "igpe.results.plots.search",
     "linear": "igpe.problem.inputs",
     "negative_log_likelihood": "igpe.dynamics.likelihood",
     "petab_errors": "igpe.formats.petab.errors",
     "petab_objective": "igpe.formats.petab.errors",
-    "plot_correlation": "igpe.results.plots.statistics",
-    "plot_ellipses": "igpe.results.plots.statistics",
-    "plot_film_strip": "igpe.results.plots.horizons",
-    "plot_gaps": "igpe.results.plots.shooting",
-    "plot_horizons": "igpe.results.plots.horizons",
-    "plot_pieces": "igpe.results.plots.shooting",
-    "plot_residuals": "igpe.results.plots.statistics",
-    "plot_waterfall": "igpe.results.plots.waterfall",
+    "plot_correlation": "igpe.results.plots.fit",
+    "plot_ellipses": "igpe.results.plots.fit",
+    "plot_film_strip": "igpe.results.stages",
+    "plot_gaps": "igpe.results.plots.search",
+    "plot_horizons": "igpe.results.plots.search",
+    "plot_pieces": "igpe.results.stages",
+    "plot_residuals": "igpe.results.plots.fit",
+    "plot_waterfall": "igpe.results.plots.search",
     "predict": "igpe.uncertainty.prediction",
     "profile": "igpe.uncertainty.profile",
     "read_experiments": "igpe.problem.experiment",
@@ -243,7 +243,7 @@ _HOME = {
     "simulate": "igpe.dynamics.simulation",
     "steps": "igpe.problem.inputs",
     "verify": "igpe.proofs.checker.verify",
-    "write_petab_parameters": "igpe.formats.petab.export",
+    "write_petab_parameters": "igpe.formats.petab.errors",
 }
 """Where each public name is defined. They are loaded on first use: `igpe --help` must not wait for
 Pyomo and CasADi."""

@@ -28,9 +28,8 @@ from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
 from igpe.planning.freedom import Freedom, Noise, Sampling, Unmeasured
-from igpe.planning.plan import Plan
+from igpe.planning.plan import Plan, PlannedExperiment
 from igpe.planning.planned import carried
-from igpe.planning.planned_experiment import PlannedExperiment
 from igpe.planning.posing import (
     EMPTY,
     Posed,
