@@ -21,7 +21,7 @@ from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, distinct, has_same_values, is_same_objective
 from igpe.results.dynamic_certificate import DynamicCertificate
-from igpe.results.result_text import verdict
+from igpe.results.result_data import verdict
 
 SEED = 11  # not one of the benchmark's
 SEARCH = GaussNewton()

@@ -14,7 +14,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.results.result_text import number, verdict
+from igpe.results.result_data import number, verdict
 
 CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.plots.shooting import INSIDE, plot_gaps, plot_pieces
+from igpe.results.plots.search import plot_gaps
+from igpe.results.stages import INSIDE, plot_pieces
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

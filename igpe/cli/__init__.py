@@ -1,20 +1,22 @@
-"""The command `igpe`: each subcommand is one function in one file.
+"""The command `igpe`: each subcommand is one function.
 
-Uses everything below. Add a subcommand here; what it computes belongs elsewhere.
+Uses everything below. Add a subcommand to `COMMANDS`; what it computes belongs elsewhere. Typer
+reads annotations at run time. Commands import slow modules inside, so `igpe --help` is quick.
 """
 
-# Typer reads annotations at run time, and everything slow is imported inside the commands, so that
-# `igpe --help` answers at once.
-# The order is that of `igpe --help`.
-from igpe.cli import new  # isort: skip
-from igpe.cli import estimation  # isort: skip
-from igpe.cli import afterwards  # isort: skip
-from igpe.cli import methods  # isort: skip
-from igpe.cli import proof  # isort: skip
-from igpe.cli import convert  # isort: skip
+from igpe.cli.analysis import certify, design, profile, report, verify
 from igpe.cli.application import app
+from igpe.cli.estimation import check, compare, estimate, simulate
+from igpe.cli.files import convert, new
 
-__all__ = ["afterwards", "app", "convert", "estimation", "main", "methods", "new", "proof"]
+COMMANDS = (check, estimate, simulate, profile, report, design, compare, certify, verify, convert)
+"""In the order of `igpe --help`, after `new`."""
+
+app.command(context_settings={"allow_extra_args": True})(new)
+for _command in COMMANDS:
+    app.command()(_command)
+
+__all__ = ["COMMANDS", "app", "main"]
 
 
 def main() -> None:

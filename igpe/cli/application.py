@@ -1,13 +1,17 @@
-"""The application: how errors end it, and what it says of itself."""
+"""The application, how errors end it, and what the commands write and show while they work."""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from igpe.core.markup import printable
+from igpe.core.markup import one_line, printable
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FORMAT = 1  # of the JSON that commands write
 
 
 class Commands(TyperGroup):
@@ -60,3 +64,82 @@ def before(
     ] = False,
 ) -> None:
     """Globally optimal parameters of dynamic models, from measurements."""
+
+
+def answer(
+    command: str,
+    text: str,
+    body: Mapping[str, Any],
+    json: Path | None,
+    *,
+    complete: bool = True,
+) -> None:
+    """Print the answer, or write it as JSON, or both.
+
+    The JSON of every command is an object with the same head (command, igpe, format, complete), a
+    list of rows `table`, the sentences `notes`, and what else there is to say.
+
+    body      has `table`
+    json      file; - is standard output, which then has nothing else; None: no JSON
+    complete  False if it was interrupted
+    """
+    if str(json) != "-":
+        typer.echo(printable(text))
+    if json is None:
+        return
+    from igpe.cli.versions import own_version
+    from igpe.core.files import write
+    from igpe.core.json_form import plain, write_json
+
+    head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
+    written = write_json(plain({**head, "notes": [], **body}), None)
+    if str(json) == "-":
+        typer.echo(written)
+    else:
+        write(json, written + "\n")
+
+
+def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
+    """A DataFrame as rows; its index becomes the column of that name."""
+    named = table.rename_axis(index).reset_index() if index else table
+    found: list[dict[str, Any]] = named.to_dict("records")
+    return found
+
+
+def save(drawn: Callable[[], Any], path: Path | None) -> None:
+    """A picture, if one is wanted: `drawn` returns its axes."""
+    if path is not None:
+        from io import BytesIO
+
+        import matplotlib
+
+        from igpe.core.files import write
+
+        matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
+        ending, content = path.suffix.lower()[1:], BytesIO()
+        with matplotlib.rc_context({"text.usetex": False}):
+            axes = drawn()
+            first = axes if hasattr(axes, "figure") else axes[0]
+            author = {"Software" if ending == "png" else "Creator": "igpe"}
+            first.figure.savefig(content, format=ending, metadata=author)
+        write(path, content.getvalue())
+
+
+def interrupted(sentence: str) -> None:
+    """After what was done has been written: say so, and end with the code of Ctrl-C."""
+    typer.echo(f"Interrupted. {sentence}", err=True)
+    raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def progress_shown() -> Iterator[Any]:
+    """A spinner on standard error that shows the step and the time it has taken."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    console = Console(stderr=True)
+    hidden = not console.is_terminal  # else a log would begin with an empty line
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("Reading the model")
+        yield lambda sentence: progress.update(task, description=one_line(sentence))

@@ -23,7 +23,7 @@ from igpe.dynamics.shooting.base import Estimator, spread_of
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for
-from igpe.results.plots.waterfall import draw_waterfall, series
+from igpe.results.plots.search import draw_waterfall, series
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
 

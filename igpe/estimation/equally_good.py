@@ -27,7 +27,7 @@ from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import allowed_rise
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.results.result_text import has_better
+from igpe.results.result_data import has_better
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 BETTER = "the search for other optima"

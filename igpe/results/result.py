@@ -12,10 +12,9 @@ from igpe.core.json_form import Form, checked_types, frame, plain, restored, wri
 from igpe.core.status import Status
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.plots.fit import plot_fit
-from igpe.results.report.page import TITLE, page
+from igpe.results.report import TITLE, page
 from igpe.results.residual_table import Adequacy
-from igpe.results.result_data import Candidate, Optimum, Parameter, ResultData
-from igpe.results.result_text import html, text, verdict
+from igpe.results.result_data import Candidate, Optimum, Parameter, ResultData, html, text, verdict
 from igpe.results.structure_map import StructureMap
 
 FORMAT = 1  # of the JSON form

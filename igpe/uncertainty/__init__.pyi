@@ -1,9 +1,9 @@
+from .bootstrap import Bootstrapped as Bootstrapped
 from .bootstrap import ParametricBootstrap as ParametricBootstrap
 from .bootstrap import ResidualBootstrap as ResidualBootstrap
-from .bootstrapped import Bootstrapped as Bootstrapped
 from .models import ModelComparison as ModelComparison
 from .models import compare_models as compare_models
 from .prediction import Prediction as Prediction
-from .profiles import Profiles as Profiles
+from .profile import Profiles as Profiles
 from .region import Region as Region
 from .sampling import Samples as Samples

@@ -30,7 +30,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_prediction
-from igpe.uncertainty.bootstrapped import UNBIASED, Bootstrapped
+from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence
 
 

@@ -26,8 +26,7 @@ from igpe.uncertainty.likelihood import (
     require_confidence,
     size_of,
 )
-from igpe.uncertainty.path import Line, Point, ShootingPath
-from igpe.uncertainty.walk import End, Steps, Walk, walk
+from igpe.uncertainty.path import End, Line, Point, ShootingPath, Steps, Walk, walk
 
 ALONG, ACROSS = 10, 2  # increments of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import igpe
 from igpe.cli import app
 from igpe.core.markup import cell, label, printable, quoted
-from igpe.formats.kinetics.equation import read_equation
+from igpe.formats.kinetics.laws import read_equation
 from igpe.problem.tables import read_table
 from igpe.proofs.checker.verify import read_tree
 from igpe.tasks.run import TABLE, Store

@@ -17,8 +17,13 @@ from small_problems import PRODUCT_NEAR, TIMES, line, product
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.uncertainty.bootstrap import ParametricBootstrap, ResidualBootstrap, bootstrap, likelihood
-from igpe.uncertainty.bootstrapped import Bootstrapped
+from igpe.uncertainty.bootstrap import (
+    Bootstrapped,
+    ParametricBootstrap,
+    ResidualBootstrap,
+    bootstrap,
+    likelihood,
+)
 from igpe.uncertainty.profile import profile
 
 module = sys.modules["igpe.uncertainty.bootstrap"]

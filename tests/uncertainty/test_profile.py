@@ -15,9 +15,8 @@ from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 
 import igpe
 from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
-from igpe.uncertainty.profile import profile
-from igpe.uncertainty.profiles import Profiles
-from igpe.uncertainty.walk import walk
+from igpe.uncertainty.path import walk
+from igpe.uncertainty.profile import Profiles, profile
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 

@@ -11,7 +11,7 @@ from small_problems import PRODUCT_NEAR, TIMES, line, product
 
 import igpe
 from igpe.core.errors import ProblemError
-from igpe.results.plots.statistics import plot_correlation, plot_ellipses, plot_residuals
+from igpe.results.plots.fit import plot_correlation, plot_ellipses, plot_residuals
 from igpe.uncertainty.region import region
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}

@@ -6,8 +6,7 @@ from michaelis_menten import DECAY_TRUTH, decay, decay_data
 
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.uncertainty.likelihood import likelihood, quick
-from igpe.uncertainty.path import Line, Point, ShootingPath
-from igpe.uncertainty.walk import End, Steps, walk
+from igpe.uncertainty.path import End, Line, Point, ShootingPath, Steps, walk
 
 STEPS = Steps(rise=4.0, increments=4, scale=0.1)
 

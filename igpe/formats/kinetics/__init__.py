@@ -8,11 +8,24 @@ The builder holds no igpe words: `reactor(times)` is a Pyomo model to be used an
 """
 
 from igpe.formats.kinetics.conservation import Law
-from igpe.formats.kinetics.constants import Arrhenius
-from igpe.formats.kinetics.equation import Equation
-from igpe.formats.kinetics.laws import Hill, MassAction, MichaelisMenten, OwnLaw, Reaction
-from igpe.formats.kinetics.reactor import Batch, Cstr, Units
-from igpe.formats.kinetics.semibatch import MolarFeed, MolarVolumes, Semibatch, Stream
+from igpe.formats.kinetics.laws import (
+    Arrhenius,
+    Equation,
+    Hill,
+    MassAction,
+    MichaelisMenten,
+    OwnLaw,
+    Reaction,
+)
+from igpe.formats.kinetics.reactor import (
+    Batch,
+    Cstr,
+    MolarFeed,
+    MolarVolumes,
+    Semibatch,
+    Stream,
+    Units,
+)
 
 __all__ = [
     "Arrhenius",

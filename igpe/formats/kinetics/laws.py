@@ -1,19 +1,178 @@
-"""Rate laws: how fast a reaction goes, from concentrations.
+"""Reactions: equations as chemists write them ("2 A + B <-> C"), rate laws and their constants.
 
-A reaction: its equation and its rate law.
+A constant is a number, the name of a parameter, or a function of temperature.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import pyomo.environ as pyo
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.constants import Constant, check_constant, names_of, value
-from igpe.formats.kinetics.equation import Equation, read_equation
+
+ARROWS = {"<->": True, "<=>": True, "⇌": True, "->": False, "=>": False, "→": False}
+"""Arrow -> whether the reaction goes back."""
+
+MOST = 1000  # coefficient
+
+_ARROW = re.compile("|".join(map(re.escape, ARROWS)))
+_TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<name>[A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What reacts to what.
+
+    left, right  species -> stoichiometric coefficient, positive
+    reversible   whether the arrow points both ways
+    """
+
+    left: Mapping[str, Fraction]
+    right: Mapping[str, Fraction]
+    reversible: bool
+
+    @property
+    def species(self) -> tuple[str, ...]:
+        """All species, in the order they are written."""
+        return tuple(dict.fromkeys([*self.left, *self.right]))
+
+    @property
+    def net(self) -> dict[str, Fraction]:
+        """Species -> what one turn of the reaction makes of it; catalysts are left out."""
+        change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
+        return {s: n for s, n in change.items() if n}
+
+
+def read_equation(text: str) -> Equation:
+    """The equation that a text means: "A + 2 B -> C", "A <-> B", "-> A", "A ->", "E + S -> E + P".
+
+    Coefficients are numbers (2, 0.5, 1/2) before a name; names are letters, digits, underscores.
+
+    raises ModelError if there is not one arrow, or a term that is no species
+    """
+    if not isinstance(text, str):
+        raise ModelError(f"A reaction is {shown(text)}; wanted a text such as 'A + 2 B -> C'.")
+    arrows = _ARROW.findall(text)
+    if len(arrows) != 1:
+        raise ModelError(
+            f"The reaction '{text}' has {len(arrows) or 'no'} arrows; wanted one of "
+            f"{', '.join(ARROWS)}, as in 'A + 2 B -> C'."
+        )
+    left, right = (_side(part, text) for part in text.split(arrows[0]))
+    equation = Equation(left, right, ARROWS[arrows[0]])
+    if not equation.net:
+        raise ModelError(f"The reaction '{text}' changes nothing; leave it out.")
+    return equation
+
+
+def _coefficient(text: str) -> Fraction:
+    """The number; 0 for one that is none: 1/0, or more digits than Python reads."""
+    try:
+        return Fraction(text)
+    except (ZeroDivisionError, ValueError):
+        return Fraction(0)
+
+
+def _side(part: str, text: str) -> dict[str, Fraction]:
+    found: dict[str, Fraction] = {}
+    for term in part.split("+") if part.strip() else []:
+        match = _TERM.fullmatch(term.strip())
+        if match is None:
+            raise ModelError(
+                f"'{term.strip()}' in the reaction '{text}' is no species; wanted a name of "
+                "letters, digits and underscores, a coefficient before it if it is not 1."
+            )
+        count = _coefficient(match["count"] or "1")
+        if not 0 < count <= MOST:
+            raise ModelError(
+                f"'{term.strip()}' in the reaction '{text}' needs a coefficient above 0, and up to "
+                f"{MOST}; leave out what does not react."
+            )
+        found[match["name"]] = found.get(match["name"], Fraction(0)) + count
+    return found
+
+
+GAS_CONSTANT = 8.314462618  # J/(mol K)
+TEMPERATURE = "T"  # the model's name of it, K
+
+
+@dataclass(frozen=True)
+class Arrhenius:
+    """factor*exp(-energy/gas*(1/T - 1/reference)): the factor is the constant at `reference`.
+
+    Also for equilibrium constants, with the enthalpy as energy (van 't Hoff). A reference amid the
+    temperatures measured makes factor and energy nearly uncorrelated.
+
+    factor     name of a parameter, or a number
+    energy     name of a parameter, or a number; J/mol
+    reference  K
+    gas        gas constant, J/(mol K)
+    raises     ModelError if the reference or the gas constant is not positive
+    """
+
+    factor: str | float
+    energy: str | float
+    reference: float
+    gas: float = GAS_CONSTANT
+
+    def __post_init__(self) -> None:
+        for role, name in (("factor", self.factor), ("energy", self.energy)):
+            _check_name(f"Arrhenius' {role}", name)
+        if not (is_finite(self.reference, self.gas) and self.reference > 0 and self.gas > 0):
+            raise ModelError(
+                f"Arrhenius has the reference temperature {shown(self.reference)} and the gas "
+                f"constant {shown(self.gas)}; give positive numbers, in kelvin and J/(mol K)."
+            )
+
+
+Constant: TypeAlias = str | float | Arrhenius
+"""A constant of a rate law: the name of a parameter, a number, or `Arrhenius`."""
+
+
+def check_constant(role: str, constant: Any) -> None:
+    """Raise ModelError unless it is a name, a finite number or `Arrhenius`."""
+    if not isinstance(constant, Arrhenius):
+        _check_name(role, constant)
+
+
+def names_of(constants: Iterable[Constant | None]) -> tuple[str, ...]:
+    """The parameters in constants, each once."""
+    found: list[Any] = []
+    for c in constants:
+        found += [c.factor, c.energy] if isinstance(c, Arrhenius) else [c]
+    return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def is_thermal(constants: Iterable[Constant | None]) -> bool:
+    """Whether one of them depends on temperature."""
+    return any(isinstance(c, Arrhenius) for c in constants)
+
+
+def value(constant: Constant, m: Any, t: float) -> Any:
+    """The constant as a Pyomo expression at a time."""
+    if isinstance(constant, Arrhenius):
+        factor, energy = value(constant.factor, m, t), value(constant.energy, m, t)
+        over = 1 / m.component(TEMPERATURE)[t] - 1 / constant.reference
+        return factor * pyo.exp(-energy / constant.gas * over)
+    return m.component(constant) if isinstance(constant, str) else float(constant)
+
+
+def _check_name(role: str, given: Any) -> None:
+    if isinstance(given, str) and given.isidentifier():
+        return
+    if not isinstance(given, str) and is_finite(given):
+        return
+    raise ModelError(
+        f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
+        "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
+    )
+
 
 Concentrations = Mapping[str, Any]
 """Species -> Pyomo expression of its concentration at one time."""

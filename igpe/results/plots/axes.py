@@ -1,7 +1,4 @@
-"""What all pictures share: axes given or made, labels with units.
-
-The boxes of a proof as a picture: what was ruled out, how, and what is left.
-"""
+"""Axes, labels and colours of all plots, and the boxes of a proof."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,20 +15,28 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#0
 """Told apart by the colour-blind too (Okabe & Ito, Color Universal Design, 2008)."""
 
 
-def axes_for(count: int, axes: Any, size: tuple[float, float] = PANEL) -> Any:
-    """So many axes: those given, or of a new figure, at most three side by side.
+def axes_for(
+    count: int,
+    axes: Any,
+    size: tuple[float, float] = PANEL,
+    *,
+    columns: int = COLUMNS,
+    sharey: Any = False,
+) -> Any:
+    """As many axes as requested: those given, or of a new figure.
 
-    size  of one panel of a new figure, in inches
+    size     of one panel of a new figure, in inches
+    columns  panels side by side at most;  sharey: as matplotlib's
     """
     if axes is not None:
         return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
 
-    columns = min(COLUMNS, max(count, 1))
+    columns = min(columns, max(count, 1))
     rows = max(-(-count // columns), 1)
     _, grid = plt.subplots(
         rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False,
-        layout="constrained",
+        layout="constrained", sharey=sharey,
     )  # fmt: skip
     for spare in grid.ravel()[count:]:
         spare.set_visible(False)

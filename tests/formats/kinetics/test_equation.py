@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.equation import read_equation
+from igpe.formats.kinetics.laws import read_equation
 
 
 @pytest.mark.parametrize(

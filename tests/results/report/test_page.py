@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 from results import EVIL, KINDS, MAP, result
 
 import igpe
-from igpe.results.report.page import CSS, SECTIONS, Section, page
-from igpe.results.report.pictures import DARK, LIGHT
-from igpe.results.result_text import verdict
+from igpe.results.plots.page_figures import DARK, LIGHT
+from igpe.results.report import CSS, SECTIONS, Section, page
+from igpe.results.result_data import verdict
 
 ADDRESSES = ("src", "href", "action", "data", "poster", "srcset", "background")
 HEADINGS = ["h1", "h2", "h3"]

@@ -1,7 +1,4 @@
-"""Pictures for a page: SVG of fixed content, in the page's colours, light or dark.
-
-The colours of a report, in light and dark, for the page and its pictures alike.
-"""
+"""Figures of a report: SVG of fixed content in the page's colours, light or dark."""
 
 import warnings
 from base64 import b64encode

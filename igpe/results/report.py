@@ -1,19 +1,7 @@
-"""The report: one page of HTML that holds all it shows and asks the network for nothing.
+"""The report: one HTML page that holds all it shows and loads nothing from the network.
 
-A section is a function of the result. What it needs of it is plain data, so that a page can be
-made from a stored result as well.
-
-The answer: the estimates, how sure they are, what is proved, what to heed.
-
-How well the model meets the measurements: pictures, sums, residuals, all points.
-
-What the measurements can tell: the report of step 2, and the correlation of the estimates.
-
-What is needed to get these numbers again.
-
-How the answer came about: the candidates, and what each of the five steps did.
-
-What a page is made of: sections, and the parts that several of them use.
+A section is a function of the result. It uses plain data only, so that a page can be made from a
+stored result as well.
 """
 
 import math
@@ -30,9 +18,7 @@ import pandas as pd
 
 from igpe.core.markup import bullets, folded, paragraph, preformatted, table
 from igpe.results.dynamic_certificate import Certificate
-from igpe.results.plots.structure_map import draw_map, size
-from igpe.results.plots.waterfall import draw_waterfall, series, words
-from igpe.results.report.pictures import (
+from igpe.results.plots.page_figures import (
     figure,
     fits,
     gallery,
@@ -41,9 +27,18 @@ from igpe.results.report.pictures import (
     smoothed,
     variables,
 )
+from igpe.results.plots.search import draw_waterfall, series, words
+from igpe.results.plots.structure_map import draw_map, size
 from igpe.results.residual_table import standard_residuals
-from igpe.results.result_data import ResultData
-from igpe.results.result_text import estimates, fitness, number, other_tables, quality, verdict
+from igpe.results.result_data import (
+    ResultData,
+    estimates,
+    fitness,
+    number,
+    other_tables,
+    quality,
+    verdict,
+)
 
 LONG = 15  # rows; a longer table is folded
 MARKS = {
@@ -342,7 +337,7 @@ TITLE = "Estimated parameters"
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Whatever a page's names hold, no script of theirs runs and nothing is loaded."""
 
-CSS = Path(__file__).with_name("page.css")
+CSS = Path(__file__).with_name("report.css")
 
 
 def page(
