@@ -9,7 +9,7 @@ import pytest
 
 import igpe
 from igpe.results.plots.search import plot_gaps
-from igpe.results.stages import INSIDE, plot_pieces
+from igpe.results.plots.stages import INSIDE, plot_pieces
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

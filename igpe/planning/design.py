@@ -318,7 +318,8 @@ def design(
 ) -> Plan:
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
-    problem      model and experiments done so far, whose information counts; or `ProblemWithoutData`
+    problem      model and experiments done so far, whose information counts; or
+                 `ProblemWithoutData`
     parameters   where to linearise: a result, an estimate, or unknown -> value
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
@@ -326,7 +327,8 @@ def design(
     like         name of the experiment whose conditions, times and measured quantities hold where
                  nothing else is said; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation, `Noise`, `Proportional` or `EstimatedSigma`; by
+    measure      names, or name -> standard deviation, `Noise`, `Proportional` or
+                 `EstimatedSigma`; by
                  default as in `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
                  the unknowns

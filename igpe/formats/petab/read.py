@@ -444,7 +444,8 @@ def read_petab(path: str | Path) -> Problem:
     observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
     noise parameters. Logarithms are compared where the observable's transformation, or its
     log-normal distribution, says so. Standard deviations that hang on parameters are
-    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2 has no
+    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version
+    2 has no
     scales, and positive ones whose bounds are three decades apart are.
 
     path    of the YAML file; the tables and the model lie where it says
