@@ -1,6 +1,6 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,21 +20,27 @@ from igpe.core.deadline import (
     stopped,
     waited,
 )
-from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Progress, Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import Asked, complements, roughly
+from igpe.dynamics.search.restarts import Restarts
 from igpe.dynamics.shooting.base import (
+    Estimator,
+    Profile,
     constrained_unknowns,
+    estimate_each,
     is_plain,
-    require_known_sigma,
+    objective_at,
     require_plain,
 )
 from igpe.dynamics.shooting.guess import Simulated, profiles
+from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.polish import Before, Polished, by_shooting, passed_bounds, polish
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import complement_proven, with_other_optima, with_proof
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, Way, summarise
@@ -107,8 +113,7 @@ def _estimate(
     settings = settings if seed is None else settings.seeded(seed)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
-    require_plain(problem, "igpe.estimate", constraints_too=False)
-    require_known_sigma(problem, "igpe.estimate")
+    require_plain(problem, "igpe.estimate", constraints_too=False, losses_too=False)
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
@@ -359,7 +364,7 @@ def _cut_short(
     reached = replace(
         best.corrected,
         parameters=box.mapping(here.x),
-        objective=here.at.cost,
+        objective=objective_at(problem, here.at),
         status=Status.INTERRUPTED,
     )
     others = [_interrupted(way) for way in ways if way is not best]
@@ -386,7 +391,7 @@ def _interrupted(way: Way) -> Way:
 
 
 def _corrected(problem: Problem, begun: Sequence[Way], settings: Settings) -> list[Way]:
-    """Every candidate through collocation, from where it now is, best first."""
+    """Every candidate through the correction, from where it now is, best first."""
     guesses = [
         profiles(
             Simulated(problem, settings.integrator, way.corrected.parameters),
@@ -395,6 +400,25 @@ def _corrected(problem: Problem, begun: Sequence[Way], settings: Settings) -> li
         for way in begun
     ]
     starts = [way.corrected.parameters for way in begun]
-    corrected = settings.correction.estimate_each(problem, starts, guesses)
+    corrected = _by_able(problem, starts, guesses, settings)
     ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
     return sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))
+
+
+def _by_able(
+    problem: Problem,
+    starts: Sequence[Mapping[str, float]],
+    guesses: Sequence[Sequence[Profile]],
+    settings: Settings,
+) -> list[Estimate]:
+    """Estimates by the correction of the settings, or where the default cannot, by shooting."""
+    methods: list[Estimator] = [settings.correction]
+    if settings.correction == Settings().correction:
+        methods += [SingleShooting(), MultipleShooting(restarts=Restarts(count=0))]
+    for number, method in enumerate(methods, start=1):
+        try:
+            return estimate_each(method, problem, starts, guesses)
+        except Unsupported:
+            if number == len(methods):
+                raise
+    raise AssertionError("a method estimates or refuses")

@@ -1,6 +1,7 @@
 """The five steps as a whole: what is told, kept, refused and interrupted."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -107,16 +108,46 @@ def test_unbounded_unknowns_of_step_4_are_refused():
 
 
 @pytest.mark.parametrize("loss", [igpe.losses.L1(), igpe.losses.Huber()])
-def test_robust_losses_are_refused_by_name(loss):
-    plain = LINEAR.problem()
+@pytest.mark.parametrize("sigma", [0.02, None])
+def test_robust_losses_bear_an_outlier(loss, sigma):
+    """The optimum is that of multiple shooting, which minimises the same loss in another way."""
+    if sigma is None and isinstance(loss, igpe.losses.Huber):
+        loss = igpe.losses.Huber(0.03)  # in the data's unit
+    table = LINEAR.data(0.02, 1)
+    table.loc[len(table) // 2, LINEAR.measured[0]] += 1.0
+    start = {n: float(v) for n, v in LINEAR.start.items()}
+    run = igpe.Experiment(table, start=start, start_time=0.0, sigma=sigma)
+    pose = partial(igpe.Problem, LINEAR.builder, parameters=list(LINEAR.truth), experiments=run)
+    result = igpe.estimate(pose(loss=loss))
+    other = igpe.MultipleShooting().estimate(pose(loss=loss), result.parameters)
+    assert result.objective == pytest.approx(other.objective, rel=1e-3)
+    off = {n: abs(result.parameters[n] - v) for n, v in LINEAR.truth.items()}
+    squares = igpe.estimate(pose()).parameters
+    assert max(off.values()) < max(abs(squares[n] - v) for n, v in LINEAR.truth.items())
+    for p in result.estimates:
+        assert off[p.name] < 4 * p.standard_error < 0.4 * abs(p.value)
+    text = str(result)
+    assert ("absolute residuals" if isinstance(loss, igpe.losses.L1) else "Huber's loss") in text
+    assert "um of squares" not in text.split("Step 3:", maxsplit=1)[0]
+
+
+def test_the_correction_is_any_estimator():
+    problem = LINEAR.problem(0.02, 1)
+    expected = igpe.estimate(problem)
+    for method in (igpe.SingleShooting(), igpe.MultipleShooting()):
+        result = igpe.estimate(problem, replace(igpe.Settings(), correction=method))
+        assert result.parameters == pytest.approx(expected.parameters, rel=1e-4)
+        assert result.objective == pytest.approx(expected.objective, rel=1e-6)
+
+
+def test_a_correction_that_was_chosen_is_not_replaced():
+    (run,) = LINEAR.problem().experiments
     problem = igpe.Problem(
-        LINEAR.builder,
-        parameters=list(LINEAR.truth),
-        experiments=list(plain.experiments),
-        loss=loss,
+        LINEAR.builder, parameters=list(LINEAR.truth), experiments=run, loss=igpe.losses.L1()
     )
-    with pytest.raises(igpe.errors.Unsupported, match=type(loss).__name__):
-        igpe.estimate(problem)
+    settings = replace(igpe.Settings(), correction=igpe.Collocation(points=2))
+    with pytest.raises(igpe.errors.Unsupported, match="least squares only"):
+        igpe.estimate(problem, settings)
 
 
 def test_an_interrupt_keeps_what_is_corrected(monkeypatch):

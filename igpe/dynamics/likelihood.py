@@ -4,18 +4,20 @@ Linearised errors of a problem's unknowns, the one way that every table takes.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.base import require_start
+from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
 from igpe.dynamics.shooting.residuals import deviations, simulate
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
+from igpe.numerics.least_squares.robust import Judged
+from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -95,6 +97,9 @@ def errors_at(
 ) -> Uncertainty:
     """Linearised errors of the free unknowns at an optimum x (n,).
 
+    Where the loss is robust, or standard deviations are estimated, they are those of the
+    M-estimate (`Robust.judged`) and of the likelihood.
+
     at      residuals and derivative there; None where the model cannot be integrated: then nothing
             is known
     active  (m, n) gradients of the active constraints; None: there are none
@@ -104,8 +109,85 @@ def errors_at(
     if at is None:
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
-    return uncertainty(
-        x, at.residual, at.jacobian,
-        held=held, sigma_known=problem.sigma_known, confidence=confidence, active=active,
+    judged = _judged(problem, at)
+    squares = at if judged is None else judged.squares
+    found = uncertainty(
+        x, squares.residual, squares.jacobian,
+        held=held, sigma_known=_has_unit_variance(problem), confidence=confidence, active=active,
         bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
+    degrees = found.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
+    variance = found.variance if judged is None else judged.variance
+    return replace(found, degrees=degrees, variance=variance)
+
+
+def objective_rise(problem: Problem, at: Linearised, errors: Uncertainty, level: float) -> float:
+    """How far the objective may rise if one unknown is held at its true value.
+
+    errors  at the optimum, where the residuals are `at`;  level: of confidence
+    """
+    judged = _judged(problem, at)
+    unit = 1.0 if judged is None else judged.kappa
+    return unit * allowed_rise(errors, _has_unit_variance(problem), level)
+
+
+def of_measurements(problem: Problem, at: Linearised) -> Linearised:
+    """Plain residuals of all measurements and priors, without what only the objective needs.
+
+    That is the weights of a robust loss, and the rows that estimated standard deviations add.
+    """
+    if problem.sigma_estimated:
+        rows = np.concatenate([*_rows(problem), np.arange(_count(problem), len(at.residual))])
+        return Linearised(at.residual[rows], at.jacobian[rows])
+    loss = losses_of(problem)[-1]
+    if loss.is_plain:
+        return at
+    m = problem.size
+    plain = loss.unweighted(Linearised(at.residual[:m], at.jacobian[:m]))
+    return Linearised(
+        np.concatenate([plain.residual, at.residual[m:]]),
+        np.vstack([plain.jacobian, at.jacobian[m:]]),
+    )
+
+
+def _added(problem: Problem) -> list[tuple[int, int]]:
+    """Measurements of each experiment, and rows that estimated standard deviations add to them."""
+    found = []
+    for e in problem.experiments:
+        which = deviations(e, e.measurements)
+        found.append((len(e.measurements.value), 0 if which is None else int((which >= 0).sum())))
+    return found
+
+
+def _count(problem: Problem) -> int:
+    return sum(map(sum, _added(problem)))
+
+
+def _rows(problem: Problem) -> list[IntArray]:
+    """Places of the measurements' own residuals."""
+    found, first = [], 0
+    for count, added in _added(problem):
+        found.append(np.arange(first, first + count))
+        first += count + added
+    return found
+
+
+def _has_unit_variance(problem: Problem) -> bool:
+    """Whether the objective is in units of its own variance, as a likelihood is."""
+    return problem.sigma_known or problem.sigma_estimated or not minimises_squares(problem)
+
+
+def _judged(problem: Problem, at: Linearised) -> Judged | None:
+    """A robust minimum as least squares; None where the loss is least squares."""
+    loss = losses_of(problem)[-1]
+    if loss.is_plain:
+        return None
+    m, plain = problem.size, of_measurements(problem, at)
+    of_errors = Linearised(plain.residual[:m], plain.jacobian[:m])
+    judged = loss.judged(of_errors, at.jacobian.shape[1], 1.0 if problem.sigma_known else None)
+    root = np.sqrt(judged.kappa)
+    squares = Linearised(
+        np.concatenate([judged.squares.residual, at.residual[m:] / root]),
+        np.vstack([judged.squares.jacobian, at.jacobian[m:] / root]),
+    )
+    return judged._replace(squares=squares)

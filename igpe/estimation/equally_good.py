@@ -15,7 +15,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.likelihood import errors_at, objective_rise
 from igpe.dynamics.search.other_optima import Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.polish import Polished, polish
@@ -24,7 +24,6 @@ from igpe.dynamics.shooting.tangent import tangent
 from igpe.estimation.settings import ProveComplement, Settings
 from igpe.estimation.summary import Steps, Way, summarise
 from igpe.numerics.optima import has_same_values, is_same_objective
-from igpe.numerics.statistics.covariance import allowed_rise
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
@@ -56,7 +55,8 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
         return steps
     if not is_plain(problem):
         return _among_candidates(steps, settings)
-    if steps.structure.is_linear and _agree(problem, steps.ways):
+    is_convex = steps.structure.is_linear and not problem.sigma_estimated
+    if is_convex and _agree(problem, steps.ways):
         return steps
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
@@ -83,7 +83,9 @@ def _rise(steps: Steps, settings: Settings) -> float:
     x = problem.box.vector(best.estimate.parameters)
     active = tangent(problem, x).rows
     errors = errors_at(problem, x, best.at, settings.confidence, active=active)
-    rise = allowed_rise(errors, problem.sigma_known, settings.confidence)
+    rise = np.nan
+    if best.at is not None:
+        rise = objective_rise(problem, best.at, errors, settings.confidence)
     return rise if np.isfinite(rise) else 0.0
 
 

@@ -11,7 +11,9 @@ from igpe.core.errors import SolverMissing
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
+from igpe.dynamics.shooting.base import Estimator
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.bootstrap import BootstrapErrors
 from igpe.smoothing.gcv_spline import GcvSpline
@@ -49,8 +51,10 @@ class Settings:
     weights      step 3: how its residuals count
     routes       step 3: how algebraic problems are solved
     complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
+                 a bound, `IteratedSearch()` suits models of tens of unknowns
     proof        step 4: whether its answer is proven; None: no
-    correction   step 5: simultaneous correction
+    correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
+                 (robust losses, estimated standard deviations) shooting takes its place
     integrator   with which the final fit is simulated
     confidence   of the intervals
     """
@@ -58,9 +62,9 @@ class Settings:
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
     weights: Weights = StateErrors()
     routes: RouteSelection = RouteSelection()
-    complement: MultiStart | Collocation = MultiStart()
+    complement: MultiStart | IteratedSearch | Collocation = MultiStart()
     proof: ProveComplement | None = None
-    correction: Collocation = Collocation()
+    correction: Estimator = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95
 

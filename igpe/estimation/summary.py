@@ -23,17 +23,19 @@ from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
-from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import constraints, is_plain
+from igpe.dynamics.likelihood import errors_at, of_measurements
+from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.guess import fine_grid
 from igpe.dynamics.shooting.polish import Polished
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.residuals import deviations, simulate
 from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
+from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
+from igpe.problem.problem_checks import L1, Huber
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
@@ -89,7 +91,7 @@ def uneven(problem: Problem) -> list[str]:
             largest = float(np.max(np.abs(m.value[m.column == k]), initial=0.0))
             size[name] = max(size.get(name, 0.0), largest)
     small, large = min(size, key=size.__getitem__), max(size, key=size.__getitem__)
-    if problem.sigma_known or size[large] <= UNEVEN * size[small]:
+    if problem.sigma_known or problem.sigma_estimated or size[large] <= UNEVEN * size[small]:
         return []
     return [
         f"Without standard deviations every number counts alike, so {large} (up to "
@@ -273,7 +275,7 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     rank = [NOT_COMPARED] if rank is None else rank
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
-        objective=best.corrected.objective if at is None else at.cost,
+        objective=best.corrected.objective if at is None else objective_at(problem, at),
         status=best.corrected.status,
         covariance=errors.covariance,
         measurements=problem.size,
@@ -293,8 +295,10 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
         settings=pformat(settings, width=80),
         notes=(*several(parameters, others), *rank, *_notes(steps, free.known)),
         other_optima=others,
+        criterion=_criterion(problem),
     )
-    result = with_findings(result, problem, at, free.rows)
+    plain = None if at is None else of_measurements(problem, at)
+    result = with_findings(result, problem, plain, free.rows)
     return replace(result, notes=(*result.notes, *proved))
 
 
@@ -384,8 +388,19 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
     ]
 
 
+def _criterion(problem: Problem) -> str:
+    """What the objective is; empty where it is a sum of squares."""
+    if problem.sigma_estimated:
+        return "-2 log likelihood, but for a constant,"
+    if isinstance(problem.loss, L1):
+        return "Sum of absolute residuals"
+    if isinstance(problem.loss, Huber):
+        return f"Huber's loss (delta = {problem.loss.delta:g})"
+    return ""
+
+
 def _probability(problem: Problem, at: Linearised | None, errors: Uncertainty) -> float:
-    if at is None or not problem.sigma_known:
+    if at is None or not (problem.sigma_known and minimises_squares(problem)):
         return float("nan")
     return chi_squared_probability(at.cost, errors.degrees)
 
@@ -448,10 +463,19 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
         "measured": m.value,
         "fitted": fitted,
         "residual": m.value - fitted,
-        "sigma": m.sigma if experiment.sigma_known else np.nan,
+        "sigma": _sigma(experiment, run),
         "unit": [problem.unit(n) for n in names],
     })
     return table.iloc[np.lexsort((times, m.column))].reset_index(drop=True)
+
+
+def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
+    """(m,) standard deviations, as given or estimated; NaN where they are unknown."""
+    m, which = experiment.measurements, deviations(experiment, experiment.measurements)
+    if which is None:
+        return m.sigma if experiment.sigma_known else np.nan
+    told = run.measured[np.searchsorted(run.times, m.times[m.row]), which]
+    return np.where(which >= 0, told, m.sigma)
 
 
 def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:

@@ -28,6 +28,7 @@ LATER: dict[str, Any] = {
     "proof": None,
     "adequacy": None,
     "other_optima": [],
+    "criterion": "",
 }  # what older results did not keep
 
 
@@ -56,6 +57,7 @@ class Result(ResultData):
                   that older versions stored
     other_optima  all other optima that are known whose objective is within the threshold of the
                   likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
+    criterion     what the objective is, where it is not a sum of squares
     """
 
     def plot(self, axes: Any = None) -> Any:

@@ -104,6 +104,7 @@ class ResultData:
     proof: DynamicCertificate | None = None
     adequacy: Adequacy | None = None
     other_optima: tuple[Optimum, ...] = ()
+    criterion: str = ""
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -227,7 +228,7 @@ def other_tables(result: ResultData) -> list[tuple[str, list[list[str]]]]:
     return [
         (
             f"Set {k} of {len(result.other_optima) + 1} that explain the data alike, "
-            f"sum of squares {other.objective:.6g}:",
+            f"{_word(result)} {other.objective:.6g}:",
             _rows(other.estimates),
         )
         for k, other in enumerate(result.other_optima, 2)
@@ -290,7 +291,8 @@ def fitness(result: ResultData) -> list[str]:
 
 def quality(result: ResultData) -> list[str]:
     """How good the fit is, and what the intervals are."""
-    words = "Weighted sum of squares" if result.points["sigma"].notna().any() else "Sum of squares"
+    weighted = result.points["sigma"].notna().any()
+    words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
     return [
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
         f"{result.degrees} degrees of freedom.",
@@ -330,6 +332,8 @@ def _spread(result: ResultData) -> list[str]:
             f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
             f"standard deviations are right a larger one has probability {result.probability:.2g}."
         ]
+    if result.criterion:
+        return []
     if not math.isfinite(result.variance):
         return ["There are not more measurements than unknowns, so errors cannot be told."]
     return [
@@ -380,11 +384,15 @@ def _agreement(result: ResultData) -> str:
     none = _rounding(result)
     others = [e for e in ends if not is_same_objective(e, result.objective, none)]
     if not others:
-        return f"All {len(ends)} candidates of step 3 led to this sum of squares. "
+        return f"All {len(ends)} candidates of step 3 led to this {_word(result)}. "
     worse = [e for e in others if math.isfinite(e)]
     rest = f"the next best has {min(worse):.6g}" if worse else "the others could not be fitted"
     led = len(ends) - len(others)
-    return f"{led} of {len(ends)} candidates led to this sum of squares, {rest}. "
+    return f"{led} of {len(ends)} candidates led to this {_word(result)}, {rest}. "
+
+
+def _word(result: ResultData) -> str:
+    return "objective" if result.criterion else "sum of squares"
 
 
 def _advice(result: ResultData) -> str:

@@ -25,6 +25,7 @@ from igpe.numerics.statistics.lack_of_fit import (
 )
 from igpe.numerics.statistics.weakness import weak_sentences
 from igpe.problem.problem import Problem
+from igpe.problem.problem_checks import LeastSquares
 from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
@@ -230,6 +231,7 @@ def _pattern(residual: FloatArray) -> str:
     return f"{said} in {len(residual)} measurements: the model misses a trend"
 
 
+ROBUST = "Lack of fit is tested for least squares only, not for a robust loss."
 NO_TIME = "The interrupt left no time to judge the residuals."
 
 
@@ -243,6 +245,9 @@ def with_findings(
     """
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
+    if not isinstance(problem.loss, LeastSquares):
+        robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
+        return replace(robust, notes=(*result.notes, *clear_failures(robust.residual_tests())))
     held, order = np.isnan(np.diag(result.covariance)), _order(problem)
     points = result.points.assign(leverage=leverage(at.jacobian, held)[order])
     others = np.arange(len(order), len(at.residual))

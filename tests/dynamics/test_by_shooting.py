@@ -33,7 +33,7 @@ def test_what_collocation_cannot_correct_is_shot(monkeypatch):
     assert result.status is Status.CONVERGED
     assert result.parameters == pytest.approx(right.parameters, rel=1e-5)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("collocation has no answer" in n and "single shooting" in n for n in result.notes)
+    assert any("correction has no answer" in n and "single shooting" in n for n in result.notes)
 
 
 def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
@@ -73,7 +73,7 @@ def test_an_optimum_that_integration_refutes_is_finished_by_shooting(monkeypatch
 def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch):
     problem = CASE.problem(0.02, 1)
     monkeypatch.setattr(Collocation, "estimate_each", failing)
-    monkeypatch.setattr(by_shooting, "SEARCH", GaussNewton(max_iterations=0))
+    monkeypatch.setattr(by_shooting, "CORRECTION_SEARCH", GaussNewton(max_iterations=0))
     monkeypatch.setattr(by_shooting, "_by_multiple", lambda *arguments: None)
     result = igpe.estimate(problem)
     assert result.status is Status.STALLED

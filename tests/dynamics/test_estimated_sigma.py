@@ -126,9 +126,31 @@ def test_other_methods_refuse(method):
         method.estimate(problem(), START)
 
 
-def test_the_five_steps_refuse():
-    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.estimate minimises a sum of squares"):
-        igpe.estimate(problem())
+@pytest.mark.parametrize("kind", ["sd", "spread"])
+def test_the_five_steps_maximise_the_likelihood(kind):
+    """Values, and standard errors by the likelihood's own second derivatives."""
+    result = igpe.estimate(problem(kind))
+    options = {"xatol": 1e-10, "fatol": 1e-12}
+    best = minimize(direct(kind), [0.6, 0.15], method="Nelder-Mead", options=options)
+    assert [result.parameters[n] for n in ("k", "sd")] == pytest.approx(best.x, rel=1e-4)
+    constant = len(TIMES) * np.log(2 * np.pi)
+    assert (result.objective + constant) / 2 == pytest.approx(best.fun, rel=1e-6)
+    slope = lambda x: approx_fprime(x, direct(kind), 1e-6)  # noqa: E731
+    curved = [approx_fprime(best.x, lambda x, i=i: slope(x)[i], 1e-4) for i in range(2)]
+    errors = [p.standard_error for p in result.estimates]
+    assert errors == pytest.approx(np.sqrt(np.diag(np.linalg.inv(curved))), rel=0.1)
+    assert result.degrees == len(TIMES) - 2
+    text = str(result)
+    assert "-2 log likelihood" in text
+    assert "Sum of squares" not in text
+    a = result.points["fitted"]
+    spread = result.parameters["sd"] * (1 if kind == "sd" else 0.1 + a)
+    assert result.points["sigma"].to_numpy() == pytest.approx(spread * np.ones(len(a)), rel=1e-6)
+
+
+def test_a_robust_loss_beside_them_is_refused():
+    with pytest.raises(igpe.errors.Unsupported, match="do not go together"):
+        igpe.estimate(problem(loss=igpe.losses.Huber()))
 
 
 def test_a_stranger_is_refused():

@@ -12,7 +12,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import Residuals, simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, NormalPrior
+from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 from models import rikitake
 
@@ -128,10 +128,6 @@ def test_chaos_whose_derivatives_have_no_square_is_a_status():
 
 
 def test_what_it_cannot_do_is_refused():
-    problem = decays(loss=L1())
-    with pytest.raises(Unsupported, match="least squares only"):
-        SingleShooting().estimate(problem, {})
-
     def tied(times):
         m = CASE["decay"].builder(times)
         m.end = pyo.Constraint(expr=m.A[m.t.last()] >= 0.1)

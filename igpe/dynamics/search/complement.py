@@ -15,7 +15,8 @@ from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.search.searches import UNANSWERED, unanswered
-from igpe.dynamics.shooting.base import Estimator, is_plain
+from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
+from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
@@ -79,14 +80,16 @@ def _prepared(asked: Asked) -> Function:
 def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:
     """All free unknowns: those `found`, and the others from many starts with these held.
 
-    A problem with constraints is searched by collocation, which keeps them, from few starts. Where
-    the search proves something, its bound holds with what was `found` held.
+    A problem with constraints is searched from few starts by collocation, which keeps them, or by
+    multiple shooting where the loss is not least squares. Where the search proves a bound, it holds
+    with what was `found` held.
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
         return Estimate(dict(found), float("nan"), Status.NOTHING_TO_DO, "all found in step 3")
     if not is_plain(problem) and isinstance(search, MultiStart):
-        search = MultiStart(Collocation(), trials=FEW, starts=FEW, seed=search.seed)
+        local = Collocation() if minimises_squares(problem) else MultipleShooting()
+        search = MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
     answer = search.estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},
@@ -121,4 +124,5 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
                 break
     fit = residuals.best_fit()
     parameters = {**found, **rest.box.mapping(fit.x)}
-    return Estimate(parameters, fit.cost, Status.INTERRUPTED, "trials, without a search")
+    cost = np.inf if fit.at is None else objective_at(rest, fit.at)
+    return Estimate(parameters, cost, Status.INTERRUPTED, "trials, without a search")

@@ -27,8 +27,13 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.problem.losses import LeastSquares
+from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.problem.losses import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
+
+GENTLE = (1.0, 0.1, 0.01)
+"""Standard deviations up to which residuals count as squares where absolute values are minimised:
+at first, and in the end. The last moves an estimate by less than a hundredth of its error."""
 
 Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]
 """A guess of trajectories in one experiment: (name, times) -> values, or None if it has none."""
@@ -48,6 +53,23 @@ class Estimator(Protocol):
         profiles  one per experiment or none: trajectories to begin with, for methods that use them
         returns   an Estimate of the free unknowns; failure is its status
         raises    Unsupported if the method cannot do what the problem asks
+        """
+        ...
+
+
+@runtime_checkable
+class Simultaneous(Protocol):
+    """A method that estimates from several starts at once, for what they share is made once."""
+
+    def estimate_each(
+        self,
+        problem: Problem,
+        starts: Sequence[Mapping[str, float]],
+        profiles_of: Sequence[Sequence[Profile]] = (),
+    ) -> list[Estimate]:
+        """One Estimate for each start, in their order.
+
+        profiles_of  for each start the profiles of `Estimator.estimate`; or nothing
         """
         ...
 
@@ -78,6 +100,19 @@ def from_many_starts(
     return lambda start: method.estimate(problem, start, profiles)
 
 
+def estimate_each(
+    method: Estimator,
+    problem: Problem,
+    starts: Sequence[Mapping[str, float]],
+    profiles_of: Sequence[Sequence[Profile]],
+) -> list[Estimate]:
+    """One Estimate for each start; all at once where the method can (`Simultaneous`)."""
+    if isinstance(method, Simultaneous):
+        return method.estimate_each(problem, starts, profiles_of)
+    pairs = zip(starts, profiles_of, strict=True)
+    return [method.estimate(problem, start, profiles) for start, profiles in pairs]
+
+
 def constraints(problem: Problem) -> list[str]:
     """Names of the model's constraints beyond equations over time and start conditions."""
     return sorted({n for s in problem.starts for n in s.others} | problem.inequalities)
@@ -98,21 +133,54 @@ def constrained_unknowns(problem: Problem) -> set[str]:
 
 
 def is_plain(problem: Problem) -> bool:
-    """Whether the problem is least squares without constraints, as shooting needs it."""
-    return (
-        not problem.time_varying
-        and isinstance(problem.loss, LeastSquares)
-        and not constraints(problem)
-    )
+    """Return True if the problem has constant unknowns and no constraints, as shooting needs it."""
+    return not problem.time_varying and not constraints(problem)
+
+
+def minimises_squares(problem: Problem) -> bool:
+    """Return True if the objective is a sum of squares with standard deviations that are given."""
+    return isinstance(problem.loss, LeastSquares) and not problem.sigma_estimated
+
+
+def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:
+    """Losses to be minimised one after the other, the problem's own last.
+
+    unit  what the residuals are divided by, beside their `sigma`
+    """
+    loss = problem.loss
+    if isinstance(loss, Huber):
+        return (Robust(loss.delta / unit),)
+    if isinstance(loss, L1):
+        spread = spread_of(problem) / unit
+        return tuple(Robust(delta * spread, absolute=True) for delta in GENTLE)
+    return (PLAIN,)
+
+
+def objective_at(problem: Problem, at: Linearised) -> float:
+    """The problem's objective at a point, from the residuals that `Residuals` has there.
+
+    For `igpe.losses.L1` the sum of absolute residuals, of which the search minimises a smooth form.
+    """
+    if not isinstance(problem.loss, L1):
+        return at.cost
+    m = problem.size
+    plain = losses_of(problem)[-1].unweighted(Linearised(at.residual[:m], at.jacobian[:m]))
+    return float(np.abs(plain.residual).sum() + at.residual[m:] @ at.residual[m:])
 
 
 def require_plain(
-    problem: Problem, method: str, *, constraints_too: bool, varying_too: bool = True
+    problem: Problem,
+    method: str,
+    *,
+    constraints_too: bool,
+    varying_too: bool = True,
+    losses_too: bool = True,
 ) -> None:
     """Refuse what a least-squares method on constant unknowns cannot do.
 
     constraints_too  whether boundary conditions and path constraints are refused as well
     varying_too      whether unknowns that vary with time are
+    losses_too       whether losses other than least squares are
     raises           Unsupported, naming the method, the feature and the way out
     """
     if varying_too and problem.time_varying:
@@ -120,10 +188,18 @@ def require_plain(
             f"{method} estimates constant unknowns only; {sorted(problem.time_varying)} vary with "
             "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
         )
-    if not isinstance(problem.loss, LeastSquares):
+    if problem.sigma_estimated and not isinstance(problem.loss, LeastSquares):
+        raise Unsupported(
+            f"Estimated standard deviations (igpe.EstimatedSigma) and "
+            f"{type(problem.loss).__name__} do "
+            "not go together: the likelihood is that of normal errors. Leave out loss=, or give "
+            "standard deviations as numbers."
+        )
+    if losses_too and not isinstance(problem.loss, LeastSquares):
         raise Unsupported(
             f"{method} minimises least squares only; the problem asks for "
-            f"{type(problem.loss).__name__}. Leave out loss=, or use igpe.MultipleShooting."
+            f"{type(problem.loss).__name__}. Leave out loss=, or use igpe.estimate, "
+            "igpe.SingleShooting or igpe.MultipleShooting."
         )
     if constraints_too and constraints(problem):
         raise Unsupported(
@@ -153,9 +229,9 @@ def require_known_sigma(problem: Problem, method: str) -> None:
     if problem.sigma_estimated:
         raise Unsupported(
             f"{method} minimises a sum of squares, but here standard deviations are estimated "
-            "(igpe.EstimatedSigma). Use igpe.search.MultiStart or igpe.search.IteratedSearch, "
-            "which maximise the "
-            "likelihood, or give standard deviations as numbers."
+            "(igpe.EstimatedSigma). Use igpe.estimate, igpe.search.MultiStart or "
+            "igpe.search.IteratedSearch, which "
+            "maximise the likelihood, or give standard deviations as numbers."
         )
 
 

@@ -25,7 +25,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.restarts import Restarts
-from igpe.dynamics.shooting.base import Profile, is_plain
+from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
@@ -66,11 +66,12 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     if is_plain(problem) and len(box) > 0:
         fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
     is_judged = np.isfinite(rough.objective)
+    own = objective_at(problem, at)
     if is_judged and not (
-        _agree(problem, rough.objective, at.cost) or _as_good(problem, fit, rough.objective)
+        _agree(problem, rough.objective, own) or _as_good(problem, fit, rough.objective)
     ):
         return _differing(problem, residuals, rough, at, fit)
-    if fit.at is None or fit.cost > (1 + ROUNDING) * at.cost:
+    if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
         return Polished(rough, at)
     passed = passed_bounds(problem, residuals, fit.x)
     if passed:
@@ -79,7 +80,8 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     status = rough.status
     if status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
-    found = replace(rough, parameters=box.mapping(fit.x), objective=fit.cost, status=status)
+    objective = objective_at(problem, fit.at)
+    found = replace(rough, parameters=box.mapping(fit.x), objective=objective, status=status)
     return Polished(found, fit.at)
 
 
@@ -90,7 +92,7 @@ def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
     """
     x, box = problem.box.vector(found.parameters), problem.box
     is_judged = is_plain(problem) and found.status.usable and np.isfinite(found.objective)
-    if not is_judged or not beside_bounds(x, box).any():
+    if not (is_judged and minimises_squares(problem)) or not beside_bounds(x, box).any():
         return found
     residuals = Residuals(problem, Sundials())
     at = residuals(x)
@@ -106,26 +108,30 @@ def _differing(
     problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
 ) -> Polished:
     """The end of the shooting that went on from where collocation is refuted by integration."""
-    told = _difference(rough.objective, at.cost)
+    told = _difference(rough.objective, objective_at(problem, at))
     if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
         return Polished(rough, at, (f"{told} {NOT_FOLLOWED}",))
     end = replace(
         rough,
         parameters=problem.box.mapping(fit.x),
-        objective=fit.cost,
+        objective=objective_at(problem, fit.at),
         status=fit.status,
         method=f"single shooting after {rough.method}",
     )
-    return Polished(end, fit.at, (f"{told} {SHOT.format(fit.cost)}",))
+    return Polished(end, fit.at, (f"{told} {SHOT.format(end.objective)}",))
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
-    return abs(collocated - integrated) <= AGREE * max(collocated, integrated) + _floor(problem)
+    size = max(abs(collocated), abs(integrated))
+    return abs(collocated - integrated) <= AGREE * size + _floor(problem)
 
 
 def _as_good(problem: Problem, fit: Fit, collocated: float) -> bool:
     """Whether integration keeps what collocation promised, if at a slightly other place."""
-    return fit.cost <= (1 + AGREE) * collocated + _floor(problem)
+    if fit.at is None:
+        return False
+    level = collocated + AGREE * abs(collocated) + _floor(problem)
+    return objective_at(problem, fit.at) <= level
 
 
 def _floor(problem: Problem) -> float:
@@ -133,10 +139,10 @@ def _floor(problem: Problem) -> float:
     return FLOOR * sum(float(v @ v) for v in data)
 
 
-def _difference(collocated: float, integrated: float) -> str:
+def _difference(corrected: float, integrated: float) -> str:
     return (
-        f"Collocation finds a sum of squares of {collocated:.6g} at the estimate, an accurate "
-        f"integration {integrated:.6g}: the mesh is too coarse, or the model unstable."
+        f"Step 5 ends at an objective of {corrected:.6g}, but an accurate integration has "
+        f"{integrated:.6g} there: the mesh is too coarse, or the model unstable."
     )
 
 
@@ -160,9 +166,9 @@ SECONDS = 20.0  # of multiple shooting, which is tried last
 SINGLE, MULTIPLE, NEITHER = "single shooting", "multiple shooting", "no method"
 MOST = 3  # candidates that are shot
 MATTERS = 1e-6  # relative difference of sums of squares
-NO_ANSWER = "Step 5: collocation has no answer."
+NO_ANSWER = "Step 5: the correction has no answer."
 ABOVE = (
-    "Step 5: collocation ends at a sum of squares of {:.6g}, by an accurate integration, above the "
+    "Step 5: the correction ends at an objective of {:.6g}, by an accurate integration, above the "
     "{:.6g} of a candidate before."
 )
 FINISHED = "The estimate was finished by {}."
@@ -253,7 +259,7 @@ def by_shooting(
     why = NO_ANSWER if np.isinf(cost) else ABOVE.format(cost, end.begun)
     estimate = Estimate(
         problem.box.mapping(end.fit.x),
-        end.fit.cost,
+        np.inf if end.fit.at is None else objective_at(problem, end.fit.at),
         end.fit.status,
         f"{end.method} from the values of step 4",
         iterations=end.fit.steps,
@@ -276,4 +282,4 @@ def _worth_it(
             continue
         at = residuals(problem.box.clip(problem.box.vector(one.parameters)))
         costs.append((np.inf if at is None else at.cost, k))
-    return [k for at, k in sorted(costs) if np.isinf(cost) or at < cost * (1 - MATTERS)]
+    return [k for at, k in sorted(costs) if np.isinf(cost) or at < cost - MATTERS * abs(cost)]

@@ -2,7 +2,8 @@
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
 those of `unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
-standard deviations are estimated `likelihood_residuals` takes their place.
+standard deviations are estimated `likelihood_residuals` takes their place, with a robust loss those
+that it weights (`Robust.reweighted`).
 
 Residuals of a likelihood whose standard deviations are estimated.
 
@@ -44,6 +45,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
+from igpe.dynamics.shooting.base import losses_of
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
@@ -248,12 +250,23 @@ class Residuals:
         self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
         self._unmeasured = unmeasured(problem)
+        self._losses = losses_of(problem)
         self.broken: Broken | None = None
         self.best = Best()
 
     def __len__(self) -> int:
         """How many residuals there are."""
         return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.size
+
+    @property
+    def stages(self) -> list["Residuals"]:
+        """These residuals, after those of the gentler losses that a search begins with."""
+        stages = []
+        for k in range(1, len(self._losses)):
+            gentler = copy(self)
+            gentler._losses, gentler.best = self._losses[:k], Best()
+            stages.append(gentler)
+        return [*stages, self]
 
     def until(self, ends: Sequence[float]) -> "Residuals":
         """Those of the measurements up to a time in each experiment, and the unmeasured ones."""
@@ -279,7 +292,7 @@ class Residuals:
             if not have_squares(*piece):
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
-            pieces.append(piece)
+            pieces.append(self._losses[-1].reweighted(piece))
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
         whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)

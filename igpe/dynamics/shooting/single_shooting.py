@@ -9,6 +9,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
+from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
@@ -16,6 +17,8 @@ from igpe.dynamics.shooting.base import (
     Profile,
     in_deviations,
     limited,
+    minimises_squares,
+    objective_at,
     remarks,
     require_numbers,
     require_plain,
@@ -72,16 +75,20 @@ class SingleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.
 
-        raises Unsupported for robust losses and constraints
+        raises Unsupported for constraints, and robust losses with estimated standard deviations
         """
-        require_plain(problem, "SingleShooting", constraints_too=True, varying_too=False)
+        require_plain(
+            problem,
+            "SingleShooting",
+            constraints_too=True,
+            varying_too=False,
+            losses_too=False,
+        )
         require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, self.integrator)
-        search, restarts = self.search, self.restarts
-        if problem.sigma_estimated:
-            search = replace(search, curvature=True) if isinstance(search, GaussNewton) else search
-            restarts = ONCE  # a likelihood does not tell whether a fit is bad
-        return PreparedShooting(problem, residuals, search, restarts)
+        # A likelihood does not tell whether a fit is bad.
+        restarts = ONCE if problem.sigma_estimated else self.restarts
+        return PreparedShooting(problem, residuals, self.search, restarts)
 
 
 @dataclass(frozen=True)
@@ -110,18 +117,31 @@ class PreparedShooting:
         told = tuple(remarks(attempts[0].fit, box, gate))
         return replace(
             found,
-            objective=found.objective * spread_of(self.problem) ** 2,
+            objective=self._objective(attempts[0].fit),
             notes=(*found.notes, *told),
             seconds=time.perf_counter() - began,
         )
 
+    def _objective(self, fit: Fit) -> float:
+        """That of the problem, from a fit in standard deviations."""
+        spread = spread_of(self.problem)
+        if fit.at is None or minimises_squares(self.problem):
+            return fit.cost * spread**2
+        at = in_deviations(fit, 1 / spread).at
+        return np.inf if at is None else objective_at(self.problem, at)
+
     def _gate(self) -> float:
         """Cost that the measurement errors explain; infinite if they are not known."""
-        known = self.problem.sigma_known
+        known = self.problem.sigma_known and minimises_squares(self.problem)
         return self.restarts.explained(len(self.residuals)) if known else np.inf
 
     def _fit(self, start: FloatArray) -> Fit:
-        return self.search.fit(self.residuals, start, self.problem.box)
+        *gentler, own = self.residuals.stages
+        if gentler and own(start) is None:  # computed as what an interrupted search falls back to
+            return Fit(start, None, Status.INTEGRATION_BROKE, 0)
+        for residuals in gentler:
+            start = self.search.fit(residuals, start, self.problem.box).x
+        return self.search.fit(own, start, self.problem.box)
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None

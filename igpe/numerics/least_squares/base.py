@@ -33,8 +33,9 @@ class Linearised(NamedTuple):
 
     residual  (m,), already divided by the standard deviations
     jacobian  (m, n), d residual / d x
-    offset    what the cost is beside the sum of squares: 0, but for a likelihood whose deviations
-              are unknown. Then jacobian' residual is half the gradient of the whole cost
+    offset    cost minus the sum of squares: 0 for least squares. A likelihood with unknown
+              deviations and a robust loss have one; jacobian' residual is half the gradient of the
+              cost there too
     """
 
     residual: FloatArray

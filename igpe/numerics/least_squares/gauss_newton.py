@@ -182,8 +182,9 @@ class GaussNewton:
     tolerance   stop when the promised decrease is below this fraction of the cost (plus `absolute`)
     absolute    decrease of the cost that never matters, e.g. 1e-6 in units of chi squared
     radius      first size of the trust region, relative to the unknowns
-    curvature   whether what Gauss-Newton leaves out is learnt on the way (`Curvature`); likelihoods
-                with estimated deviations are always searched so
+    curvature   whether the search learns the second derivatives that Gauss-Newton leaves out
+                (`Curvature`). It always does where the cost is no sum of squares (`offset`):
+                likelihoods with estimated deviations, robust losses
     """
 
     tolerance: float = 1e-10
@@ -215,7 +216,7 @@ class GaussNewton:
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
         floor = floors(at, x, box)
         radius, steps, promised, broke = self.radius, 0, np.inf, False
-        model = Curvature(len(x), wanted=self.curvature)
+        model = Curvature(len(x), wanted=self.curvature or at.offset != 0.0)
         for iteration in range(1, self.max_iterations + 1):
             size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
             low, high = box.lower - x, box.upper - x

@@ -34,6 +34,8 @@ from igpe.dynamics.shooting.base import (
     in_deviations,
     is_plain,
     limited,
+    minimises_squares,
+    objective_at,
     remarks,
     require_known_sigma,
     require_numbers,
@@ -56,7 +58,6 @@ from igpe.dynamics.shooting.multiple.search import (
     space_of,
     stages_of,
     stopped,
-    worth,
 )
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
 from igpe.dynamics.shooting.settling import settled
@@ -283,7 +284,7 @@ class PreparedMultiple:
         """The estimate of a problem that leaves nothing to estimate."""
         found = untouched(self._residuals, "multiple shooting")
         at = self._residuals(np.zeros(0))
-        return found if at is None else replace(found, objective=worth(self.problem, at.residual))
+        return found if at is None else replace(found, objective=objective_at(self.problem, at))
 
     def begin(self, start: FloatArray) -> Point:
         """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
@@ -309,7 +310,7 @@ class PreparedMultiple:
         raises KeyboardInterrupt if the search had not begun
         """
         reached = list(self.stages.reached)
-        if is_plain(self.problem):
+        if is_plain(self.problem) and minimises_squares(self.problem):
             residuals = Residuals(self.problem, Sundials())
             for point in (*reached, x):
                 at = residuals(point)

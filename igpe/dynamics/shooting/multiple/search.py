@@ -36,7 +36,7 @@ from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweeping
 from igpe.dynamics.search.restarts import Attempt
-from igpe.dynamics.shooting.base import constraints, in_deviations, limited
+from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
 from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
 from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, unmeasured
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
@@ -47,8 +47,8 @@ from igpe.numerics.least_squares.chains.limits import Limits
 from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.robust import PLAIN, Robust
-from igpe.problem.losses import L1, Huber, LeastSquares
+from igpe.numerics.least_squares.robust import Robust
+from igpe.problem.losses import L1, LeastSquares
 from igpe.problem.problem import Problem
 
 CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active
@@ -93,19 +93,9 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
-GENTLE = (1.0, 0.1, 0.01)
-"""Standard deviations up to which residuals count as squares where absolute values are asked for:
-at first, and in the end. The last moves an estimate by less than a hundredth of its error."""
-
-
-def losses_of(problem: Problem, spread: float) -> tuple[Robust, ...]:
-    """Losses to be minimised one after the other; residuals are in units of `spread`."""
-    loss = problem.loss
-    if isinstance(loss, Huber):
-        return (Robust(loss.delta / spread),)
-    if isinstance(loss, L1):
-        return tuple(Robust(delta) for delta in GENTLE)
-    return (PLAIN,)
+def matched_losses(problem: Problem, spread: float) -> list[Robust]:
+    """Losses of residuals in units of `spread`; absolute values count as Huber's loss."""
+    return [replace(loss, absolute=False) for loss in losses_of(problem, spread)]
 
 
 def prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
@@ -122,20 +112,12 @@ def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
         return float("inf")
     if not isinstance(problem.loss, L1):
         return at.cost * spread**2
-    loss = losses_of(problem, spread)[-1]
+    loss = matched_losses(problem, spread)[-1]
     free = unmeasured(problem).size
     rho, delta = at.residual[free:] ** 2, loss.delta
     size = np.where(rho <= delta**2, np.sqrt(rho), (rho + delta**2) / (2 * delta))
     priors = at.residual[:free] * spread / prior_factor(problem, loss, spread)
     return float(np.sum(size)) * spread + float(priors @ priors)
-
-
-def worth(problem: Problem, residual: FloatArray) -> float:
-    """What plain residuals (m,) of measurements alone count in the problem's loss."""
-    loss = problem.loss
-    if isinstance(loss, L1):
-        return float(np.abs(residual).sum())
-    return (Robust(loss.delta) if isinstance(loss, Huber) else PLAIN).worth(residual)
 
 
 # What an evaluation costs, in columns of derivatives, measured from 4 to 64 states:
@@ -393,7 +375,7 @@ def stages_of(
 ) -> Stages:
     """Level standard deviations and gentle losses first, the problem's own with `chains` last."""
     spread = chains.shootings[0].spread
-    losses = losses_of(problem, spread)
+    losses = matched_losses(problem, spread)
 
     def counted(which: Chains, loss: Robust) -> Chains:
         return which.counted(loss, prior_factor(problem, loss, spread))
