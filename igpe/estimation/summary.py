@@ -34,8 +34,8 @@ from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.experiment import Experiment
+from igpe.problem.losses import L1, Huber
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import L1, Huber
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter

@@ -24,8 +24,8 @@ from igpe.numerics.statistics.lack_of_fit import (
     runs_test,
 )
 from igpe.numerics.statistics.weakness import weak_sentences
+from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
-from igpe.problem.problem_checks import LeastSquares
 from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
