@@ -16,7 +16,7 @@ import igpe
 from igpe.core.arrays import FloatArray
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, replayed
+from igpe.equations.operations import ARITHMETIC, Graph
 from peers.sbml import conditions, sbml
 from peers.told import PYTHON, told
 
@@ -288,7 +288,7 @@ def _jax(ivp: InitialValueProblem, expressions: Any, jnp: Any) -> Callable[..., 
     """CasADi's expressions as a function of (t, x, u, q) on JAX's arrays."""
     given = [ivp.t, ivp.x, ivp.u, ivp.q]
     column = ca.densify(ca.vec(ca.SX(expressions)))
-    function = ca.Function("f", [ca.SX(v) for v in given], [column])
+    graph = Graph.of(column, [ca.SX(v) for v in given])
     operations: Mapping[str, Callable[..., Any]] = {
         **ARITHMETIC,
         "SQ": lambda a: a * a,
@@ -301,13 +301,11 @@ def _jax(ivp: InitialValueProblem, expressions: Any, jnp: Any) -> Callable[..., 
 
     def evaluated(t: Any, x: Any, u: Any, q: Any) -> list[Any]:
         values = ([t], x, u, q)
-        found = replayed(
-            function,
+        return graph.evaluate(
             lambda i, j: values[i][j],
             lambda number: number,
-            lambda code, operands: operations[OPERATION_NAMES[code]](*operands),
+            lambda name, operands: operations[name](*operands),
         )
-        return [found.get(i, 0.0) for i in range(int(column.numel()))]
 
     return evaluated
 

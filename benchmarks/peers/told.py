@@ -14,7 +14,7 @@ import casadi as ca
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.equations.elimination import solve_all
-from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.operations import Graph
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
@@ -154,21 +154,19 @@ class _Printer:
 
     def lines(self, function: Any) -> list[str]:
         """Each element of the function's result."""
-        nodes = replayed(
-            function,
+        nodes = Graph.of_function(function, merged=False).evaluate(
             lambda i, j: Node(self.names[i][j]),
             lambda number: Node(f"({number!r})" if number < 0 else repr(number)),
             self._node,
         )
-        for node in nodes.values():
+        for node in nodes:
             node.uses += 1
-        count = int(function.numel_out(0))
-        return [self._printed(nodes[i]) if i in nodes else "0.0" for i in range(count)]
+        return [self._printed(node) for node in nodes]
 
-    def _node(self, code: int, operands: list[Node]) -> Node:
+    def _node(self, name: str, operands: list[Node]) -> Node:
         for operand in operands:
             operand.uses += 1
-        return Node(operation=OPERATION_NAMES[code], operands=operands)
+        return Node(operation=name, operands=operands)
 
     def _printed(self, node: Node) -> str:
         if not node.operation:

@@ -37,7 +37,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.equations.operations import as_before, replayed
+from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
@@ -144,15 +144,16 @@ def _shifted(residual: Any, p: Any, energy: int, slope: float, amid: float) -> A
 
 def _rebuilt(residual: Any, p: Any, change: Any) -> Any:
     """The residuals, with every exponent changed."""
-    function = ca.Function("residual", [p], [ca.densify(residual)])
 
-    def apply(operation: int, operands: list[Any]) -> Any:
-        if operation == ca.OP_EXP:
+    def apply(name: str, operands: list[Any]) -> Any:
+        if name == "EXP":
             return ca.exp(change(operands[0]))
-        return as_before(operation, operands)
+        return apply_to_sx(name, operands)
 
-    results = replayed(function, lambda _, i: p[i], ca.SX, apply)
-    return stack(results.get(i, 0.0) for i in range(residual.numel()))
+    # Each occurrence of an exponent counts in the mean slope: equal ones stay apart.
+    function = ca.Function("residual", [p], [ca.densify(residual)])
+    graph = Graph.of_function(function, merged=False)
+    return stack(graph.evaluate(lambda _, i: p[i], ca.SX, apply))
 
 
 def _same(old: Any, new: Any, p: Any, box: Box, centring: Centring) -> bool:

@@ -18,7 +18,6 @@ from igpe.algebraic.bounds.linear_part import best_linear
 from igpe.algebraic.bounds.search import Limits, Outcome, Search
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, separate
-from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found
 from igpe.algebraic.regression import Piece, Regression
@@ -27,6 +26,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.equations.operations import UnknownOperation
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import spread

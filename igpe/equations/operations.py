@@ -1,10 +1,12 @@
-"""CasADi's elementary operations, by name and in the order of a function's instructions.
+"""CasADi expressions as a list of operations, which is evaluated on any arithmetic.
 
-A CasADi expression as a list of operations, equal ones made one.
+`Graph` is the only place where igpe reads CasADi's instructions (the checker keeps its own reader).
+Taylor models, power series modulo a prime, polynomials, sums of products, intervals and the
+prover's code are made of it by rules: name of the operation -> what to do with the operands.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 import casadi as ca
 import numpy as np
@@ -15,6 +17,8 @@ OPERATION_NAMES: dict[int, str] = {
     getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
 }
 """What `Function.instruction_id` returns -> CasADi's name of it, without OP_."""
+
+_CODES = {name: code for code, name in OPERATION_NAMES.items()}
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "ASSIGN": lambda a: a,
@@ -28,12 +32,14 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "POW": lambda a, b: a**b,
     "CONSTPOW": lambda a, b: a**b,
 }
-"""Those that Python's own operators carry out, on whatever has them."""
+"""Rules for the operations that Python's operators carry out, on any type that has them."""
 
-CONDITION = "a condition (Expr_if)"
 WORDS = {
-    **dict.fromkeys(("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"), CONDITION),
-    "FABS": "abs",
+    **dict.fromkeys(
+        ("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"),
+        "a condition on states or unknowns (Expr_if)",
+    ),
+    "FABS": "an absolute value (abs)",
     "FMIN": "a minimum (min)",
     "FMAX": "a maximum (max)",
 }
@@ -45,112 +51,131 @@ def in_words(names: Iterable[str]) -> str:
     return ", ".join(sorted({WORDS.get(n.upper(), n.lower()) for n in names}))
 
 
+class UnknownOperation(Exception):
+    """Expressions contain operations for which there is no rule; the message names them."""
+
+
 T = TypeVar("T")
 
 
-def replayed(
-    function: Any,
-    given: Callable[[int, int], T],
-    constant: Callable[[float], T],
-    apply: Callable[[int, list[T]], T],
-) -> dict[int, T]:
-    """An SX function's result, built again of something else.
-
-    function  with one output
-    given     (argument, element) -> what stands for it
-    constant  number -> what stands for it
-    apply     (operation's number, operands) -> what stands for the operation
-    returns   element of the result -> what it is; structural zeros are left out
-    """
-    work: dict[int, T] = {}
-    results: dict[int, T] = {}
-    for k in range(function.n_instructions()):
-        operation = function.instruction_id(k)
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if operation == ca.OP_OUTPUT:
-            results[outputs[1]] = work[inputs[0]]
-        elif operation == ca.OP_INPUT:
-            work[outputs[0]] = given(inputs[0], inputs[1])
-        elif operation == ca.OP_CONST:
-            work[outputs[0]] = constant(function.instruction_constant(k))
-        else:
-            work[outputs[0]] = apply(operation, [work[i] for i in inputs])
-    return results
-
-
-def as_before(operation: int, operands: list[Any]) -> Any:
-    """The operation on SX operands."""
-    return (ca.SX.unary if len(operands) == 1 else ca.SX.binary)(operation, *operands)
-
-
 class Node(NamedTuple):
-    """One operation of the expression; equal operations are one node.
+    """One operation.
 
-    name       CasADi's name without OP_, or KNOWN, PARAMETER, CONST
+    name       CasADi's name without OP_; INPUT for a symbol, CONST for a number
     arguments  positions of the nodes it is applied to
-    value      of a CONST; index of a KNOWN or PARAMETER
+    value      of a CONST
+    place      of an INPUT: which column of symbols, and which of its elements
     """
 
     name: str
-    arguments: tuple[int, ...]
+    arguments: tuple[int, ...] = ()
     value: float = 0.0
+    place: tuple[int, int] = (0, 0)
 
 
-def nodes_of(function: Any) -> tuple[list[Node], list[int]]:
-    """The function's instructions, with equal ones made one, and which are its results."""
-    position: dict[Node, int] = {}
+class Graph:
+    """Operations in the order in which they are computed.
 
-    def number(node: Node) -> int:
-        return position.setdefault(node, len(position))
-
-    results = replayed(
-        function,
-        lambda argument, i: number(Node(("KNOWN", "PARAMETER")[argument], (), i)),
-        lambda value: number(Node("CONST", (), value)),
-        lambda code, operands: number(Node(OPERATION_NAMES[code], tuple(operands))),
-    )
-    return list(position), [results[i] for i in range(function.numel_out(0))]
-
-
-def depth_of(nodes: list[Node]) -> int:
-    """Length of the longest chain of operations."""
-    depth: list[int] = []
-    for node in nodes:
-        depth.append(1 + max((depth[a] for a in node.arguments), default=0))
-    return max(depth, default=0)
-
-
-def numbers_of(nodes: list[Node], known: FloatArray, parameters: FloatArray) -> list[FloatArray]:
-    """What each node is, (n, n_places) or broadcastable to it.
-
-    known (n_known, n_places);  parameters (n, J)
+    nodes    each stands behind its arguments; equal ones are one
+    results  positions of the nodes that the expressions are
     """
-    found: list[FloatArray] = []
-    with np.errstate(all="ignore"):
-        for node in nodes:
-            if node.name == "CONST":
-                found.append(np.full((1, 1), node.value))
-            elif node.name == "KNOWN":
-                found.append(known[None, int(node.value)])
-            elif node.name == "PARAMETER":
-                found.append(parameters[:, int(node.value), None])
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.results: list[int] = []
+        self._positions: dict[Node, int] = {}
+
+    @classmethod
+    def of(cls, expressions: Any, symbols: Sequence[Any]) -> Self:
+        """The graph of an SX column in columns of symbols."""
+        return cls.of_function(ca.Function("f", list(symbols), [ca.densify(expressions)]))
+
+    @classmethod
+    def of_function(cls, function: Any, *, merged: bool = True) -> Self:
+        """The graph of an SX function with one dense output.
+
+        merged  whether equal operations become one node; else each instruction is a node
+        """
+        graph = cls()
+        put = graph.put if merged else graph.append
+        work: dict[int, int] = {}
+        for k in range(function.n_instructions()):
+            name = OPERATION_NAMES[function.instruction_id(k)]
+            inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+            if name == "OUTPUT":
+                graph.results.append(work[inputs[0]])
+            elif name == "INPUT":
+                work[outputs[0]] = put(Node(name, place=(inputs[0], inputs[1])))
+            elif name == "CONST":
+                work[outputs[0]] = put(Node(name, value=function.instruction_constant(k)))
             else:
-                found.append(_NUMBERS[node.name](*(found[a] for a in node.arguments)))
-    return found
+                work[outputs[0]] = put(Node(name, tuple(work[i] for i in inputs)))
+        return graph
+
+    def put(self, node: Node) -> int:
+        """The position of the node, which is appended if it is new."""
+        position = self._positions.get(node)
+        return self.append(node) if position is None else position
+
+    def append(self, node: Node) -> int:
+        """Append the node and return its position."""
+        position = self._positions[node] = len(self.nodes)
+        self.nodes.append(node)
+        return position
+
+    def require(self, rules: Iterable[str]) -> None:
+        """Raise UnknownOperation unless there is a rule for every operation."""
+        unknown = {n.name for n in self.nodes} - {*rules, "INPUT", "CONST"}
+        if unknown:
+            raise UnknownOperation(in_words(unknown))
+
+    def depth(self) -> int:
+        """Length of the longest chain of operations."""
+        depth: list[int] = []
+        for node in self.nodes:
+            depth.append(1 + max((depth[a] for a in node.arguments), default=0))
+        return max(depth, default=0)
+
+    def evaluate(
+        self,
+        symbol: Callable[[int, int], T],
+        constant: Callable[[float], T],
+        apply: Callable[[str, list[T]], T],
+    ) -> list[T]:
+        """The results, computed in another arithmetic.
+
+        symbol    (column, element) -> value of a symbol
+        constant  value of a number
+        apply     (operation's name, operands) -> value of the operation
+        """
+        values: list[T] = []
+        for node in self.nodes:
+            if node.name == "INPUT":
+                values.append(symbol(*node.place))
+            elif node.name == "CONST":
+                values.append(constant(node.value))
+            else:
+                values.append(apply(node.name, [values[a] for a in node.arguments]))
+        return [values[k] for k in self.results]
+
+    def numbers(self, *columns: Sequence[FloatArray] | FloatArray) -> list[FloatArray]:
+        """The results in floating point; each column holds arrays that broadcast."""
+        with np.errstate(all="ignore"):
+            return self.evaluate(
+                lambda column, i: columns[column][i],
+                lambda value: np.full((1, 1), value),
+                lambda name, operands: _NUMBERS[name](*operands),
+            )
+
+
+def apply_to_sx(name: str, operands: Sequence[Any]) -> Any:
+    """The operation on SX operands."""
+    return (ca.SX.unary if len(operands) == 1 else ca.SX.binary)(_CODES[name], *operands)
 
 
 _NUMBERS: Mapping[str, Callable[..., FloatArray]] = {
-    "ASSIGN": np.positive,
-    "ADD": np.add,
-    "SUB": np.subtract,
-    "MUL": np.multiply,
-    "DIV": np.divide,
-    "INV": np.reciprocal,
-    "NEG": np.negative,
-    "TWICE": lambda a: 2 * a,
+    **ARITHMETIC,
     "SQ": np.square,
-    "POW": np.power,
-    "CONSTPOW": np.power,
     "SQRT": np.sqrt,
     "EXP": np.exp,
     "LOG": np.log,
@@ -159,4 +184,3 @@ _NUMBERS: Mapping[str, Callable[..., FloatArray]] = {
     "COS": np.cos,
     "FABS": np.abs,
 }
-"""The operations on numbers."""

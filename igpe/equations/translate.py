@@ -20,7 +20,7 @@ from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
 from igpe.core.errors import ModelError
-from igpe.equations.operations import ARITHMETIC, OPERATION_NAMES, as_before, replayed
+from igpe.equations.operations import ARITHMETIC, Graph, apply_to_sx
 from igpe.equations.reading.instant import Computed, Instant
 
 FUNCTIONS = {
@@ -67,7 +67,7 @@ PYOMO_ARITHMETIC = frozenset({
 })
 """Kinds of nodes that are told by their kind and arguments alone."""
 
-POWERS = frozenset({ca.OP_POW, ca.OP_CONSTPOW, ca.OP_SQRT})
+POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
 ROOT = 0.5
 DEPTH = 20  # of expressions that are compared node by node
 
@@ -200,35 +200,31 @@ def with_safe_powers(expressions: Any, states: Any) -> Any:
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
-    function = ca.Function("expressions", [symbols], [column])
-    codes = {function.instruction_id(k) for k in range(function.n_instructions())}
-    if not codes & POWERS:
+    graph = Graph.of(column, [symbols])
+    if not any(node.name in POWERS for node in graph.nodes):
         return expressions
-    results = replayed(
-        function, lambda _, i: symbols[i], ca.SX, lambda code, data: _power(code, data, states)
+    results = graph.evaluate(
+        lambda _, i: symbols[i], ca.SX, lambda name, data: _power(name, data, states)
     )
-    result = ca.SX(*column.shape)
-    for i, element in results.items():
-        result[i] = element
-    return result
+    return ca.reshape(ca.vertcat(*results), *column.shape)
 
 
-def _power(operation: int, data: list[Any], states: Any) -> Any:
-    plain = as_before(operation, data)
+def _power(operation: str, data: list[Any], states: Any) -> Any:
+    plain = apply_to_sx(operation, data)
     if operation not in POWERS or data[0].is_constant():
         return plain
-    if operation == ca.OP_POW and not data[1].is_constant():
+    if operation == "POW" and not data[1].is_constant():
         return _guarded(data[0] > 0, operation, data)
-    exponent = ROOT if operation == ca.OP_SQRT else float(data[1])
+    exponent = ROOT if operation == "SQRT" else float(data[1])
     if 0 < exponent < 1 and ca.depends_on(data[0], states):
         return _guarded(data[0] != 0, operation, data)
     return plain
 
 
-def _guarded(allowed: Any, operation: int, data: list[Any]) -> Any:
+def _guarded(allowed: Any, operation: str, data: list[Any]) -> Any:
     """The operation where its base is allowed, else 0; not even its derivative is taken there."""
     base = ca.if_else(allowed, data[0], 1.0)
-    return ca.if_else(allowed, as_before(operation, [base, *data[1:]]), 0.0)
+    return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), 0.0)
 
 
 Operation = Callable[..., Any]
@@ -280,13 +276,11 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     strangers = [s for s in ca.symvar(column) if not _among(s, symbols)]
     if strangers:
         raise ModelError(f"The expressions hold {strangers}, which have no Pyomo variable.")
-    function = ca.Function("expressions", [ca.SX(symbols)], [column])
-    results = replayed(function, lambda _, i: variables[i], lambda number: number, _operation)
-    return [results.get(i, 0.0) for i in range(int(column.numel()))]
+    graph = Graph.of(column, [ca.SX(symbols)])
+    return graph.evaluate(lambda _, i: variables[i], lambda number: number, _operation)
 
 
-def _operation(code: int, operands: list[Any]) -> Any:
-    name = OPERATION_NAMES[code]
+def _operation(name: str, operands: list[Any]) -> Any:
     if name not in OPERATIONS:
         raise ModelError(
             f"CasADi's operation '{name.lower()}' has no counterpart in Pyomo, so this equation "

@@ -13,7 +13,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.equations.operations import as_before, replayed
+from igpe.equations.operations import Graph, apply_to_sx
 
 
 class Source(Protocol):
@@ -81,13 +81,10 @@ def _same(a: FloatArray | None, b: FloatArray | None) -> bool:
 
 def _shape(source: Source) -> Hashable:
     """Equal for formulas that differ in their numbers alone."""
-    f = source.predict
-    steps = tuple(
-        (f.instruction_id(k), *f.instruction_input(k), *f.instruction_output(k))
-        for k in range(f.n_instructions())
-    )
+    graph = Graph.of_function(source.predict, merged=False)
+    steps = tuple(node._replace(value=0.0) for node in graph.nodes)
     width = None if source.combine is None else source.combine.shape[1]
-    return source.known.shape[0], width, steps
+    return source.known.shape[0], width, steps, tuple(graph.results)
 
 
 class _Formula(NamedTuple):
@@ -107,17 +104,18 @@ class _Formula(NamedTuple):
         new, p = ca.SX.sym("known", len(known)), first.predict.sx_in(1)
         rows = iter(np.where(self.different, at + np.cumsum(self.different) - 1, -1).tolist())
 
-        def constant(number: float) -> Any:  # called in the order of the instructions
+        def constant(number: float) -> Any:  # called in the order of the nodes
             row = next(rows)
             return ca.SX(number) if row < 0 else new[row]
 
         def given(argument: int, i: int) -> Any:
             return new[i] if argument == 0 else p[i]
 
-        result = replayed(first.predict, given, constant, as_before)
+        graph = Graph.of_function(first.predict, merged=False)
+        (result,) = graph.evaluate(given, constant, apply_to_sx)
         combine = [s.combine for s in self.sources if s.combine is not None]
         return Together(
-            ca.Function("predict", [new, p], [result.get(0, ca.SX(0))]),
+            ca.Function("predict", [new, p], [result]),
             known,
             np.vstack(combine) if combine else None,
             np.concatenate([s.target for s in self.sources]),
@@ -150,5 +148,5 @@ def _formula(sources: list[Source]) -> _Formula:
 
 
 def _constants(function: Any) -> list[float]:
-    codes = ((k, function.instruction_id(k)) for k in range(function.n_instructions()))
-    return [function.instruction_constant(k) for k, code in codes if code == ca.OP_CONST]
+    nodes = Graph.of_function(function, merged=False).nodes
+    return [node.value for node in nodes if node.name == "CONST"]

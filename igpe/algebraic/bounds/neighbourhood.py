@@ -47,9 +47,9 @@ from igpe.algebraic.bounds.taylor.expansion import (
     relative_rounding,
     scaled,
 )
-from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT
 from igpe.core.arrays import BoolArray, FloatArray
+from igpe.equations.operations import UnknownOperation
 
 LEAST = 0.05  # of the growth by |z|^2 at the optimum: so much must be left
 REST = 101.0  # (a + b)^2 <= REST a^2 + MOST b^2

@@ -16,7 +16,7 @@ import numpy as np
 
 from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.taylor import functions
-from igpe.algebraic.bounds.taylor.tape import Leaf, Tape
+from igpe.algebraic.bounds.taylor.graph import Leaf, TaylorGraph
 from igpe.algebraic.bounds.taylor.taylor import UNIT, Taylor, variable
 from igpe.core.arrays import FloatArray, IntArray
 
@@ -62,25 +62,25 @@ class Block:
         """Whether column k is structurally zero."""
         return bool(self.columns[:, k].is_zero())
 
-    def tape(self, ks: tuple[int, ...]) -> Tape:
+    def graph(self, ks: tuple[int, ...]) -> TaylorGraph:
         """Columns `ks`, all outputs of the first, then of the second, ..: they share their parts.
 
         raises UnknownOperation
         """
-        if ks not in self._tapes:
+        if ks not in self._graphs:
             wanted = ca.vertcat(*[self.columns[:, k] for k in ks])
-            self._tapes[ks] = Tape(wanted, self.known, self.nonlinear)
-        return self._tapes[ks]
+            self._graphs[ks] = TaylorGraph(wanted, self.known, self.nonlinear)
+        return self._graphs[ks]
 
     @cached_property
-    def _tapes(self) -> dict[tuple[int, ...], Tape]:
+    def _graphs(self) -> dict[tuple[int, ...], TaylorGraph]:
         return {}
 
     def values(self, thetas: FloatArray) -> FloatArray:
         """(n_thetas, n_out * n, 1 + K) weighted columns; thetas: (n_thetas, J)."""
         n_out, n_columns = self.columns.shape
         shape = (len(thetas), self.places.shape[1])
-        found = self.tape(tuple(range(n_columns))).values(self.places, thetas)
+        found = self.graph(tuple(range(n_columns))).values(self.places, thetas)
         f = np.stack([np.broadcast_to(v, shape) for v in found])  # columns, of each its outputs
         rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
         return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
@@ -99,7 +99,7 @@ class Block:
 
     def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
         """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
-        found, n = self.tape(ks)(self.places, leaves), self.columns.shape[0]
+        found, n = self.graph(ks)(self.places, leaves), self.columns.shape[0]
         return [self._column(found[i * n : (i + 1) * n]) for i in range(len(ks))]
 
     def _column(self, outputs: list[Taylor]) -> Taylor:

@@ -10,7 +10,7 @@ import numpy as np
 from igpe.algebraic.bounds.alike import Group, Source, grouped
 from igpe.algebraic.bounds.axis import Axis
 from igpe.algebraic.bounds.separable import Block, Pair, Separable
-from igpe.algebraic.bounds.taylor.tape import Tape
+from igpe.algebraic.bounds.taylor.graph import TaylorGraph
 from igpe.algebraic.bounds.taylor.terms import (
     Exchange,
     Term,
@@ -100,7 +100,9 @@ class _System:
         self.sources, self.order = group
         self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
         whole = [s.predict(self.known, p) for s in self.sources]
-        Tape(ca.vertcat(*whole), self.known, p)  # operations that have no enclosure are refused
+        TaylorGraph(
+            ca.vertcat(*whole), self.known, p
+        )  # operations that have no enclosure are refused
         self.terms = [terms_of(w, self.known, p) for w in whole]
         self.p = p
 
@@ -171,9 +173,9 @@ def _separated(
 
 
 def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
-    tapes = [b.tape(tuple(range(b.columns.shape[1]))) for b in blocks]
-    scales = {j for tape in tapes for j in tape.logarithmic()}
-    powers = {j for tape in tapes for j in tape.exponentiated()}
+    graphs = [b.graph(tuple(range(b.columns.shape[1]))) for b in blocks]
+    scales = {j for graph in graphs for j in graph.logarithmic()}
+    powers = {j for graph in graphs for j in graph.exponentiated()}
     found = []
     for j, (low, high) in enumerate(zip(lower, upper, strict=True)):
         logarithmic = j in scales and bool(low >= 0)

@@ -30,7 +30,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import as_before
+from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,8 @@ def _without(function: Any, given: list[Any], found: list[float], symbols: list[
         elif operation == ca.OP_INPUT:
             work[outputs[0]] = given[inputs[0]].nz[inputs[1]]
         else:
-            work[outputs[0]] = as_before(operation, [operand(i) for i in inputs])
+            operands = [operand(i) for i in inputs]
+            work[outputs[0]] = apply_to_sx(OPERATION_NAMES[operation], operands)
     patterns = (function.sparsity_out(i) for i in range(function.n_out()))
     return [
         ca.SX(pattern, ca.vertcat(*own)) if own else ca.SX(pattern)

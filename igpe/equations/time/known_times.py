@@ -18,7 +18,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError
-from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.operations import Graph
 
 UNITS = 8  # in the last place that a function of the C library may be off
 TURN = 2 * np.pi
@@ -41,16 +41,13 @@ def point(number: Any) -> Range:
     return Range(value, value)
 
 
-ZERO = point(0.0)
-
-
 class Enclosure:
     """Encloses the rows of a CasADi function with one output column."""
 
     def __init__(self, function: Any) -> None:
-        self.rows = function.numel_out(0)
         self.tape: list[Callable[[_Work, _Given], Range]] = []
-        self.results = replayed(function, self._input, self._constant, self._operation)
+        graph = Graph.of_function(function)
+        self.results = graph.evaluate(self._input, self._constant, self._operation)
 
     def __call__(self, *given: Sequence[Range]) -> list[Range]:
         """One range for each row. given: for each argument one range for each of its elements."""
@@ -58,7 +55,7 @@ class Enclosure:
         with np.errstate(all="ignore"):
             for instruction in self.tape:
                 work.append(instruction(work, given))
-        return [work[self.results[r]] if r in self.results else ZERO for r in range(self.rows)]
+        return [work[k] for k in self.results]
 
     def _input(self, argument: int, element: int) -> int:
         return self._put(lambda _, given: given[argument][element])
@@ -67,8 +64,8 @@ class Enclosure:
         constant = point(number)
         return self._put(lambda _, __: constant)
 
-    def _operation(self, operation: int, operands: list[int]) -> int:
-        rule = RULES.get(OPERATION_NAMES[operation], _nothing_known)
+    def _operation(self, name: str, operands: list[int]) -> int:
+        rule = RULES.get(name, _nothing_known)
         return self._put(lambda work, _: rule(*(work[k] for k in operands)))
 
     def _put(self, instruction: "Callable[[_Work, _Given], Range]") -> int:

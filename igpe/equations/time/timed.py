@@ -16,31 +16,31 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
-from igpe.equations.operations import as_before, replayed
+from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.time.known_times import Changing, Segments, Switched, abrupt, switched
 from igpe.problem.inputs import SAME, Table
 
 TIME, UNKNOWN, STATE, HELD = 1, 2, 4, 8  # what an expression depends on, as bits
 CONDITIONS = frozenset({
-    ca.OP_LT,
-    ca.OP_LE,
-    ca.OP_EQ,
-    ca.OP_NE,
-    ca.OP_NOT,
-    ca.OP_AND,
-    ca.OP_OR,
-    ca.OP_FLOOR,
-    ca.OP_CEIL,
-    ca.OP_SIGN,
+    "LT",
+    "LE",
+    "EQ",
+    "NE",
+    "NOT",
+    "AND",
+    "OR",
+    "FLOOR",
+    "CEIL",
+    "SIGN",
 })
 """Operations whose results jump."""
-SUMS = frozenset({ca.OP_ADD, ca.OP_SUB, ca.OP_NEG})
-REGULAR = frozenset({ca.OP_EXP, ca.OP_LOG, ca.OP_SQRT, ca.OP_SIN, ca.OP_COS, ca.OP_SQ, ca.OP_INV})
+SUMS = frozenset({"ADD", "SUB", "NEG"})
+REGULAR = frozenset({"EXP", "LOG", "SQRT", "SIN", "COS", "SQ", "INV"})
 """Of a + b t they change everywhere or at regular times: none has a pulse after a time at rest."""
 
 
 class _Node(NamedTuple):
-    operation: int
+    operation: str
     operands: tuple[int, ...]
     expression: Any
     depends: int
@@ -60,25 +60,24 @@ class _Graph:
         self.symbols = [(s, bits) for column, bits in symbols for s in ca.vertsplit(column)]
 
     def rows(self, expressions: Any) -> list[int]:
-        """The nodes of the rows of a column; structural zeros are left out."""
+        """The nodes of the rows of a column."""
         variables = ca.vertcat(ca.SX(0, 1), *(s for s, _ in self.symbols))
-        function = ca.Function("rows", [variables], [ca.densify(expressions)])
-        found = replayed(function, self._given, self._constant, self._apply)
-        return list(found.values())
+        graph = Graph.of(expressions, [variables])
+        return graph.evaluate(self._given, self._constant, self._apply)
 
     def _given(self, _: int, element: int) -> int:
         expression, bits = self.symbols[element]
-        return self._add(_Node(ca.OP_INPUT, (), expression, bits, bool(bits & TIME), True))
+        return self._add(_Node("INPUT", (), expression, bits, bool(bits & TIME), True))
 
     def _constant(self, number: float) -> int:
-        return self._add(_Node(ca.OP_CONST, (), ca.SX(number), 0, False, True))
+        return self._add(_Node("CONST", (), ca.SX(number), 0, False, True))
 
-    def _apply(self, operation: int, operands: list[int]) -> int:
+    def _apply(self, operation: str, operands: list[int]) -> int:
         nodes = [self.nodes[k] for k in operands]
         depends = 0
         for node in nodes:
             depends |= node.depends
-        expression = as_before(operation, [node.expression for node in nodes])
+        expression = apply_to_sx(operation, [node.expression for node in nodes])
         affine = bool(depends & TIME) and _is_affine(operation, nodes)
         regular = affine or not depends & TIME or _is_regular(operation, nodes)
         return self._add(_Node(operation, tuple(operands), expression, depends, affine, regular))
@@ -88,29 +87,29 @@ class _Graph:
         return len(self.nodes) - 1
 
 
-def _is_linear(operation: int, nodes: list[_Node]) -> bool:
+def _is_linear(operation: str, nodes: list[_Node]) -> bool:
     """Whether the result is linear in those operands that depend on time."""
-    if operation in {*SUMS, ca.OP_TWICE, ca.OP_ASSIGN}:
+    if operation in {*SUMS, "TWICE", "ASSIGN"}:
         return True
-    if operation == ca.OP_MUL:
+    if operation == "MUL":
         return not (nodes[0].by_time and nodes[1].by_time)
-    return operation == ca.OP_DIV and not nodes[1].by_time
+    return operation == "DIV" and not nodes[1].by_time
 
 
-def _is_affine(operation: int, nodes: list[_Node]) -> bool:
+def _is_affine(operation: str, nodes: list[_Node]) -> bool:
     parts = [node.is_affine for node in nodes if node.by_time]
     return all(parts) and _is_linear(operation, nodes)
 
 
-def _is_regular(operation: int, nodes: list[_Node]) -> bool:
+def _is_regular(operation: str, nodes: list[_Node]) -> bool:
     moving = [node for node in nodes if node.by_time]
-    if operation in {ca.OP_MUL, *SUMS, ca.OP_TWICE, ca.OP_ASSIGN}:
+    if operation in {"MUL", *SUMS, "TWICE", "ASSIGN"}:
         return all(node.is_regular for node in moving)
-    if operation == ca.OP_DIV:
+    if operation == "DIV":
         return nodes[0].is_regular and (nodes[1].is_affine or not nodes[1].by_time)
-    if operation in {ca.OP_POW, ca.OP_CONSTPOW}:
+    if operation in {"POW", "CONSTPOW"}:
         return len(moving) == 1 and moving[0].is_affine
-    if operation == ca.OP_SQ and nodes[0].operation in {ca.OP_SIN, ca.OP_COS}:
+    if operation == "SQ" and nodes[0].operation in {"SIN", "COS"}:
         return nodes[0].is_regular
     return operation in REGULAR and all(node.is_affine for node in moving)
 
@@ -213,15 +212,14 @@ def as_products(expressions: Any, switches: Any) -> Any:
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(ca.vertcat(column, switches)))
-    function = ca.Function("column", [symbols], [column])
 
-    def operation(code: int, operands: list[Any]) -> Any:
-        if code == ca.OP_IF_ELSE_ZERO and _is_switch(operands[0], switches):
+    def operation(name: str, operands: list[Any]) -> Any:
+        if name == "IF_ELSE_ZERO" and _is_switch(operands[0], switches):
             return operands[0] * operands[1]
-        return as_before(code, operands)
+        return apply_to_sx(name, operands)
 
-    found = replayed(function, lambda _, i: symbols[i], ca.SX, operation)
-    return ca.vertcat(*(found[i] for i in range(column.numel())))
+    rows = Graph.of(column, [symbols]).evaluate(lambda _, i: symbols[i], ca.SX, operation)
+    return ca.vertcat(*rows)
 
 
 def _is_switch(condition: Any, switches: Any) -> bool:
@@ -254,7 +252,7 @@ class _Switches:
                 made.append(node.expression)
                 continue
             used = [self._held(graph.nodes[i]) if jumps[i] else made[i] for i in node.operands]
-            made.append(as_before(node.operation, used))
+            made.append(apply_to_sx(node.operation, used))
         wanted = [self._held(graph.nodes[r]) if jumps[r] else made[r] for r in rows]
         return ca.reshape(ca.vertcat(*wanted), *column.shape)
 
@@ -385,7 +383,7 @@ def _irregular(graph: _Graph, rows: list[int]) -> Iterator[tuple[Any, bool]]:
         nodes = [graph.nodes[i] for i in node.operands]
         if node.depends & STATE:
             open_ += node.operands
-            if node.operation == ca.OP_EXP:  # exp(s(t) + x) = exp(s(t)) exp(x)
+            if node.operation == "EXP":  # exp(s(t) + x) = exp(s(t)) exp(x)
                 for part, sign in _terms(graph, node.operands[0], 1):
                     yield ca.exp(sign * part.expression), bool(part.depends & UNKNOWN)
         elif _is_linear(node.operation, nodes):
@@ -401,7 +399,7 @@ def _terms(graph: _Graph, k: int, sign: int) -> Iterator[tuple[_Node, int]]:
         if node.by_time and not node.is_affine:
             yield node, sign
     elif node.operation in SUMS:
-        first = -sign if node.operation == ca.OP_NEG else sign
-        rest = -sign if node.operation == ca.OP_SUB else sign
+        first = -sign if node.operation == "NEG" else sign
+        rest = -sign if node.operation == "SUB" else sign
         for i, own in zip(node.operands, (first, rest), strict=False):
             yield from _terms(graph, i, own)

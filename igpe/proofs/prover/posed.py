@@ -29,7 +29,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import Node, in_words, nodes_of
+from igpe.equations.operations import Graph, UnknownOperation
 from igpe.problem.experiment import Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosures.mueller import Course
@@ -56,10 +56,6 @@ from igpe.proofs.prover.writer import (
 )
 
 
-class UnknownOperation(Exception):
-    """An operation that has no enclosure here; its name is the message."""
-
-
 class Symbols(NamedTuple):
     """What the expressions are made of: SX columns of states, parameters, inputs, and time."""
 
@@ -76,36 +72,18 @@ def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
     raises  UnknownOperation
     """
     variables = ca.vertcat(symbols.x, symbols.q, symbols.u, symbols.t)
-    function = ca.Function("f", [ca.SX(0, 1), variables], [ca.densify(expressions)])
-    nodes, results = nodes_of(function)
+    graph = Graph.of(expressions, [variables])
+    graph.require(_RULES)
     leaves = [(STATE, i) for i in range(symbols.x.numel())]
     leaves += [(PARAMETER, int(k)) for k in index]
     leaves += [(INPUT, i) for i in range(symbols.u.numel())] + [(TIME, 0)]
-    return _Translator(nodes, leaves).written(results)
-
-
-class _Translator(Writer):
-    """Translates nodes one by one."""
-
-    def __init__(self, nodes: list[Node], leaves: list[tuple[int, int]]) -> None:
-        super().__init__()
-        self.nodes, self.leaves = nodes, leaves
-        self.places: list[int] = []
-
-    def written(self, results: Sequence[int]) -> Tape:
-        for node in self.nodes:
-            self.places.append(self._node(node))
-        return self.finished([self.places[r] for r in results])
-
-    def _node(self, node: Node) -> int:
-        if node.name == "CONST":
-            return self.put(CONST, number=node.value)
-        if node.name == "PARAMETER":
-            op, k = self.leaves[int(node.value)]
-            return self.put(op, k)
-        if node.name not in _RULES:
-            raise UnknownOperation(node.name.lower())
-        return _RULES[node.name](self, *(self.places[k] for k in node.arguments))
+    writer = Writer()
+    results = graph.evaluate(
+        lambda _, i: writer.put(*leaves[i]),
+        lambda number: writer.put(CONST, number=number),
+        lambda name, operands: _RULES[name](writer, *operands),
+    )
+    return writer.finished(results)
 
 
 _RULES: Mapping[str, Callable[..., int]] = {
@@ -381,7 +359,7 @@ def _experiment(problem: Problem, k: int) -> Posed:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
         raise Unsupported(
-            f"The model uses {in_words([str(error)])}. igpe.certify has no bounds for that; it "
+            f"The model uses {error}. igpe.certify has no bounds for that; it "
             "knows + - * / ** exp log sqrt sin cos tanh."
         ) from None
     order = np.lexsort((measurements.column, measurements.row))

@@ -25,6 +25,7 @@ from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
+from igpe.equations.operations import UnknownOperation
 from igpe.problem.problem import Problem
 from igpe.structure.findings import Verdict
 from igpe.structure.identifiability.additional import additional
@@ -35,7 +36,6 @@ from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensi
 from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Singular, null_space
-from igpe.structure.series.tape import UnknownOperation
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)
 STEPS = 10_000  # of an integration; counted, so that every machine says the same

@@ -36,6 +36,7 @@ from igpe.core.errors import IgpeError
 from igpe.equations.compiled import compiled
 from igpe.equations.elimination import solve_all
 from igpe.equations.incidence import incidence, matching
+from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
@@ -44,7 +45,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.structure.series.field import rational
-from igpe.structure.series.tape import Dynamics, Piece, UnknownOperation
+from igpe.structure.series.graph import Dynamics, Piece
 
 FEWEST_TIMES = 3  # a quantity measured less often has a value, but no slope worth fitting
 

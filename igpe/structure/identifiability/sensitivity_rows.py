@@ -29,8 +29,8 @@ from igpe.structure.series.field import (
     product,
     random_primes,
 )
+from igpe.structure.series.graph import Dynamics, Piece, degree_of_minor
 from igpe.structure.series.reach import Levels, random_moves, random_tangents
-from igpe.structure.series.tape import Dynamics, Piece, degree_of_minor
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'

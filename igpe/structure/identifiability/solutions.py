@@ -29,10 +29,10 @@ from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scatt
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Echelon, Singular, echelon, null_space
+from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.ideal import Ideal
 from igpe.structure.series.polynomials import Polynomial, TooLong
 from igpe.structure.series.relations import Pair, Relations, Unrolled
-from igpe.structure.series.tape import Dynamics
 
 LARGEST_POWER = 5  # whose root is drawn
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
+from igpe.equations.operations import Graph, UnknownOperation, apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.posed import Expansion, single_starts
 from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
@@ -43,7 +43,7 @@ from igpe.structure.series.field import (
     null_space,
     random_primes,
 )
-from igpe.structure.series.tape import Dynamics, UnknownOperation
+from igpe.structure.series.graph import Dynamics
 
 
 class Lattice:
@@ -111,14 +111,12 @@ def quotient(expression: Any, q: Any, rest: Any) -> Quotient:
     raises NoQuotient
     """
     n = q.numel()
-    function = ca.Function("f", [q, rest], [ca.densify(expression)])
-    result = replayed(
-        function,
+    (result,) = Graph.of(expression, [q, rest]).evaluate(
         lambda a, i: _unknown(i, n) if a == 0 else _known(rest[i], n),
         lambda value: _known(ca.SX(value), n),
         _applied,
     )
-    return result.get(0, _known(ca.SX(0), n))
+    return result
 
 
 def _unknown(i: int, n: int) -> Quotient:
@@ -133,12 +131,11 @@ def _one(n: int) -> Polynomial:
     return {(0,) * n: ca.SX(1)}
 
 
-def _applied(operation: int, operands: list[Quotient]) -> Quotient:
+def _applied(name: str, operands: list[Quotient]) -> Quotient:
     known = [_coefficient(a) for a in operands]
     n = len(next(iter(operands[0].below)))
     if all(k is not None for k in known):
-        return _known(as_before(operation, known), n)
-    name = OPERATION_NAMES[operation]
+        return _known(apply_to_sx(name, known), n)
     if name in ("CONSTPOW", "POW"):
         return _power(operands[0], known[1], n)
     if name not in _RULES:

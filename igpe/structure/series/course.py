@@ -11,7 +11,7 @@ e, whose coefficient k is a polynomial of degree k in s on each piece of the inp
 Without breaks it is a number times s**k: one node, s = 1, is enough. With breaks each piece has as
 many nodes as there are orders, so that polynomials are integrated without error.
 
-The nodes of a tape as power series in time, one coefficient after the other.
+The nodes of a graph as power series in time, one coefficient after the other.
 
 Random points at which implicit equations hold.
 
@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
+from igpe.equations.operations import Node
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.series.field import (
@@ -48,7 +49,7 @@ from igpe.structure.series.field import (
     residue,
     solved,
 )
-from igpe.structure.series.tape import Dynamics, Kind, Node, Tape, degree, tape_of
+from igpe.structure.series.graph import ELEMENTARY, Dynamics, SeriesGraph, degree, series_graph
 
 PARTS = 12  # exp is drawn at a twelfth of its argument: of that all quotients below are multiples
 LARGEST_TERM = 4  # of those quotients
@@ -273,14 +274,16 @@ class Evaluation:
     again with other inputs of that order.
     """
 
-    def __init__(self, field: Field, tape: Tape, constants: Constants | PointConstants) -> None:
-        self.field, self.tape, self.constants = field, tape, constants
+    def __init__(
+        self, field: Field, graph: SeriesGraph, constants: Constants | PointConstants
+    ) -> None:
+        self.field, self.graph, self.constants = field, graph, constants
         self._zero = field.number(0.0)
         shape = (len(field.primes), field.size)
         self._room = FIRST_ROOM
         self._series: list[Residues] = [
-            np.zeros((*shape, 1 if node.steady else FIRST_ROOM), dtype=np.uint64)
-            for node in tape.nodes
+            np.zeros((*shape, 1 if steady else FIRST_ROOM), dtype=np.uint64)
+            for steady in graph.steady
         ]
 
     def compute(self, k: int, given: Given) -> list[Residues]:
@@ -289,37 +292,35 @@ class Evaluation:
             self._enlarge()
         # At the start an integral needs the value of w, which may stand behind it: hence twice.
         for _ in range(2 if k == 0 else 1):
-            for i, node in enumerate(self.tape.nodes):
-                if k == 0 or not node.steady:
+            for i, node in enumerate(self.graph.nodes):
+                if k == 0 or not self.graph.steady[i]:
                     self._series[i][:, :, k] = self._coefficient(i, node, k, given)
-        return [self._at(i, k) for i in self.tape.results]
+        return [self._at(i, k) for i in self.graph.results]
 
     def _coefficient(self, i: int, node: Node, k: int, given: Given) -> Residues:
-        field, kind = self.field, node.kind
-        if kind is Kind.CONST:
-            return field.number(node.value)
-        if kind is Kind.INPUT:
-            argument, element = node.name
-            return given(argument, element, k)
+        if node.name == "CONST":
+            return self.field.number(node.value)
+        if node.name == "INPUT":
+            return given(*node.place, k)
         a, b = node.arguments
-        if kind is Kind.ADD:
-            return field.plus(self._at(a, k), self._at(b, k))
-        if kind is Kind.SUB:
-            return field.minus(self._at(a, k), self._at(b, k))
-        if kind is Kind.MUL:
+        if node.name == "ADD":
+            return self.field.plus(self._at(a, k), self._at(b, k))
+        if node.name == "SUB":
+            return self.field.minus(self._at(a, k), self._at(b, k))
+        if node.name == "MUL":
             return self._product(a, b, k)
-        return self._quotient(i, a, b, k) if kind is Kind.DIV else self._integral(node, k)
+        return self._quotient(i, a, b, k) if node.name == "DIV" else self._integral(node, k)
 
     def _product(self, a: int, b: int, k: int) -> Residues:
         for one, other in ((a, b), (b, a)):
-            if self.tape.nodes[one].steady:
+            if self.graph.steady[one]:
                 return self.field.product(self._at(one, 0), self._at(other, k))
         return self.field.convolution(self._series[a][:, :, : k + 1], self._series[b][:, :, k::-1])
 
     def _quotient(self, i: int, a: int, b: int, k: int) -> Residues:
         """c[k] = (a[k] - sum of b[j] c[k - j] over j = 1..k) / b[0]."""
         rest = self._at(a, k)
-        if k > 0 and not self.tape.nodes[b].steady:
+        if k > 0 and not self.graph.steady[b]:
             below = self._series[i][:, :, k - 1 :: -1]
             known = self.field.convolution(self._series[b][:, :, 1 : k + 1], below)
             rest = self.field.minus(rest, known)
@@ -334,20 +335,20 @@ class Evaluation:
             start = field.constant(self.constants.of(node.name, argument, node.value))
             start[:, 1:] = (weight[:, :1] * argument[:, 1:]) % field.modulus
             return start
-        if self.tape.nodes[w].steady:
+        if self.graph.steady[w]:
             return field.product(self._at(g, k), self._at(w, 0))
         j = np.arange(1, k + 1, dtype=np.uint64)
         slopes = (self._series[g][:, :, 1 : k + 1] * j) % field.modulus[:, :, None]
         return field.divided(field.convolution(slopes, self._series[w][:, :, k - 1 :: -1]), k)
 
     def _at(self, i: int, k: int) -> Residues:
-        if k > 0 and self.tape.nodes[i].steady:
+        if k > 0 and self.graph.steady[i]:
             return self._zero
         return self._series[i][:, :, k]
 
     def _enlarge(self) -> None:
-        for i, node in enumerate(self.tape.nodes):
-            if not node.steady:
+        for i, steady in enumerate(self.graph.steady):
+            if not steady:
                 old = self._series[i]
                 self._series[i] = np.concatenate([old, np.zeros_like(old)], axis=2)
         self._room *= 2
@@ -401,8 +402,8 @@ class Course:
         self.outputs: list[list[Residues]] = []
         self._n = [int(e.numel()) for e in (dynamics.f, dynamics.g, dynamics.outputs)]
         column = ca.vertcat(dynamics.f, dynamics.g, dynamics.outputs)
-        self._tape = tape_of(column, dynamics.symbols, STEADY)
-        self._evaluation = Evaluation(field, self._tape, self.constants)
+        self._graph = series_graph(column, dynamics.symbols, STEADY)
+        self._evaluation = Evaluation(field, self._graph, self.constants)
         self._q = self._seeds(self.grid.spread(q))
         self._x = [self._start_values(None if x is None else self.grid.spread(x))]
         y = self.grid.spread_pieces(self._by_piece(y))
@@ -412,18 +413,18 @@ class Course:
     @property
     def degree(self) -> int:
         """Of the equations and outputs in all their symbols."""
-        return degree(self._tape)
+        return degree(self._graph)
 
     @property
     def degree_of_start(self) -> int:
         """Of the start values, and of unknowns that implicit equations were solved for."""
-        starts = degree(tape_of(self.dynamics.start, [self.dynamics.q], (True,)))
+        starts = degree(series_graph(self.dynamics.start, [self.dynamics.q], (True,)))
         return max(1, starts) * max(1, self._n[1] * self.degree)
 
     @property
     def beyond(self) -> set[str]:
         """Names of the functions in them that are no quotients of polynomials."""
-        return {node.name for node in self._tape.nodes if node.kind is Kind.INTEGRAL}
+        return {node.name for node in self._graph.nodes} - ELEMENTARY
 
     def start(self, state: int, k: int) -> int:
         """A state's value at the start, at point k."""
@@ -469,8 +470,8 @@ class Course:
 
     def _inverted(self) -> list[Residues]:
         d = self.dynamics
-        tape = tape_of(ca.vec(ca.jacobian(d.g, d.y)), d.symbols, STEADY)
-        entries = Evaluation(self.field, tape, self.constants).compute(0, self._given)
+        graph = series_graph(ca.vec(ca.jacobian(d.g, d.y)), d.symbols, STEADY)
+        entries = Evaluation(self.field, graph, self.constants).compute(0, self._given)
         n = self._n[1]
         found = []
         for k, prime in enumerate(self.field.primes):
@@ -514,8 +515,8 @@ class Course:
 
     def _start_values(self, moved: Residues | None) -> list[Residues]:
         """The states at the start, with their derivatives; `moved` is added."""
-        tape = tape_of(self.dynamics.start, [self.dynamics.q], (True,))
-        found = Evaluation(self.field, tape, self.constants).compute(0, lambda _, i, k: self._q[i])
+        graph = series_graph(self.dynamics.start, [self.dynamics.q], (True,))
+        found = Evaluation(self.field, graph, self.constants).compute(0, lambda _, i, k: self._q[i])
         if moved is not None:
             found = [self.field.plus(a, moved[:, i]) for i, a in enumerate(found)]
         return found
@@ -663,8 +664,8 @@ class _Linear:
 
     def _evaluated(self, column: Any, values: list[Residues]) -> Residues:
         """(points, n) the expressions' values."""
-        tape = tape_of(column, self.symbols, (True,) * len(self.symbols))
-        found = Evaluation(self.field, tape, self.constants).compute(
+        graph = series_graph(column, self.symbols, (True,) * len(self.symbols))
+        found = Evaluation(self.field, graph, self.constants).compute(
             0, lambda a, i, k: self.field.constant([int(v) for v in values[a][:, i]])
         )
         return np.stack([e[:, 0] for e in found], axis=1)

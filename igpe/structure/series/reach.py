@@ -13,7 +13,7 @@ import numpy as np
 
 from igpe.structure.series.course import Constants, Evaluation, Given, PointConstants
 from igpe.structure.series.field import Field, Residues, Singular, echelon, product, residue
-from igpe.structure.series.tape import Dynamics, tape_of
+from igpe.structure.series.graph import Dynamics, series_graph
 
 Levels = tuple[tuple[Fraction | None, ...], ...]
 """Of an experiment's inputs, all that occur together; None: any."""
@@ -69,11 +69,11 @@ def _tangents(
     seeds = [many.constant([int(v)] * len(many.primes)) for v in q]
     for i, seed in enumerate(seeds):
         seed[:, 1 + i] = 1
-    starts = Evaluation(many, tape_of(d.start, [d.q], (True,)), constants).compute(
+    starts = Evaluation(many, series_graph(d.start, [d.q], (True,)), constants).compute(
         0, lambda _, i, k: seeds[i]
     )
     base = np.stack(starts, axis=1).reshape(len(many.primes), width)
-    tape = tape_of(d.f, d.symbols, (True,) * len(d.symbols))
+    graph = series_graph(d.f, d.symbols, (True,) * len(d.symbols))
     found = np.zeros((0, width), dtype=np.uint64)
     while len(found) < width:
         weights = many.random.integers(1, prime, (len(many.primes), len(found)), dtype=np.uint64)
@@ -85,7 +85,7 @@ def _tangents(
             [many.constant(_levels(levels, i, many)) for i in range(d.u.numel())],
             [many.constant(many.draw())],
         ]
-        slopes = Evaluation(many, tape, constants).compute(0, _given(values))
+        slopes = Evaluation(many, graph, constants).compute(0, _given(values))
         rows = np.stack(slopes, axis=1).reshape(len(many.primes), width)
         more = echelon(np.vstack([found, rows]), prime).rows
         if len(more) == len(found):
@@ -132,12 +132,12 @@ def _slopes(d: Dynamics, directions: Residues, prime: int, random: np.random.Gen
         return random.integers(1, prime, (n, m), dtype=np.uint64)
 
     q, weights = drawn(d.q.numel()), drawn(len(directions))
-    starts = Evaluation(field, tape_of(d.start, [d.q], (True,)), constants).compute(
+    starts = Evaluation(field, series_graph(d.start, [d.q], (True,)), constants).compute(
         0, lambda _, i, k: q[:, [i]]
     )
     moved = product(weights, directions, prime)
     x = np.stack([s[:, 0] for s in starts], axis=1) + moved if starts else moved
     given = [x % np.uint64(prime), drawn(d.y.numel()), q, drawn(d.u.numel()), drawn(1)]
-    tape = tape_of(d.f, d.symbols, (True,) * len(d.symbols))
-    slopes = Evaluation(field, tape, constants).compute(0, lambda a, i, k: given[a][:, [i]])
+    graph = series_graph(d.f, d.symbols, (True,) * len(d.symbols))
+    slopes = Evaluation(field, graph, constants).compute(0, lambda a, i, k: given[a][:, [i]])
     return np.stack([s[:, 0] for s in slopes], axis=1)

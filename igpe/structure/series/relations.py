@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import casadi as ca
 
+from igpe.equations.operations import Node
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.course import STEADY, Course
 from igpe.structure.series.field import Singular, rational, residue
+from igpe.structure.series.graph import series_graph
 from igpe.structure.series.polynomials import Polynomial
-from igpe.structure.series.tape import Kind, Node, Tape, tape_of
 
 LARGEST_ROOT = 4  # denominator of an exponent
 
@@ -122,8 +123,8 @@ class Unrolled:
         self.prime = relations.prime
         d = course.dynamics
         self._n = [int(e.numel()) for e in (d.f, d.g, d.outputs)]
-        self._tape = tape_of(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
-        self._series: list[list[Polynomial]] = [[] for _ in self._tape.nodes]
+        self._graph = series_graph(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
+        self._series: list[list[Polynomial]] = [[] for _ in self._graph.nodes]
         self._x: list[list[Polynomial]] = [self._start()]
         self._y: list[list[Polynomial]] = []
         self.order = 0
@@ -133,9 +134,9 @@ class Unrolled:
         j = self.order
         self._y.append([self.relations.unknown(v) for v in self.course.implicit(j, self.k)])
         self.relations.branches |= self._n[1] > 0
-        for i, node in enumerate(self._tape.nodes):
+        for i, node in enumerate(self._graph.nodes):
             self._series[i].append(self._coefficient(i, j, node))
-        found = [self._series[i][j] for i in self._tape.results]
+        found = [self._series[i][j] for i in self._graph.results]
         over = pow(j + 1, -1, self.prime)
         self._x.append([self.relations.named(self._scaled(a, over)) for a in found[: self._n[0]]])
         for a in found[self._n[0] : self._n[0] + self._n[1]]:
@@ -146,24 +147,24 @@ class Unrolled:
     def _start(self) -> list[Polynomial]:
         """Start values; those that depend on no unknown are the course's numbers."""
         d = self.course.dynamics
-        tape: Tape = tape_of(d.start, [d.q], (True,))
-        series: list[list[Polynomial]] = [[] for _ in tape.nodes]
-        for i, node in enumerate(tape.nodes):
-            is_input = node.kind is Kind.INPUT
-            a = self.q[node.name[1]] if is_input else self._made(i, 0, series, node)
+        graph = series_graph(d.start, [d.q], (True,))
+        series: list[list[Polynomial]] = [[] for _ in graph.nodes]
+        for i, node in enumerate(graph.nodes):
+            is_input = node.name == "INPUT"
+            a = self.q[node.place[1]] if is_input else self._made(i, 0, series, node)
             series[i].append(a)
         depends = ca.which_depends(d.start, d.q, 1, True)
         return [
             series[i][0] if free else poly.number(self.course.start(j, self.k), self.prime)
-            for j, (i, free) in enumerate(zip(tape.results, depends, strict=True))
+            for j, (i, free) in enumerate(zip(graph.results, depends, strict=True))
         ]
 
     def _coefficient(self, i: int, j: int, node: Node) -> Polynomial:
-        if j > 0 and node.steady:
+        if j > 0 and self._graph.steady[i]:
             return {}
-        if node.kind is not Kind.INPUT:
+        if node.name != "INPUT":
             return self._made(i, j, self._series, node)
-        argument, element = (int(place) for place in node.name)
+        argument, element = node.place
         if argument in (0, 1):
             return (self._x if argument == 0 else self._y)[j][element]
         if argument == 2:  # noqa: PLR2004 - q, which is steady
@@ -172,16 +173,16 @@ class Unrolled:
         return poly.number(int(told[self.k, 0]), self.prime)
 
     def _made(self, i: int, j: int, series: list[list[Polynomial]], node: Node) -> Polynomial:
-        if node.kind is Kind.CONST:
+        if node.name == "CONST":
             return poly.number(residue(rational(node.value), self.prime), self.prime)
         a, b = (series[argument] for argument in node.arguments)
-        if node.kind is Kind.ADD:
+        if node.name == "ADD":
             return poly.plus(a[j], b[j], self.prime)
-        if node.kind is Kind.SUB:
+        if node.name == "SUB":
             return poly.plus(a[j], b[j], self.prime, -1)
-        if node.kind is Kind.MUL:
+        if node.name == "MUL":
             return self._convolution(a, b, range(j + 1), j)
-        if node.kind is Kind.INTEGRAL:
+        if node.name != "DIV":
             return self._integral(node, a, b, j)
         known = self._convolution(b, series[i], range(1, j + 1), j)
         return self.relations.quotient(poly.plus(a[j], known, self.prime, -1), b[0])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.bounds.taylor.tape import UnknownOperation
 from igpe.algebraic.bounds.taylor.terms import exchanges, product_bounds, sum_bounds
 from igpe.algebraic.regression import Piece
 from igpe.core.box import Box
+from igpe.equations.operations import UnknownOperation
 
 RNG = np.random.default_rng(2)
 T = RNG.uniform(-1, 1, 30)

@@ -7,9 +7,10 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.equations.operations import UnknownOperation
 from igpe.structure.series.course import Constants, Course, Evaluation, Signals
 from igpe.structure.series.field import Field, Singular, rational, residue
-from igpe.structure.series.tape import Dynamics, UnknownOperation, degree, tape_of
+from igpe.structure.series.graph import Dynamics, degree, series_graph
 
 PRIMES = [2147483629, 2147483587]
 ORDERS = 7
@@ -19,10 +20,10 @@ def series(expression, g, seed=0, field=None):
     """Coefficients of an SX expression in a random series g that depends on two unknowns."""
     random = np.random.default_rng(seed)
     field = field or Field(PRIMES, 3, random)
-    tape = tape_of(expression, [g], (False,))
+    graph = series_graph(expression, [g], (False,))
     shape = (ORDERS, len(PRIMES), 3)
     given = random.integers(1, min(PRIMES), shape, dtype=np.uint64)
-    run = Evaluation(field, tape, Constants(field))
+    run = Evaluation(field, graph, Constants(field))
     return [run.compute(k, lambda a, i, k: given[k])[0] for k in range(ORDERS)]
 
 
@@ -79,7 +80,7 @@ def test_functions_obey_their_differential_equations(function, slope):
     random = np.random.default_rng(1)
     field = Field(PRIMES, 3, random)
     given = random.integers(1, min(PRIMES), (ORDERS, 2, 3), dtype=np.uint64)
-    run = Evaluation(field, tape_of(both, [g], (False,)), Constants(field))
+    run = Evaluation(field, series_graph(both, [g], (False,)), Constants(field))
     z, w, h = zip(*(run.compute(k, lambda a, i, k: given[k]) for k in range(ORDERS)), strict=True)
     primes = np.array(PRIMES, dtype=np.uint64)[:, None]
     for k in range(1, ORDERS):
@@ -159,5 +160,5 @@ def test_floats_mean_the_numbers_they_are_written_as():
 
 def test_degrees_are_bounds():
     x = ca.SX.sym("x", 2)
-    assert degree(tape_of(x[0] * x[1] ** 2, [x], (False,))) == 3
-    assert degree(tape_of(x[0] / (1 + x[1]), [x], (False,))) == 2
+    assert degree(series_graph(x[0] * x[1] ** 2, [x], (False,))) == 3
+    assert degree(series_graph(x[0] / (1 + x[1]), [x], (False,))) == 2

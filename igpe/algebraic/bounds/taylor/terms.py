@@ -27,7 +27,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.connected import connected
-from igpe.equations.operations import OPERATION_NAMES, as_before, replayed
+from igpe.equations.operations import Graph, apply_to_sx
 
 MOST = 24  # terms of one sum; a larger one is left as it is
 
@@ -89,26 +89,24 @@ class _Value:
 
 def terms_of(expression: Any, known: Any, p: Any) -> tuple[Term, ...]:
     """The terms of a scalar SX expression of the symbols `known` and `p`."""
-    function = ca.Function("f", [known, p], [ca.densify(expression)])
 
-    def given(argument: int, i: int) -> _Value:
-        if argument == 0:
+    def symbol(column: int, i: int) -> _Value:
+        if column == 0:
             return _known(known[i])
         return _Value(p[i], (Term(ca.SX(1), {i: 1.0}),), False)
 
-    results = replayed(
-        function, given, lambda number: _known(ca.SX(number)), lambda code, a: _apply(code, a, p)
+    (result,) = Graph.of(expression, [known, p]).evaluate(
+        symbol, lambda number: _known(ca.SX(number)), lambda name, a: _apply(name, a, p)
     )
-    return results[0].terms
+    return result.terms
 
 
 def _known(plain: Any) -> _Value:
     return _Value(plain, (Term(plain),), True)
 
 
-def _apply(code: int, arguments: list[_Value], p: Any) -> _Value:
-    name = OPERATION_NAMES[code]
-    plain = as_before(code, [a.plain for a in arguments])
+def _apply(name: str, arguments: list[_Value], p: Any) -> _Value:
+    plain = apply_to_sx(name, [a.plain for a in arguments])
     if all(a.free for a in arguments):
         return _known(plain)
     terms = _RULES[name](p, *arguments) if name in _RULES else None

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.bounds.separable import _leaf
-from igpe.algebraic.bounds.taylor.tape import Leaf, Tape, UnknownOperation
+from igpe.algebraic.bounds.taylor.graph import Leaf, TaylorGraph
 from igpe.algebraic.bounds.taylor.taylor import pairs, variable
+from igpe.equations.operations import UnknownOperation
 
 K, P = ca.SX.sym("k", 2), ca.SX.sym("p", 2)
 A, B, X, Y = K[0], K[1], P[0], P[1]
@@ -56,8 +57,8 @@ def leaves(low, high, logarithmic):
 
 def misses(expression, known, low, high, *, logarithmic, rng, points=30):
     """By how much values lie outside, relative to size, with 1e-12 for their own rounding."""
-    tape = Tape(expression, K, P)
-    (f,) = tape(known, leaves(low, high, logarithmic))
+    graph = TaylorGraph(expression, K, P)
+    (f,) = graph(known, leaves(low, high, logarithmic))
     function = ca.Function("f", [K, P], [expression])
     worst, known_rows = -np.inf, np.isfinite(f.e).mean()
     log_low, log_high = np.log(low), np.log(high)
@@ -132,7 +133,7 @@ def test_places_where_known_numbers_leave_it_undefined_are_unknown_and_others_ar
     known = np.array([[1.0, 0.0, -1.0, 4.0], [1.0, 1.0, 1.0, 1.0]])
     leaf = [Leaf(variable(np.array([0.5]), np.array([0.6]), j, 2)) for j in range(2)]
     for expression in (ca.log(A) + X, X / A, ca.sqrt(A) * X):
-        (f,) = Tape(expression, K, P)(known, leaf)
+        (f,) = TaylorGraph(expression, K, P)(known, leaf)
         assert np.isinf(f.e[0, 2]) or "/" in str(expression)
         assert np.isinf(f.e[0, 1]) or "sqrt" in str(expression)
         assert np.isfinite(f.e[0, [0, 3]]).all()
@@ -141,7 +142,7 @@ def test_places_where_known_numbers_leave_it_undefined_are_unknown_and_others_ar
 def test_a_share_stays_bounded_on_wide_boxes():
     """As written it would be unknown; through logarithms it lies between 0 and 1, and a bit."""
     low, high = np.array([1e-3, 1e-3]), np.array([1e3, 1e3])
-    (f,) = Tape(X / (X + Y), K, P)(np.ones((2, 1)), leaves(low, high, True))
+    (f,) = TaylorGraph(X / (X + Y), K, P)(np.ones((2, 1)), leaves(low, high, True))
     assert f.size[0, 0] + f.e[0, 0] < 10
 
 
@@ -155,18 +156,18 @@ def test_a_share_stays_bounded_on_wide_boxes():
 )  # fmt: skip
 def test_an_unknown_operation_is_refused_by_name(expression):
     with pytest.raises(UnknownOperation, match=r"[a-z]"):
-        Tape(expression, K, P)
+        TaylorGraph(expression, K, P)
 
 
 def test_equal_operations_are_done_once():
-    tape = Tape(ca.vertcat(ca.exp(X) * A, ca.exp(X) * B), K, P)
-    assert [n.name for n in tape.nodes].count("EXP") == 1
+    graph = TaylorGraph(ca.vertcat(ca.exp(X) * A, ca.exp(X) * B), K, P)
+    assert [n.name for n in graph.nodes].count("EXP") == 1
 
 
 def test_which_variables_have_a_logarithmic_scale():
     p = ca.SX.sym("p", 5)
     expression = p[0] / (p[1] + A) + p[2] ** p[3] + ca.exp(-p[4] / (1 + ca.exp(p[0])))
-    assert Tape(expression, K, p).logarithmic() == {1, 2}
+    assert TaylorGraph(expression, K, p).logarithmic() == {1, 2}
 
 
 def test_long_expressions():
@@ -175,4 +176,4 @@ def test_long_expressions():
     for i in range(600):
         total = ca.sin(total + A + i)
     with pytest.raises(UnknownOperation, match="in a row"):
-        Tape(total, K, P)
+        TaylorGraph(total, K, P)

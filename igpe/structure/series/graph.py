@@ -17,91 +17,59 @@ An initial value problem with outputs, as it is expanded in power series.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import casadi as ca
 
-from igpe.equations.operations import OPERATION_NAMES, replayed
+from igpe.equations.operations import Graph, Node
 from igpe.equations.symbols import stack
 
 MOST_FACTORS = 64  # of a whole power that is multiplied out
 
 
-class Kind(Enum):
-    """What a node is made of."""
+class SeriesGraph(Graph):
+    """Expressions of sums, products, quotients and integrals alone.
 
-    CONST = "number"
-    INPUT = "symbol"
-    ADD = "a + b"
-    SUB = "a - b"
-    MUL = "a b"
-    DIV = "a / b"
-    INTEGRAL = "z' = w g'"
+    A node with another name than ADD, SUB, MUL, DIV, CONST and INPUT is an integral: the function
+    of that name of g, with arguments (g, w) and z' = w g'. w may stand behind it; the value is the
+    exponent of a power.
 
-
-class Node(NamedTuple):
-    """One operation.
-
-    arguments  positions of the nodes it is applied to; of an INTEGRAL g, and w, which may be later
-    value      of a CONST; exponent of an INTEGRAL that is a power
-    name       of the function that an INTEGRAL is; (argument, element) of an INPUT
-    steady     whether it does not vary with time
+    steady_columns  for each column of symbols, whether it does not vary with time
+    steady          for each node, whether it does not vary with time
     """
 
-    kind: Kind
-    arguments: tuple[int, ...]
-    value: float
-    name: Any
-    steady: bool
+    def __init__(self, steady_columns: tuple[bool, ...] = ()) -> None:
+        super().__init__()
+        self._steady_columns = steady_columns
+        self.steady: list[bool] = []
 
-
-class UnknownOperation(Exception):
-    """An operation that has no derivative everywhere, or none that is known here."""
-
-
-class Tape:
-    """All nodes of an SX function with one dense output, in the order of their computation.
-
-    function  its arguments are columns of symbols
-    steady    for each argument, whether it does not vary with time
-    nodes     equal ones are made one
-    results   positions of the nodes that the outputs are
-    raises    UnknownOperation
-    """
-
-    def __init__(self, function: Any, steady: tuple[bool, ...]) -> None:
-        self.nodes: list[Node] = []
-        self._position: dict[Any, int] = {}
-        found = replayed(
-            function,
-            lambda a, i: self._node(Kind.INPUT, (), name=(a, i), steady=steady[a]),
-            self.constant,
-            self._applied,
-        )
-        zero = self.constant(0.0)
-        self.results = [found.get(i, zero) for i in range(function.numel_out(0))]
+    def append(self, node: Node) -> int:
+        """Append the node and return its position."""
+        is_symbol = node.name == "INPUT"
+        still = (self.steady[a] for a in node.arguments)
+        self.steady.append(self._steady_columns[node.place[0]] if is_symbol else all(still))
+        return super().append(node)
 
     def constant(self, value: float) -> int:
         """The node of a number."""
-        return self._node(Kind.CONST, (), value=float(value), steady=True)
+        return self.put(Node("CONST", value=float(value)))
 
     def add(self, a: int, b: int) -> int:
         """a + b."""
-        return self._node(Kind.ADD, (a, b))
+        return self.put(Node("ADD", (a, b)))
 
     def sub(self, a: int, b: int) -> int:
         """a - b."""
-        return self._node(Kind.SUB, (a, b))
+        return self.put(Node("SUB", (a, b)))
 
     def mul(self, a: int, b: int) -> int:
         """a b."""
-        return self._node(Kind.MUL, (a, b))
+        return self.put(Node("MUL", (a, b)))
 
     def div(self, a: int, b: int) -> int:
         """a / b."""
-        return self._node(Kind.DIV, (a, b))
+        return self.put(Node("DIV", (a, b)))
 
     def neg(self, a: int) -> int:
         """-a."""
@@ -109,14 +77,11 @@ class Tape:
 
     def integral(self, name: str, g: int, weight: Callable[[int], int], value: float = 0.0) -> int:
         """The function of that name of g; weight(z) is w in z' = w g'."""
-        key = (Kind.INTEGRAL, g, name, value)
-        if key not in self._position:
-            place = self._position[key] = len(self.nodes)
-            steady = self.nodes[g].steady
-            self.nodes.append(Node(Kind.INTEGRAL, (g, place), value, name, steady))
-            w = weight(place)
-            self.nodes[place] = Node(Kind.INTEGRAL, (g, w), value, name, steady)
-        return self._position[key]
+        key = Node(name, (g,), value)
+        if key not in self._positions:
+            place = self.append(key)
+            self.nodes[place] = key._replace(arguments=(g, weight(place)))
+        return self._positions[key]
 
     def exp(self, g: int) -> int:
         """exp(g): w = z."""
@@ -139,8 +104,8 @@ class Tape:
         return self.integral("cos", g, lambda z: self.neg(self.sin(g)))
 
     def power(self, a: int, b: int) -> int:
-        """a**b, multiplied out where b is a whole number."""
-        if self.nodes[b].kind is not Kind.CONST:
+        """a**b, multiplied out where b is an integer."""
+        if self.nodes[b].name != "CONST":
             return self.exp(self.mul(b, self.log(a)))
         return self.constant_power(a, self.nodes[b].value)
 
@@ -149,106 +114,91 @@ class Tape:
         if c != round(c) or abs(c) > MOST_FACTORS:
             factor = self.constant(c)
             return self.integral("power", a, lambda z: self.div(self.mul(factor, z), a), c)
-        found = self.constant(1.0)
+        result = self.constant(1.0)
         for bit in f"{int(abs(c)):b}":
-            found = self.mul(found, found)
-            found = self.mul(found, a) if bit == "1" else found
-        return found if c >= 0 else self.inv(found)
-
-    def _node(
-        self,
-        kind: Kind,
-        arguments: tuple[int, ...],
-        *,
-        value: float = 0.0,
-        name: Any = "",
-        steady: bool | None = None,
-    ) -> int:
-        key = (kind, arguments, value, name)
-        if key not in self._position:
-            still = all(self.nodes[a].steady for a in arguments) if steady is None else steady
-            self._position[key] = len(self.nodes)
-            self.nodes.append(Node(kind, arguments, value, name, still))
-        return self._position[key]
-
-    def _applied(self, operation: int, operands: list[int]) -> int:
-        name = OPERATION_NAMES[operation]
-        if name not in _RULES:
-            raise UnknownOperation(_NAMED.get(name, f"'{name.lower()}'"))
-        return _RULES[name](self, *operands)
+            result = self.mul(result, result)
+            result = self.mul(result, a) if bit == "1" else result
+        return result if c >= 0 else self.inv(result)
 
 
-def tape_of(expressions: Any, symbols: list[Any], steady: tuple[bool, ...]) -> Tape:
-    """The tape of an SX column in columns of symbols."""
-    return Tape(ca.Function("f", symbols, [ca.densify(expressions)]), steady)
+ELEMENTARY = frozenset({"CONST", "INPUT", "ADD", "SUB", "MUL", "DIV"})
+"""Names of the nodes of a `SeriesGraph` that are no integrals."""
 
 
-def _two(tape: Tape, name: str, g: int) -> int:
+def series_graph(expressions: Any, symbols: list[Any], steady: tuple[bool, ...]) -> SeriesGraph:
+    """The graph of an SX column in columns of symbols.
+
+    steady  for each column, whether it does not vary with time
+    raises  UnknownOperation
+    """
+    source, graph = Graph.of(expressions, symbols), SeriesGraph(steady)
+    source.require(_RULES)
+    graph.results = source.evaluate(
+        lambda column, i: graph.put(Node("INPUT", place=(column, i))),
+        graph.constant,
+        lambda name, operands: _RULES[name](graph, *operands),
+    )
+    return graph
+
+
+def _two(graph: SeriesGraph, name: str, g: int) -> int:
     """(exp(g) +- exp(-g)) / 2."""
-    up, down = tape.exp(g), tape.exp(tape.neg(g))
-    return tape.mul(tape.constant(0.5), (tape.add if name == "cosh" else tape.sub)(up, down))
+    up, down = graph.exp(g), graph.exp(graph.neg(g))
+    return graph.mul(graph.constant(0.5), (graph.add if name == "cosh" else graph.sub)(up, down))
 
 
-def _rest(tape: Tape, g: int, sign: float) -> int:
+def _rest(graph: SeriesGraph, g: int, sign: float) -> int:
     """1 + sign g**2."""
-    return tape.add(tape.constant(1.0), tape.mul(tape.constant(sign), tape.mul(g, g)))
+    return graph.add(graph.constant(1.0), graph.mul(graph.constant(sign), graph.mul(g, g)))
 
 
-def _tanh(tape: Tape, g: int) -> int:
-    return tape.integral("tanh", g, lambda z: _rest(tape, z, -1.0))
+def _tanh(graph: SeriesGraph, g: int) -> int:
+    return graph.integral("tanh", g, lambda z: _rest(graph, z, -1.0))
 
 
-def _inverse_function(name: str, sign: float, power: float) -> Callable[[Tape, int], int]:
+def _inverse_function(name: str, sign: float, power: float) -> Callable[[SeriesGraph, int], int]:
     """A function with derivative (1 + sign g**2)**power."""
-    return lambda tape, g: tape.integral(
-        name, g, lambda z: tape.constant_power(_rest(tape, g, sign), power)
+    return lambda graph, g: graph.integral(
+        name, g, lambda z: graph.constant_power(_rest(graph, g, sign), power)
     )
 
 
 _RULES: Mapping[str, Callable[..., int]] = {
-    "ASSIGN": lambda tape, a: a,
-    "ADD": Tape.add,
-    "SUB": Tape.sub,
-    "MUL": Tape.mul,
-    "DIV": Tape.div,
-    "INV": Tape.inv,
-    "NEG": Tape.neg,
-    "TWICE": lambda tape, a: tape.add(a, a),
-    "SQ": lambda tape, a: tape.mul(a, a),
-    "POW": Tape.power,
-    "CONSTPOW": Tape.power,
-    "SQRT": lambda tape, a: tape.constant_power(a, 0.5),
-    "EXP": Tape.exp,
-    "LOG": Tape.log,
-    "SIN": Tape.sin,
-    "COS": Tape.cos,
-    "TAN": lambda tape, a: tape.div(tape.sin(a), tape.cos(a)),
-    "SINH": lambda tape, a: _two(tape, "sinh", a),
-    "COSH": lambda tape, a: _two(tape, "cosh", a),
+    "ASSIGN": lambda graph, a: a,
+    "ADD": SeriesGraph.add,
+    "SUB": SeriesGraph.sub,
+    "MUL": SeriesGraph.mul,
+    "DIV": SeriesGraph.div,
+    "INV": SeriesGraph.inv,
+    "NEG": SeriesGraph.neg,
+    "TWICE": lambda graph, a: graph.add(a, a),
+    "SQ": lambda graph, a: graph.mul(a, a),
+    "POW": SeriesGraph.power,
+    "CONSTPOW": SeriesGraph.power,
+    "SQRT": lambda graph, a: graph.constant_power(a, 0.5),
+    "EXP": SeriesGraph.exp,
+    "LOG": SeriesGraph.log,
+    "SIN": SeriesGraph.sin,
+    "COS": SeriesGraph.cos,
+    "TAN": lambda graph, a: graph.div(graph.sin(a), graph.cos(a)),
+    "SINH": lambda graph, a: _two(graph, "sinh", a),
+    "COSH": lambda graph, a: _two(graph, "cosh", a),
     "TANH": _tanh,
     "ATAN": _inverse_function("atan", 1.0, -1.0),
     "ATANH": _inverse_function("atanh", -1.0, -1.0),
     "ASINH": _inverse_function("asinh", 1.0, -0.5),
     "ASIN": _inverse_function("asin", -1.0, -0.5),
 }
-"""How CasADi's operations are made of the tape's own."""
-
-_CHOICE = "a condition on states or unknowns"
-_NAMED = dict.fromkeys(("LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"), _CHOICE) | {
-    "FABS": "an absolute value",
-    "FMIN": "a smallest value of several",
-    "FMAX": "a largest value of several",
-}
-"""What the others are called, where CasADi's name says little."""
+"""How CasADi's operations become sums, products, quotients and integrals."""
 
 
-def degree(tape: Tape) -> int:
+def degree(graph: SeriesGraph) -> int:
     """d, for all outputs over their common denominator; integrals count as variables."""
-    found: list[tuple[int, int]] = []
-    for node in tape.nodes:
-        found.append(_of_node(node, found))
-    integrals = [_of_derivative(node, found) for node in tape.nodes if node.kind is Kind.INTEGRAL]
-    outputs = [*(found[i] for i in set(tape.results)), *integrals]
+    degrees: list[tuple[int, int]] = []
+    for node in graph.nodes:
+        degrees.append(_of_node(node, degrees))
+    integrals = [_of_derivative(n, degrees) for n in graph.nodes if n.name not in ELEMENTARY]
+    outputs = [*(degrees[i] for i in set(graph.results)), *integrals]
     below = sum(down for _, down in outputs)
     return max((up for up, _ in outputs), default=0) + below
 
@@ -261,23 +211,23 @@ def degree_of_minor(d: int, start: int, orders: int, rank: int) -> int:
     return rank * (start * (2 * d * (orders + 1) + 1) + 1)
 
 
-def _of_node(node: Node, found: list[tuple[int, int]]) -> tuple[int, int]:
+def _of_node(node: Node, degrees: list[tuple[int, int]]) -> tuple[int, int]:
     """Degrees of numerator and denominator."""
-    if node.kind is Kind.CONST:
+    if node.name == "CONST":
         return 0, 0
-    if node.kind in (Kind.INPUT, Kind.INTEGRAL):
+    if node.name == "INPUT" or node.name not in ELEMENTARY:
         return 1, 0
-    (a, b), (c, d) = (found[i] for i in node.arguments)
-    if node.kind is Kind.MUL:
+    (a, b), (c, d) = (degrees[i] for i in node.arguments)
+    if node.name == "MUL":
         return a + c, b + d
-    if node.kind is Kind.DIV:
+    if node.name == "DIV":
         return a + d, b + c
     return max(a + d, b + c), b + d
 
 
-def _of_derivative(node: Node, found: list[tuple[int, int]]) -> tuple[int, int]:
+def _of_derivative(node: Node, degrees: list[tuple[int, int]]) -> tuple[int, int]:
     """Of w times the derivative of g by its variables."""
-    (a, b), (c, d) = (found[i] for i in node.arguments)
+    (a, b), (c, d) = (degrees[i] for i in node.arguments)
     return a + d + c, 2 * b + d
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from igpe.algebraic.bounds.taylor import functions
 from igpe.algebraic.bounds.taylor.taylor import Taylor, constant
 from igpe.core.arrays import FloatArray
-from igpe.equations.operations import Node, depth_of, nodes_of, numbers_of
+from igpe.equations.operations import Graph, Node, UnknownOperation
 
 DEEPEST = 200  # operations in a row, which are evaluated by recursion
 
@@ -30,11 +29,10 @@ class Leaf:
     log: Taylor | None = None
 
 
-class UnknownOperation(Exception):
-    """An operation that has no enclosure here; its name is the message."""
+KNOWN, VARIABLE = range(2)  # columns of symbols
 
 
-class Tape:
+class TaylorGraph:
     """Expressions of known numbers and variables.
 
     expressions       SX column (n,)
@@ -43,12 +41,10 @@ class Tape:
     """
 
     def __init__(self, expressions: Any, known: Any, variables: Any) -> None:
-        function = ca.Function("f", [known, variables], [ca.densify(expressions)])
-        self.nodes, self.results = nodes_of(function)
-        strange = {n.name for n in self.nodes} - set(_RULES) - {"KNOWN", "PARAMETER", "CONST"}
-        if strange:
-            raise UnknownOperation(", ".join(sorted(strange)).lower())
-        if depth_of(self.nodes) > DEEPEST:
+        self.graph = Graph.of(expressions, [known, variables])
+        self.graph.require(_RULES)
+        self.nodes = self.graph.nodes
+        if self.graph.depth() > DEEPEST:
             raise UnknownOperation(f"more than {DEEPEST} operations in a row")
 
     def logarithmic(self) -> set[int]:
@@ -70,14 +66,14 @@ class Tape:
 
     def _has_variable(self, k: int) -> bool:
         node = self.nodes[k]
-        return node.name == "PARAMETER" or any(self._has_variable(a) for a in node.arguments)
+        return _is_variable(node) or any(self._has_variable(a) for a in node.arguments)
 
     def _collect(self, k: int, found: set[int]) -> None:
         """Variables below node k, but not those in the exponent of a power or exponential."""
         node = self.nodes[k]
-        if node.name == "PARAMETER":
-            found.add(int(node.value))
-        if node.name in ("EXP", "CONST", "KNOWN"):
+        if _is_variable(node):
+            found.add(node.place[1])
+        if node.name == "EXP":
             return
         below = node.arguments[:1] if node.name in ("POW", "CONSTPOW") else node.arguments
         for a in below:
@@ -91,12 +87,11 @@ class Tape:
         """
         with np.errstate(all="ignore"):
             run = _Evaluation(self.nodes, known, leaves)
-            return [run.value(k).outward() for k in self.results]
+            return [run.value(k).outward() for k in self.graph.results]
 
     def values(self, known: FloatArray, thetas: FloatArray) -> list[FloatArray]:
         """Numbers, each (n_thetas, n_places) or broadcastable to it; thetas: (n_thetas, J)."""
-        found = numbers_of(self.nodes, known, thetas)
-        return [found[k] for k in self.results]
+        return self.graph.numbers(known[:, None], thetas.T[:, :, None])
 
 
 class _Evaluation:
@@ -121,16 +116,15 @@ class _Evaluation:
     def _value(self, node: Node) -> Taylor:
         if node.name == "CONST":
             return constant(node.value)
-        if node.name == "KNOWN":
-            return constant(self.known[int(node.value)])
-        if node.name == "PARAMETER":
-            return self.leaves[int(node.value)].value
+        if node.name == "INPUT":
+            column, i = node.place
+            return self.leaves[i].value if column == VARIABLE else constant(self.known[i])
         return _RULES[node.name](self, *node.arguments)
 
     def _log(self, k: int) -> Taylor:
         node = self.nodes[k]
-        if node.name == "PARAMETER":
-            leaf = self.leaves[int(node.value)]
+        if _is_variable(node):
+            leaf = self.leaves[node.place[1]]
             return functions.log(leaf.value) if leaf.log is None else leaf.log
         if node.name in _LOGARITHMS:
             return _LOGARITHMS[node.name](self, *node.arguments)
@@ -157,14 +151,14 @@ class _Evaluation:
     def _has_logarithm(self, k: int) -> bool:
         """Whether some variable below the node is affine in its logarithm, or an exponent."""
         node = self.nodes[k]
-        if node.name == "PARAMETER":
-            return self.leaves[int(node.value)].log is not None
+        if _is_variable(node):
+            return self.leaves[node.place[1]].log is not None
         return any(self._has_logarithm(a) for a in node.arguments)
 
     def _sigmoid(self, top: int | None, bottom: int) -> Taylor:
         terms = self._terms(bottom)
         if top is None:
-            top = next((k for k in terms if self.nodes[k] == Node("CONST", (), 1.0)), None)
+            top = next((k for k in terms if self.nodes[k] == ONE), None)
         if top is not None and top in terms:
             terms.remove(top)
             rest = self.log(terms[0])
@@ -205,7 +199,12 @@ class _Evaluation:
         return functions.power(exponent)(self.value(base))
 
 
+ONE = Node("CONST", value=1.0)
 MOST_FACTORS = 6  # of an integer power that is multiplied out
+
+
+def _is_variable(node: Node) -> bool:
+    return node.name == "INPUT" and node.place[0] == VARIABLE
 
 
 def _log_of_sum(a: Taylor, b: Taylor) -> Taylor:
