@@ -199,8 +199,14 @@ def test_the_fit_of_each_quantity(chain):
 def test_the_correlation(chain):
     table = chain.correlation
     assert np.diag(table) == pytest.approx([1.0, 1.0])
-    assert abs(table.loc["k1", "k2"]) < 1
-    assert table.loc["k1", "k2"] == table.loc["k2", "k1"]
+    both = chain.covariance[0, 1] / np.sqrt(np.diag(chain.covariance).prod())
+    assert table.loc["k1", "k2"] == table.loc["k2", "k1"] == pytest.approx(both)
+
+
+def test_residuals_are_what_was_measured_beyond_the_fit(chain):
+    points = chain.points
+    beyond = (points["measured"] - points["fitted"]).to_numpy()
+    assert points["residual"].to_numpy() == pytest.approx(beyond)
 
 
 def test_candidates_are_sorted(chain):
@@ -290,6 +296,21 @@ def test_what_was_stored_without_settings_is_read(chain):
     assert igpe.Result.from_dict(older).settings == ""
     with pytest.raises(igpe.errors.DataError, match=r"lacks \['points'\]"):
         igpe.Result.from_dict({k: v for k, v in older.items() if k != "points"})
+
+
+def test_another_format_is_refused(chain):
+    other = chain.to_json().replace('"format": 1', '"format": 99')
+    with pytest.raises(igpe.DataError, match="result has the format 99; this igpe reads 1"):
+        igpe.Result.from_json(other)
+
+
+def test_no_file_of_others_is_replaced(chain, tmp_path):
+    path = tmp_path / "notes.json"
+    path.write_text('{"mine": 1}', encoding="utf-8")
+    for write in (chain.to_json, chain.report):
+        with pytest.raises(igpe.DataError, match="is there already"):
+            write(path)
+    assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 
 
 def test_a_text_is_not_taken_for_a_number(chain):

@@ -58,20 +58,26 @@ def run(
     chosen = [c for c in cases if not given.only or given.only in c]
     chosen = chosen[::QUICK] if given.quick else chosen
     store = given.store / f"{section}.jsonl" if given.store else None
-    known = dict(_stored(store))
+    known = dict(stored(store))
     open_cases = [c for c in chosen if c not in known]
     with ThreadPoolExecutor(WORKERS) as pool:
         answers = pool.map(lambda case: _apart(work, case, limit), open_cases)
         for case, answer in zip(open_cases, answers, strict=True):
             known[case] = answer
-            if store:
-                store.parent.mkdir(parents=True, exist_ok=True)
-                with store.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps([case, answer]) + "\n")
+            add(store, case, answer)
     return {case: known[case] for case in chosen}
 
 
-def _stored(store: Path | None) -> Iterator[tuple[str, Answer]]:
+def add(store: Path | None, case: str, answer: Answer) -> None:
+    """Keep an answer in a store, if there is one."""
+    if store:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with store.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([case, answer]) + "\n")
+
+
+def stored(store: Path | None) -> Iterator[tuple[str, Answer]]:
+    """The cases of a store and their answers."""
     if store is None or not store.exists():
         return
     for line in store.read_text(encoding="utf-8").splitlines():

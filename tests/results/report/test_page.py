@@ -231,8 +231,8 @@ def test_the_same_result_gives_the_same_page(kind):
 
 
 def test_title_and_date_are_those_given():
-    tree = parsed(result().report(title="Run 12 & 13", date="2026-11-21"))
-    assert said(next(tree.iter("title"))) == said(next(tree.iter("h1"))) == "Run 12 & 13"
+    tree = parsed(result().report(title="Run <12> & 13", date="2026-11-21"))
+    assert said(next(tree.iter("title"))) == said(next(tree.iter("h1"))) == "Run <12> & 13"
     assert said(tree.find(".//header/p")) == "2026-11-21"
     assert parsed(result().report()).find(".//header/p") is None
 
