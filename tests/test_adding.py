@@ -13,6 +13,7 @@ import pytest
 from zoo import ZOO
 
 import igpe
+from igpe.algebraic.base import Found
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
@@ -57,6 +58,26 @@ class Quartic:
     @staticmethod
     def _slopes(t: Any) -> Any:
         return np.hstack([np.vander(t, 4) * np.arange(4, 0, -1), np.zeros((len(t), 1))])
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """A route of step 3: random points in a box that shrinks around the best of them."""
+
+    rounds: int = 40
+    points: int = 50
+
+    def estimate(self, regression: Any) -> Found:
+        random, box = np.random.default_rng(0), regression.box
+        best, width = box.middle, box.upper - box.lower
+        for _ in range(self.rounds):
+            moves = random.uniform(-0.5, 0.5, (self.points, len(box))) * width
+            best = min((best, *map(box.clip, best + moves)), key=regression.cost)
+            width = 0.8 * width
+        found = Estimate(
+            box.mapping(best), regression.cost(best), Status.BEST_OF_SEVERAL, "shrinking boxes"
+        )
+        return Found(found, ())
 
 
 @dataclass(frozen=True)
@@ -217,6 +238,14 @@ def test_a_smoother_is_one_class() -> None:
     result = igpe.estimate(CHAIN.problem(0.01), quick(ladder=(Quartic(),)))
     assert result.parameters == TRUTH
     assert "data smoothed by Quartic" in str(result.candidates[0].origin)
+
+
+def test_a_route_is_one_class() -> None:
+    case = next(c for c in ZOO if c.name == "michaelis_menten")
+    routes = igpe.Routes(proven=Shrinking(), quick=Shrinking())
+    result = igpe.estimate(case.problem(0.01), igpe.Settings(routes=routes))
+    assert result.parameters == pytest.approx(case.truth, rel=0.1)
+    assert [c.method for c in result.certificates] == ["shrinking boxes"]
 
 
 def test_an_integrator_is_one_class() -> None:

@@ -53,6 +53,24 @@ def test_the_six_species_of_the_paper():
     assert "x[4], x[5] or x[6]" in text
 
 
+def test_models_that_the_user_keeps_are_left_as_they_were():
+    made = []
+
+    def keeping(times):
+        made.append(LINEAR.builder(times))
+        return made[-1]
+
+    def seen():
+        every = [v for m in made for v in m.component_data_objects(pyo.Var)]
+        return [(v.name, v.value, v.fixed, v.bounds) for v in every]
+
+    run = igpe.Experiment(LINEAR.data(0.01), start=LINEAR.start)
+    problem = igpe.Problem(keeping, parameters=list(LINEAR.truth), experiments=run)
+    before = seen()
+    igpe.estimate(problem)
+    assert seen()[: len(before)] == before
+
+
 def test_what_nothing_measured_depends_on_is_held_and_said():
     result = igpe.estimate(six_species())
     assert result.parameters["k1"] == pytest.approx(0.8, rel=1e-5)

@@ -29,6 +29,16 @@ def test_exact_data_give_back_the_truth(estimator: Estimator, case: Case) -> Non
     assert dict(found.parameters) == pytest.approx(case.truth, rel=1e-4)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_an_optimum_beyond_a_bound_is_the_bound(estimator: Estimator) -> None:
+    case = ZOO[0]
+    run = igpe.Experiment(case.data(), start=case.start, start_time=0.0)
+    problem = igpe.Problem(case.builder, parameters={"k": (0.1, 0.5)}, experiments=run)
+    found = estimator.estimate(problem, {"k": 0.3})
+    assert found.parameters["k"] == pytest.approx(0.5, rel=1e-6)
+    assert found.parameters["k"] <= 0.5
+
+
 @cases
 def test_the_five_steps_need_no_start(case: Case) -> None:
     result = igpe.estimate(case.problem(), QUICK)

@@ -27,6 +27,23 @@ def test_the_best_time_for_a_decay_is_one_over_k():
     assert plan.efficiency == pytest.approx(1.0, abs=1e-6)
 
 
+def test_samples_of_a_decay_keep_their_spacing():
+    candidates = np.linspace(0, 10, 41)
+    plan = igpe.design(
+        unmeasured(kinetics.decay, ["k"], ["A"], start={"A": 1.0}, inputs={"A0": 1.0}),
+        {"k": 0.4},
+        times=igpe.Sampling(candidates, at_most=3, spacing=1.0),
+        measure={"A": 0.01},
+    )
+
+    def told(first):
+        times = first + np.arange(3)
+        return np.sum((times * np.exp(-0.4 * times)) ** 2)
+
+    best = max(candidates, key=told)
+    assert plan.experiments[0].times == pytest.approx(best + np.arange(3))
+
+
 def test_a_decay_from_an_unknown_amount_is_sampled_at_once_and_one_over_k_later():
     plan = igpe.design(
         unmeasured(kinetics.decay, ["k", "A0"], ["A"], start={"A": "A0"}),

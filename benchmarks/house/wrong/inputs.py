@@ -188,9 +188,3 @@ def absolute_residuals_squared() -> None:
 def jumps_not_penalised() -> None:
     """The penalty on the jumps of a time-varying unknown does not count."""
     method("PiecewiseConstant", "__post_init__", _made(lambda p: overwritten(p, penalty=0.0)))
-
-
-@fault("test_problem test_error_model")
-def one_sigma_counts_for_all() -> None:
-    """Standard deviations count as known where one experiment of several gives them."""
-    method("Problem", "sigma_known", lambda right, p: any(e.sigma_known for e in p.experiments))

@@ -1,48 +1,54 @@
 """Proofs and their checker saying more than is proved."""
 
+import json
 import math
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from house.planting import around, fault, given, method, public
+from house.planting import around, fault, given, method
 
 
-def _read(certificate: Any) -> Any:
-    """The certificate as an object; None if it cannot be read."""
-    kind = public("DynamicCertificate")
-    if isinstance(certificate, kind):
-        return certificate
+def _stored(certificate: Any) -> dict[str, Any] | None:
+    """The certificate as its JSON form; None if it cannot be read."""
+    if hasattr(certificate, "to_json"):
+        certificate = certificate.to_json()
     try:
-        return kind.from_json(certificate)
-    except public("IgpeError"):
+        if isinstance(certificate, str | Path) and not str(certificate).startswith("{"):
+            certificate = Path(certificate).read_text(encoding="utf-8")
+        stored = json.loads(certificate) if isinstance(certificate, str) else dict(certificate)
+        return stored if {"unknowns", "lower", "upper", "lower_bound"} <= set(stored) else None
+    except (OSError, TypeError, ValueError):
         return None
 
 
-@fault("test_verify test_mutations")
+@fault("test_verify test_certify")
 def bound_checked_too_low() -> None:
     """The checker proves a bound 1 % lower than the one that it confirms."""
 
     def wrong(right: Any, certificate: Any, *arguments: Any, **named: Any) -> Any:
-        read = _read(certificate)
-        if read is None:
+        stored = _stored(certificate)
+        if stored is None or not isinstance(stored["lower_bound"], float):
             return right(certificate, *arguments, **named)
-        found = right(replace(read, lower_bound=0.99 * read.lower_bound), *arguments, **named)
-        return replace(found, lower_bound=read.lower_bound)
+        bound = stored["lower_bound"]
+        found = right(stored | {"lower_bound": 0.99 * bound}, *arguments, **named)
+        return replace(found, lower_bound=bound)
 
     around("verify", wrong)
 
 
-@fault("test_verify test_mutations")
+@fault("test_verify")
 def box_not_compared() -> None:
     """The checker accepts a certificate about another box than the problem's."""
 
     def wrong(right: Any, certificate: Any, problem: Any, *arguments: Any, **named: Any) -> Any:
-        read, other = _read(certificate), copy(problem)
-        if read is not None and read.unknowns == problem.box.names == problem.unknowns.names:
-            low, high = np.array(read.lower), np.array(read.upper)
+        stored, other = _stored(certificate), copy(problem)
+        names = problem.box.names
+        if stored is not None and tuple(stored["unknowns"]) == names == problem.unknowns.names:
+            low, high = np.array(stored["lower"]), np.array(stored["upper"])
             other.unknowns = replace(problem.unknowns, lower=low, upper=high)
         return right(certificate, other, *arguments, **named)
 

@@ -81,7 +81,7 @@ def interruption_loses_the_campaign() -> None:
 
     def change(campaign: Any) -> Any:
         if not campaign.complete:
-            raise KeyboardInterrupt
+            raise public("EstimationFailed")("Interrupted.", public("Status").INTERRUPTED)
         return campaign
 
     around("campaign", answering(change))

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import math
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,6 +163,7 @@ def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> Non
     found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300, progress=told.append)
     assert found.examined == 60
     assert found.status is igpe.Status.TIME_LIMIT
+    assert not found.closed
     assert found.lower_bound < case.OBJECTIVE
     assert 0 < found.open_share < 1
     assert len(found.remaining) == sum(box.reason == "open" for box in found.tree)
@@ -227,6 +229,10 @@ def test_json_round_trip(tmp_path: Any) -> None:
     assert found.without_tree().tree == ()
     with pytest.raises(igpe.errors.DataError, match="format"):
         igpe.DynamicCertificate.from_json('{"format": "another"}')
+    lost = replace(found, lower_bound=math.nan)
+    assert lost.sentence.startswith("Nothing is proved")
+    with pytest.raises(igpe.DataError, match="not a finite number"):
+        igpe.DynamicCertificate.from_json(lost.to_json())
 
 
 def test_as_an_estimator() -> None:
