@@ -39,6 +39,9 @@ def test_of_a_line_the_spread_is_the_textbooks(sigma):
     table = found.to_frame()
     assert table.loc["k", "standard_error"] == pytest.approx(error, rel=0.06)
     assert abs(table.loc["k", "bias"]) < 4 * error / np.sqrt(2000)
+    if sigma:  # where it is unknown, it is drawn as well, and taken out again
+        mean = found.parameters["k"].mean()
+        assert table.loc["k", "bias"] == pytest.approx(mean - found.estimate["k"])
     quantile = 1.96 if sigma else stats.t.ppf(0.975, len(y) - 2)
     assert table.loc["k", "upper"] - fit.slope == pytest.approx(quantile * error, rel=0.1)
     design = np.column_stack([TIMES, np.ones(10)])
