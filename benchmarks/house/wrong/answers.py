@@ -75,7 +75,7 @@ def fit_without_weights() -> None:
     method("Result", "fit", wrong)
 
 
-@fault("test_result test_findings test_adequate")
+@fault("test_findings test_result test_adequate")
 def residual_tests_inverted() -> None:
     """The tests of residuals give the probability of the other tail."""
     method("Result", "residual_tests", answering(lambda table: table.assign(p=1 - table["p"])))
@@ -92,7 +92,7 @@ def residuals_with_the_other_sign() -> None:
     around("estimate", answering(change))
 
 
-@fault("test_result test_findings")
+@fault("test_findings test_result")
 def ellipse_of_the_default_confidence() -> None:
     """The ellipse of two unknowns ignores the confidence that is given."""
     method("Result", "ellipse", given(confidence=lambda _: None))
@@ -147,7 +147,7 @@ def title_not_escaped() -> None:
     method("Result", "report", wrong)
 
 
-@fault("test_writing test_result")
+@fault("test_result test_writing")
 def any_file_overwritten() -> None:
     """A stored result replaces whatever file is there."""
 

@@ -37,7 +37,7 @@ def _exit_codes(codes: dict[int, int]) -> None:
     group.invoke = invoke
 
 
-@fault("test_interrupted_commands test_commands")
+@fault("test_commands test_interrupted_commands")
 def interrupted_commands_succeed() -> None:
     """A command that was interrupted ends with the code of success."""
     _exit_codes({130: 0})

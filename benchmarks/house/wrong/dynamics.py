@@ -9,7 +9,7 @@ import numpy as np
 from house.planting import around, fault, given, method
 
 
-@fault("smoothing")
+@fault("test_smoothing_gcv_spline smoothing")
 def penalty_factor_ignored() -> None:
     """The spline smooths as much as cross validation says, whatever factor is given."""
 
@@ -19,19 +19,19 @@ def penalty_factor_ignored() -> None:
     method("GcvSpline", "smooth", wrong)
 
 
-@fault("smoothing")
+@fault("test_smoothing_family smoothing")
 def smoothing_without_sigma() -> None:
     """The spline ignores standard deviations."""
     method("GcvSpline", "smooth", given(sigma=lambda _: None))
 
 
-@fault("smoothing")
+@fault("test_smoothing_bootstrap smoothing")
 def exact_values_smoothed() -> None:
     """The spline smooths values that are known without error."""
     method("GcvSpline", "smooth", given(exact=lambda _: None))
 
 
-@fault("test_single_shooting test_multistart")
+@fault("test_estimators_on_zoo test_single_shooting test_multistart")
 def single_shooting_beyond_the_bounds() -> None:
     """Single shooting searches in a box twice as wide as the bounds."""
 
@@ -69,7 +69,7 @@ def likelihood_without_priors() -> None:
     around("negative_log_likelihood", given(priors=lambda _: False))
 
 
-@fault("test_estimate_form test_global_collocation test_global_solver")
+@fault("test_global_solver test_estimate_form test_global_collocation")
 def gap_relative_to_the_bound() -> None:
     """The gap of an estimate is relative to its bound, not to its objective."""
 
@@ -80,7 +80,7 @@ def gap_relative_to_the_bound() -> None:
     method("Estimate", "gap", wrong)
 
 
-@fault("test_estimate_form test_incremental_shooting")
+@fault("test_incremental_shooting test_estimate_form")
 def horizons_counted_in_full() -> None:
     """Equivalent iterations count those of a short horizon as those of the longest."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from house.planting import answering, around, fault, method, overwritten
 
 
-@fault("petab")
+@fault("test_published petab")
 def log10_taken_for_ln() -> None:
     """The objective of a PEtab problem takes decadic logarithms for natural ones."""
 
@@ -34,7 +34,7 @@ def petab_priors_ignored() -> None:
     around("read_petab", change)
 
 
-@fault("test_read test_version2")
+@fault("test_version2 test_read")
 def petab_searched_on_linear_scales() -> None:
     """Parameters of a PEtab problem on logarithmic scales are searched on linear ones."""
 
@@ -55,7 +55,7 @@ def petab_with_six_digits() -> None:
     around("write_petab_parameters", wrong)
 
 
-@fault("kinetics")
+@fault("test_reactors kinetics")
 def coefficients_are_no_orders() -> None:
     """Mass action is of first order in each species, whatever its coefficient."""
 

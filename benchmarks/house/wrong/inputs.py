@@ -53,7 +53,7 @@ def other_data_free_the_fixed() -> None:
     method("Problem", "with_data", change)
 
 
-@fault("test_problem test_single_shooting test_error_model test_multiple_shooting_losses")
+@fault("test_single_shooting test_problem test_error_model test_multiple_shooting_losses")
 def sigma_of_the_second_experiment() -> None:
     """The first experiment gets the standard deviations of the second."""
 
@@ -67,7 +67,7 @@ def sigma_of_the_second_experiment() -> None:
     method("Problem", "__init__", _made(change))
 
 
-@fault("test_tables test_problem test_single_shooting")
+@fault("test_problem test_tables test_single_shooting")
 def weights_levelled() -> None:
     """All measurements of an experiment get the same standard deviation."""
 
@@ -125,7 +125,7 @@ def sigma_keeps_its_unit() -> None:
     method("Problem", "__init__", _made(change))
 
 
-@fault("test_tables test_new test_problem")
+@fault("test_new test_tables test_problem")
 def decimal_commas_dropped() -> None:
     """Decimal commas of a table separated by semicolons are taken for those of thousands."""
 
@@ -144,7 +144,7 @@ def decimal_commas_dropped() -> None:
     around("read_experiments", given(data=misread))
 
 
-@fault("test_tables test_problem test_smoothing_family")
+@fault("test_problem test_tables test_smoothing_family")
 def missing_values_are_zero() -> None:
     """Measurements that are missing are read as 0."""
 

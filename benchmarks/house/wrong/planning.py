@@ -16,7 +16,7 @@ def d_optimal_minimises_the_trace() -> None:
     )
 
 
-@fault("test_plan test_choosing")
+@fault("test_known_designs test_plan test_choosing")
 def spacing_ignored() -> None:
     """Samples may be taken closer together than the least spacing."""
 

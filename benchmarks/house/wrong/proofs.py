@@ -55,7 +55,7 @@ def box_not_compared() -> None:
     around("verify", wrong)
 
 
-@fault("test_edges test_certify test_result")
+@fault("test_certify test_edges test_result")
 def not_a_number_called_proved() -> None:
     """A bound that is not a number is called proved."""
 
@@ -68,7 +68,7 @@ def not_a_number_called_proved() -> None:
     method("DynamicCertificate", "sentence", wrong)
 
 
-@fault("test_edges test_certify")
+@fault("test_certify test_edges")
 def open_boxes_called_closed() -> None:
     """A proof that was stopped counts as closed if it has a bound."""
     method("DynamicCertificate", "closed", lambda right, c: c.lower_bound > 0)
