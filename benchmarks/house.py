@@ -5,6 +5,7 @@
 rooms    folders and loose modules of the package, floors, files, fullest folder, circles
 lines    of Python and C by room, and of the tests
 names    classes that stand in several rooms, public names, call sites that read the model
+adding   files that ask for a method by its class: a new one of its family touches them as well
 faults   wrong behaviours planted at the public door, and how many of them the tests see
 """
 
@@ -39,6 +40,21 @@ LIMITS = {
     "lines of the tests": 27_000,
 }
 READERS = {"read_systems", "read_system"}
+FAMILIES = {
+    "smoother": ("GcvSpline Interpolation Bootstrap BootstrapSmoother", 0),
+    "integrator": (
+        "Automatic AutomaticIntervals Sundials Lsoda DormandPrince RungeKutta LockStep "
+        "LocalLinearization WholeHorizon OneByOne",
+        0,
+    ),
+    "noise model": ("Proportional Estimated EstimatedSigma Noise", 1),
+    "loss": ("LeastSquares L1 Huber", 1),
+    "solver": ("Ipopt Scip MAiNGO AmplProgram ScipProgram Couenne", 0),
+}
+"""Family -> its classes, by their names then and now, and the files that a new one may touch beside
+its own. `tests/test_adding.py` adds one of each."""
+ASKING = "files that ask for a {} by its class"
+LIMITS |= {ASKING.format(family): most for family, (_, most) in FAMILIES.items()}
 
 
 class Package:
@@ -149,6 +165,21 @@ def names(package: Package) -> Iterator[tuple[str, str, float]]:
     yield "all", "call sites that read the model", sites
 
 
+def adding(package: Package) -> Iterator[tuple[str, str, float]]:
+    """Files that ask for smoothers, integrators, noise models, losses, solvers by their class."""
+    asked = [_asked_for(tree) for tree in package.trees.values()]
+    for family, (members, _) in FAMILIES.items():
+        asking = sum(bool(names & set(members.split())) for names in asked)
+        yield "all", ASKING.format(family), asking
+
+
+def _asked_for(tree: ast.AST) -> set[str]:
+    """Names of the classes of which a file asks whether something is one."""
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
+    kinds = [c.args[1] for c in calls if getattr(c.func, "id", "") in {"isinstance", "issubclass"}]
+    return {n.id for kind in kinds for n in ast.walk(kind) if isinstance(n, ast.Name)}
+
+
 def _is_home(node: ast.stmt) -> bool:
     targets = getattr(node, "targets", [getattr(node, "target", None)])
     return any(getattr(t, "id", "") == "_HOME" for t in targets)
@@ -185,5 +216,5 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sections = {s.__name__: _section(s) for s in (rooms, lines, names)}
+    sections = {s.__name__: _section(s) for s in (rooms, lines, names, adding)}
     command(__doc__, "House", sections | {"faults": faults.figures}, _options)  # type: ignore[arg-type, operator]
