@@ -53,7 +53,7 @@ FAMILIES = {
 }
 """Family -> its classes, by their names then and now, and the files that a new one may touch beside
 its own. `tests/test_adding.py` adds one of each."""
-ASKING = "files that ask for a {} by its class"
+ASKING = "files that ask which {} it is"
 LIMITS |= {ASKING.format(family): most for family, (_, most) in FAMILIES.items()}
 
 
