@@ -276,6 +276,14 @@ def test_without_a_proof_the_verdict_says_so(proved):
     assert verdict(replace(proved, proof=better)).startswith("Not the best: igpe.certify met")
 
 
+def test_a_bound_that_is_no_number_proves_nothing(proved):
+    lost = replace(proved.proof, lower_bound=np.nan)
+    assert lost.sentence.startswith("Nothing is proved")
+    assert "Proved" not in verdict(replace(proved, proof=lost))
+    with pytest.raises(igpe.DataError, match="not a finite number"):
+        DynamicCertificate.from_json(lost.to_json())
+
+
 @pytest.mark.parametrize("lost", [np.inf, np.nan])
 def test_a_candidate_without_an_answer_is_no_next_best(proved, lost):
     first = proved.candidates[0]

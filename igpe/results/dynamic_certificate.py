@@ -175,8 +175,8 @@ class DynamicCertificate:
 
     @property
     def closed(self) -> bool:
-        """Whether every box is decided."""
-        return self.status is Status.OPTIMAL_WITHIN_GAP
+        """Return True if every box is decided, and the bound is a number."""
+        return self.status is Status.OPTIMAL_WITHIN_GAP and not math.isnan(self.lower_bound)
 
     @property
     def remaining(self) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def box_not_compared() -> None:
     around("verify", wrong)
 
 
-@fault("test_certify test_edges test_result")
+@fault("test_other_optima")
 def not_a_number_called_proved() -> None:
     """A bound that is not a number is called proved."""
 
