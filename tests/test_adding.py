@@ -314,11 +314,6 @@ def test_an_estimator_is_one_class() -> None:
     assert table.loc["Compass", "best %"] == 100
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AttributeError,
-    reason="pipeline.py, _corrected: step 5 calls Collocation.estimate_each",
-)
 def test_an_estimator_serves_the_last_step_as_well() -> None:
     method = Compass()
     result = igpe.estimate(DECAY.problem(0.01), quick(correction=method))
