@@ -189,7 +189,7 @@ class Careful:
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         self.solved += 1
-        answer = igpe.Ipopt().solve(model, time_limit=time_limit)
+        answer = igpe.solvers.Ipopt().solve(model, time_limit=time_limit)
         return replace(answer, status=Status.TIME_LIMIT, lower_bound=0.0)
 
 
@@ -231,7 +231,9 @@ class Compass:
 
 def quick(**methods: Any) -> igpe.Settings:
     """Settings whose step 3 takes no time, with other methods."""
-    return igpe.Settings(**{"routes": igpe.Routes(proven=igpe.Local())} | methods)
+    return igpe.Settings(
+        **{"routes": igpe.algebraic.RouteSelection(proven=igpe.algebraic.LocalSearch())} | methods
+    )
 
 
 def test_a_smoother_is_one_class() -> None:
@@ -242,7 +244,7 @@ def test_a_smoother_is_one_class() -> None:
 
 def test_a_route_is_one_class() -> None:
     case = next(c for c in ZOO if c.name == "michaelis_menten")
-    routes = igpe.Routes(proven=Shrinking(), quick=Shrinking())
+    routes = igpe.algebraic.RouteSelection(proven=Shrinking(), quick=Shrinking())
     result = igpe.estimate(case.problem(0.01), igpe.Settings(routes=routes))
     assert result.parameters == pytest.approx(case.truth, rel=0.1)
     assert [c.method for c in result.certificates] == ["shrinking boxes"]
@@ -258,7 +260,7 @@ def test_an_integrator_is_one_class() -> None:
 
 @pytest.mark.xfail(
     strict=True,
-    raises=igpe.ProblemError,
+    raises=igpe.errors.ProblemError,
     reason="dynamics/shooting/multiple/fields.py: intervals are another seam",
 )
 def test_an_integrator_serves_intervals_as_well() -> None:
@@ -268,7 +270,7 @@ def test_an_integrator_serves_intervals_as_well() -> None:
 
 @pytest.mark.xfail(
     strict=True,
-    raises=igpe.DataError,
+    raises=igpe.errors.DataError,
     reason="problem/noise/sigma.py: asks for Proportional by its class",
 )
 def test_a_noise_model_is_one_class() -> None:
@@ -282,7 +284,7 @@ def test_a_noise_model_is_one_class() -> None:
 
 @pytest.mark.xfail(
     strict=True,
-    raises=igpe.ProblemError,
+    raises=igpe.errors.ProblemError,
     reason="problem/problem_checks.py: asks for three classes by name",
 )
 def test_a_loss_is_one_class() -> None:
@@ -299,7 +301,9 @@ def test_a_loss_is_one_class() -> None:
 def test_a_solver_is_one_class() -> None:
     case = next(c for c in ZOO if c.name == "michaelis_menten")
     solver = Careful()
-    routes = igpe.Routes(proven=igpe.GlobalSolver(solver=solver, witness=solver))
+    routes = igpe.algebraic.RouteSelection(
+        proven=igpe.algebraic.GlobalSolver(solver=solver, witness=solver)
+    )
     result = igpe.estimate(case.problem(0.01), igpe.Settings(routes=routes))
     assert result.parameters == pytest.approx(case.truth, rel=0.1)
     assert solver.solved > 0

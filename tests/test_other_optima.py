@@ -280,7 +280,7 @@ def test_a_bound_that_is_no_number_proves_nothing(proved):
     lost = replace(proved.proof, lower_bound=np.nan)
     assert lost.sentence.startswith("Nothing is proved")
     assert "Proved" not in verdict(replace(proved, proof=lost))
-    with pytest.raises(igpe.DataError, match="not a finite number"):
+    with pytest.raises(igpe.errors.DataError, match="not a finite number"):
         DynamicCertificate.from_json(lost.to_json())
 
 

@@ -300,7 +300,7 @@ def test_what_was_stored_without_settings_is_read(chain):
 
 def test_another_format_is_refused(chain):
     other = chain.to_json().replace('"format": 1', '"format": 99')
-    with pytest.raises(igpe.DataError, match="result has the format 99; this igpe reads 1"):
+    with pytest.raises(igpe.errors.DataError, match="result has the format 99; this igpe reads 1"):
         igpe.Result.from_json(other)
 
 
@@ -308,7 +308,7 @@ def test_no_file_of_others_is_replaced(chain, tmp_path):
     path = tmp_path / "notes.json"
     path.write_text('{"mine": 1}', encoding="utf-8")
     for write in (chain.to_json, chain.report):
-        with pytest.raises(igpe.DataError, match="is there already"):
+        with pytest.raises(igpe.errors.DataError, match="is there already"):
             write(path)
     assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 

@@ -32,7 +32,7 @@ def test_samples_of_a_decay_keep_their_spacing():
     plan = igpe.design(
         unmeasured(kinetics.decay, ["k"], ["A"], start={"A": 1.0}, inputs={"A0": 1.0}),
         {"k": 0.4},
-        times=igpe.Sampling(candidates, at_most=3, spacing=1.0),
+        times=igpe.planning.Sampling(candidates, at_most=3, spacing=1.0),
         measure={"A": 0.01},
     )
 

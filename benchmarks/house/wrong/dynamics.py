@@ -52,21 +52,21 @@ def path_constraints_overlooked() -> None:
     method("Problem", "inequalities", lambda right, problem: frozenset())
 
 
-@fault("test_estimated_sigma petab")
+@fault("petab")
 def likelihood_without_its_constant() -> None:
-    """The likelihood of measurements lacks the factor of 2 pi."""
+    """The likelihood of a PEtab problem's measurements lacks the factor of 2 pi."""
 
     def wrong(right: Any, problem: Any, *arguments: Any, **named: Any) -> float:
         value: float = right(problem, *arguments, **named)
         return value - problem.size * np.log(2 * np.pi) / 2
 
-    around("negative_log_likelihood", wrong)
+    around("petab_objective", wrong)
 
 
-@fault("test_estimated_sigma petab")
+@fault("test_read test_version2 petab")
 def likelihood_without_priors() -> None:
-    """The likelihood leaves out priors where they are asked for."""
-    around("negative_log_likelihood", given(priors=lambda _: False))
+    """The likelihood of a PEtab problem leaves out priors where they are asked for."""
+    around("petab_objective", given(priors=lambda _: False))
 
 
 @fault("test_global_solver test_estimate_form test_global_collocation")
