@@ -142,9 +142,18 @@ def names(package: Package) -> Iterator[tuple[str, str, float]]:
                 sites += getattr(node.func, "id", "") in READERS
     public = {n: r for n, r in places.items() if not n.startswith("_")}
     yield "all", "classes in several rooms", sum(len(r) > 1 for r in public.values())
-    table = next(n for n in package.trees[package.top / "__init__.py"].body if _is_home(n))
-    yield "all", "public names", len(table.value.keys)  # type: ignore[attr-defined]
+    yield "all", "public names", _public(package)
     yield "all", "call sites that read the model", sites
+
+
+def _public(package: Package) -> int:
+    """Names at the top, families among them: of the stub, or of the table that 0.1 had."""
+    stub = package.top / "__init__.pyi"
+    if stub.exists():
+        body = ast.parse(stub.read_text(encoding="utf-8")).body
+        return sum(len(node.names) for node in body if isinstance(node, ast.ImportFrom))
+    table = next(n for n in package.trees[package.top / "__init__.py"].body if _is_home(n))
+    return len(table.value.keys)  # type: ignore[attr-defined]
 
 
 def _is_home(node: ast.stmt) -> bool:
