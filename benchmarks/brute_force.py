@@ -23,17 +23,15 @@ import urethane
 from scipy.optimize import lsq_linear, nnls
 
 import igpe
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.bounds import columns as basis_module
 from igpe.algebraic.bounds import columns as columns_module
-from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.bound import Bounded, bound
-from igpe.algebraic.bounds.box import Box
-from igpe.algebraic.bounds.columns import Columns
+from igpe.algebraic.bounds.columns import Box, Columns
 from igpe.algebraic.bounds.search import FineEnough, Search
-from igpe.algebraic.bounds.separable import Separable
+from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.step import Form, Posing
 from igpe.core.box import Box as Bounds
 

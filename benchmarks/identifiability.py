@@ -30,8 +30,12 @@ from typing import Any, NamedTuple
 from figures import MODELS, Row, at_least, at_most, command
 
 import igpe
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
+from igpe.structure.identifiability.identifiability import (
+    Algebra,
+    Verdict,
+    identifiability,
+    moved_unknowns,
+)
 
 LEAST = 25  # models with known answers, and of those decided globally
 SLOWEST, SLOWEST_CHAIN, SLOWEST_PUBLISHED = 5.0, 30.0, 1.0  # s

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.base import Piece, Regression
 from igpe.core.box import Box
 
 FAMILIES = ("arrhenius", "michaelis", "exponential", "hill", "shared")

@@ -12,10 +12,9 @@ import pyomo.environ as pyo
 from figures import Row, at_most
 
 import igpe
-from igpe.algebraic.base import Found, Route
+from igpe.algebraic.base import Found, Regression, Route
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.global_solver import BOUNDED, _Scaled
-from igpe.algebraic.regression import Regression
 from igpe.algebraic.step import Form, Posing
 from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo

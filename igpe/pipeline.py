@@ -46,8 +46,7 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, Way, summarise
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.structure.findings import Reach
-from igpe.structure.identifiability.identifiability import MOST_WORK
+from igpe.structure.identifiability.identifiability import MOST_WORK, Reach
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place

@@ -15,7 +15,7 @@ from typing import Any
 from figures import Row, at_least, at_most
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Verdict
 from trust.run import Answer, run
 
 LEAST = 100  # models

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, reseeded
+from igpe.algebraic.base import Found, Piece, Regression, Route, reseeded
 from igpe.algebraic.local import Linear
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

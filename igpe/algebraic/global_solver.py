@@ -29,9 +29,8 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.algebraic.base import Found
+from igpe.algebraic.base import Found, Regression
 from igpe.algebraic.local import LocalSearch, found
-from igpe.algebraic.regression import Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.base import Found
-from igpe.algebraic.regression import Regression
+from igpe.algebraic.base import Found, Regression
 from igpe.core.arrays import BoolArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, reseeded
-from igpe.algebraic.bounds.alike import grouped
+from igpe.algebraic.base import Found, Piece, Regression, Route, reseeded
+from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.linear_part import best_linear
 from igpe.algebraic.bounds.search import Limits, Outcome, Search
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.separate import Separated, separate
+from igpe.algebraic.bounds.separate import Separated, grouped, separate
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible

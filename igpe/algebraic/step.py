@@ -18,11 +18,19 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, StateErrors, Target, Weights, reseeded
+from igpe.algebraic.base import (
+    Found,
+    Piece,
+    Regression,
+    Route,
+    StateErrors,
+    Target,
+    Weights,
+    reseeded,
+)
 from igpe.algebraic.curves import Curves, known_start
 from igpe.algebraic.local import Linear, LocalSearch, rounding
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible, require_going_on
@@ -31,7 +39,7 @@ from igpe.numerics.optima import has_same_values
 from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
-from igpe.structure.findings import Reach
+from igpe.structure.identifiability.identifiability import Reach
 from igpe.structure.structure import Structure
 from igpe.structure.subsystems import Group, Member
 

@@ -39,9 +39,14 @@ from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
-from igpe.structure.findings import Reach, Verdict
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.identifiability import Algebra, Identifiability, identifiability
+from igpe.structure.identifiability.identifiability import (
+    Algebra,
+    Identifiability,
+    Reach,
+    Verdict,
+    identifiability,
+)
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure

@@ -6,10 +6,14 @@ from math import ceil, log10
 import pandas as pd
 
 from igpe.core.markup import paragraph, table
-from igpe.structure.findings import Finding, Reach, Verdict
 from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.combinations import Combination
-from igpe.structure.identifiability.identifiability import Identifiability
+from igpe.structure.identifiability.identifiability import (
+    Finding,
+    Identifiability,
+    Reach,
+    Verdict,
+)
 from igpe.structure.subsystems import Group, Surplus
 
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence

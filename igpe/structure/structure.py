@@ -37,10 +37,12 @@ from igpe.results.structure_map import (
     StructureMap,
 )
 from igpe.structure import report
-from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.identifiability.identifiability import (
     Algebra,
+    Finding,
+    Form,
     Identifiability,
+    Reach,
     identifiability,
     undecided,
 )

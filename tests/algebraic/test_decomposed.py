@@ -6,9 +6,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import LocalSearch
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
 

@@ -9,8 +9,8 @@ import pyomo.environ as pyo
 import pytest
 
 import igpe
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.global_solver import centred, centred_bounds, from_centred, to_centred
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.solvers.base import Answer, solve_confirmed
 

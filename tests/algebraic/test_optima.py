@@ -8,9 +8,9 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import LocalSearch, found
-from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.step import estimate_algebraic
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate

@@ -9,10 +9,9 @@ import kinetic_family
 import numpy as np
 import pytest
 
-from igpe.algebraic.base import Found
+from igpe.algebraic.base import Found, Piece, Regression
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

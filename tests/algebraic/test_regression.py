@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.local import Linear, LocalSearch
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.statistics.covariance import determined

@@ -7,8 +7,8 @@ import pytest
 from zoo import ZOO, Case
 
 import igpe
+from igpe.algebraic.base import Regression
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.regression import Regression
 from igpe.algebraic.step import Form, Posing
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised

@@ -15,7 +15,7 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import LocalSearch
 from igpe.algebraic.step import Form, Posing
-from igpe.structure.findings import Reach
+from igpe.structure.identifiability.identifiability import Reach
 
 LOCAL = LocalSearch(trials=64, starts=3)
 QUICK = igpe.Settings(

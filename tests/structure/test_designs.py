@@ -11,7 +11,7 @@ from known_models import Known
 import igpe
 from igpe.estimation.summary import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Verdict
 from igpe.structure.series.field import local_echelon
 
 CASES = {case.name: case for case in DESIGNS}

@@ -11,8 +11,12 @@ from known_models import CASES, PULSE, SIX, TIMES, Known, cascade, checked
 from repeated import statistical
 
 import igpe
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
+from igpe.structure.identifiability.identifiability import (
+    Algebra,
+    Verdict,
+    identifiability,
+    moved_unknowns,
+)
 from igpe.structure.identifiability.posed import pose
 
 

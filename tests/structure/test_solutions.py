@@ -10,7 +10,7 @@ import sympy
 from known_models import CASES, PULSE, TIMES, Known, checked
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Verdict
 from igpe.structure.identifiability.posed import expand, pose
 from igpe.structure.identifiability.sensitivity_rows import Start
 from igpe.structure.identifiability.solutions import solutions

@@ -9,7 +9,7 @@ from pyomo import dae
 
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
-from igpe.structure.findings import Form, Reach
+from igpe.structure.identifiability.identifiability import Form, Reach
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import predicted_slopes
 

@@ -8,7 +8,7 @@ import pytest
 from known_models import PULSE, Known, checked
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Verdict
 from igpe.structure.identifiability.uniqueness import Lattice, NoQuotient, quotient
 
 

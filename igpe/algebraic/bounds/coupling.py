@@ -25,8 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.algebraic.bounds.bound import minimum
-from igpe.algebraic.bounds.box import Box
-from igpe.algebraic.bounds.columns import Columns
+from igpe.algebraic.bounds.columns import Box, Columns
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs, peak
 from igpe.core.arrays import BoolArray, FloatArray
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.bounds.box import Box
+from igpe.algebraic.bounds.columns import Box
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.taylor.expansion import (
     Curvature,

@@ -27,8 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.algebraic.bounds.bound import Bounded, Hull, Part, Ranges, bound
-from igpe.algebraic.bounds.box import Box, Open, root
-from igpe.algebraic.bounds.columns import Cell, Columns, cell_places, subcells
+from igpe.algebraic.bounds.columns import Box, Cell, Columns, Open, cell_places, root, subcells
 from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
 from igpe.algebraic.bounds.neighbourhood import Gap, Surroundings
 from igpe.algebraic.bounds.separable import Separable

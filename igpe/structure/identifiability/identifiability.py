@@ -11,8 +11,11 @@ to outputs and unknowns of order one, the sensitivities have singular values tha
 into those of what is determined and those of nothing but errors of integration; without such a gap
 nothing is decided. This is evidence, not a proof: it speaks of the points tried, and of the inputs,
 start values and measured times as they were given.
+
+`Finding` is what structure analysis says about one unknown.
 """
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -27,15 +30,79 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.problem.problem import Problem
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.additional import additional
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.combinations import Combination, combinations
+from igpe.structure.identifiability.combinations import Combination, additional, combinations
 from igpe.structure.identifiability.posed import FEWEST_TIMES, Expansion, Posed, expand
 from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
 from igpe.structure.identifiability.uniqueness import unique
-from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Singular, null_space
+from igpe.structure.series.points import NoPoint
+
+
+class Reach(enum.Enum):
+    """How an unknown can be estimated. The value is what the user reads."""
+
+    ALGEBRAIC = "from slopes, by algebra"
+    SMOOTHING = "from the smoothed measurements"
+    DYNAMIC = "only on the dynamics"
+    UNREACHABLE = "cannot be estimated"
+
+
+class Form(enum.Enum):
+    """How the predicted slopes of its group depend on an unknown."""
+
+    LINEAR = "linear"
+    SINGLY_LINEAR = "linear while the others are held"
+    NONLINEAR = "nonlinear"
+
+
+class Verdict(enum.Enum):
+    """Whether an unknown is structurally locally identifiable. The value is what the user reads."""
+
+    YES = "identifiable"
+    NO = "not identifiable"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One unknown, and how the measurements reach it.
+
+    unknown    its name in the problem
+    reach      the verdict; ALGEBRAIC exactly if the unknown belongs to a group of step 3
+    states     whose slope (ALGEBRAIC) or start value (SMOOTHING) it comes from
+    equations  that predict those slopes, smallest subsystem first
+    form       how slopes depend on it (ALGEBRAIC)
+    implicit   variables without a closed expression, for want of which it is not algebraic
+    measure    sets of quantities; to measure one of the sets as well would make it algebraic
+               (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
+    prior      whether the problem says something about it beforehand
+    verdict    whether perfect measurements would determine it
+    values     how many values it can have, complex ones and those out of bounds included: 1 if it
+               is globally identifiable; 0 if it is undecided (YES)
+    shared     the unknowns it cannot be told apart from (NO), itself among them
+    freeing    smallest sets of quantities; to measure one of the sets as well would make it
+               identifiable (NO)
+    """
+
+    unknown: str
+    reach: Reach
+    states: tuple[str, ...] = ()
+    equations: tuple[str, ...] = ()
+    form: Form | None = None
+    implicit: tuple[str, ...] = ()
+    measure: tuple[tuple[str, ...], ...] = ()
+    prior: bool = False
+    verdict: Verdict = Verdict.UNDECIDED
+    values: int = 0
+    shared: Combination | None = None
+    freeing: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def unique(self) -> bool:
+        """Whether it is globally identifiable."""
+        return self.values == 1
+
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)
 STEPS = 10_000  # of an integration; counted, so that every machine says the same

@@ -15,7 +15,6 @@ import casadi as ca
 import numpy as np
 
 from igpe.structure.identifiability.posed import Expansion, Output
-from igpe.structure.series.course import Constants, Course, NoPoint, Point, Signals, random_point
 from igpe.structure.series.field import (
     POINTS,
     Echelon,
@@ -30,7 +29,15 @@ from igpe.structure.series.field import (
     random_primes,
 )
 from igpe.structure.series.graph import Dynamics, Piece, degree_of_minor
-from igpe.structure.series.reach import Levels, random_moves, random_tangents
+from igpe.structure.series.points import (
+    Levels,
+    NoPoint,
+    Point,
+    random_moves,
+    random_point,
+    random_tangents,
+)
+from igpe.structure.series.power_series import Constants, Course, Signals
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'

@@ -27,10 +27,10 @@ from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alt
 from igpe.structure.identifiability.posed import Expansion
 from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scattered
 from igpe.structure.series import polynomials as poly
-from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Echelon, Singular, echelon, null_space
 from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.ideal import Ideal
+from igpe.structure.series.points import NoPoint
 from igpe.structure.series.polynomials import Polynomial, TooLong
 from igpe.structure.series.relations import Pair, Relations, Unrolled
 

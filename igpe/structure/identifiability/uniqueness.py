@@ -33,7 +33,6 @@ import numpy as np
 from igpe.equations.operations import Graph, UnknownOperation, apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.posed import Expansion, single_starts
-from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
 from igpe.structure.series.field import (
     Echelon,
     Field,
@@ -44,6 +43,8 @@ from igpe.structure.series.field import (
     random_primes,
 )
 from igpe.structure.series.graph import Dynamics
+from igpe.structure.series.points import NoPoint, random_point
+from igpe.structure.series.power_series import Constants, Course, Signals
 
 
 class Lattice:

@@ -14,10 +14,10 @@ import casadi as ca
 
 from igpe.equations.operations import Node
 from igpe.structure.series import polynomials as poly
-from igpe.structure.series.course import STEADY, Course
 from igpe.structure.series.field import Singular, rational, residue
 from igpe.structure.series.graph import series_graph
 from igpe.structure.series.polynomials import Polynomial
+from igpe.structure.series.power_series import STEADY, Course
 
 LARGEST_ROOT = 4  # denominator of an exponent
 

@@ -4,9 +4,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.algebraic.bounds.alike import grouped
-from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.regression import Piece
+from igpe.algebraic.base import Piece
+from igpe.algebraic.bounds.separate import grouped, separate
 from igpe.core.box import Box
 
 RNG = np.random.default_rng(5)

@@ -7,9 +7,9 @@ from brute_force import Case, Setting
 from repeated import repeated
 from scipy.optimize import linprog
 
-from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.bound import Hull, Part, Ranges, bound, farthest
 from igpe.algebraic.bounds.columns import Cells
+from igpe.algebraic.bounds.separable import Span
 
 MODELS = (
     "COPS methanol, slopes", "COPS methanol, integrals", "methanol, slopes", "urethane, slopes",

@@ -13,10 +13,9 @@ import pytest
 from repeated import repeated
 from scipy.optimize import minimize_scalar
 
-from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.neighbourhood import Bound, Growth, Neighbourhood
-from igpe.algebraic.bounds.separable import Block, Separable
+from igpe.algebraic.bounds.separable import Axis, Block, Separable
 from igpe.algebraic.bounds.taylor.expansion import (
     Derivatives,
     at_point,

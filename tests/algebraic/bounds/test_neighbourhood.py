@@ -10,15 +10,14 @@ import pytest
 from brute_force import SETTINGS, Case
 from test_growth import parts
 
-from igpe.algebraic.bounds.axis import Axis, Span
-from igpe.algebraic.bounds.box import root
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.base import Piece, Regression
+from igpe.algebraic.bounds.bound import best_linear
+from igpe.algebraic.bounds.columns import root
 from igpe.algebraic.bounds.neighbourhood import Bound, Gap, Growth, Surroundings, neighbourhood
-from igpe.algebraic.bounds.separable import Pair
+from igpe.algebraic.bounds.separable import Axis, Pair, Span
 from igpe.algebraic.bounds.separate import separate
 from igpe.algebraic.bounds.taylor.expansion import Derivatives, expanded, missed, over_box, scaled
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box as Bounds
 
 POINTS = 150

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from igpe.algebraic.base import Piece, Regression
 from igpe.algebraic.bounds import search as fine_enough
 from igpe.algebraic.bounds import search as search_module
-from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.box import root
-from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.bounds.bound import best_linear
+from igpe.algebraic.bounds.columns import Columns, root
 from igpe.algebraic.bounds.search import Limits, Search
-from igpe.algebraic.bounds.separable import Pair
+from igpe.algebraic.bounds.separable import Axis, Pair
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box as Bounds
 from igpe.core.status import Status
 

@@ -5,9 +5,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.algebraic.base import Piece
 from igpe.algebraic.bounds.separate import separate
 from igpe.algebraic.bounds.taylor.terms import exchanges, product_bounds, sum_bounds
-from igpe.algebraic.regression import Piece
 from igpe.core.box import Box
 from igpe.equations.operations import UnknownOperation
 

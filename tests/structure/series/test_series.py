@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from igpe.equations.operations import UnknownOperation
-from igpe.structure.series.course import Constants, Course, Evaluation, Signals
 from igpe.structure.series.field import Field, Singular, rational, residue
 from igpe.structure.series.graph import Dynamics, degree, series_graph
+from igpe.structure.series.power_series import Constants, Course, Evaluation, Signals
 
 PRIMES = [2147483629, 2147483587]
 ORDERS = 7

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.separable import Block, Separable
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT, Taylor, pairs
 from igpe.core.arrays import BoolArray, FloatArray
