@@ -1,10 +1,11 @@
 """The architecture in figures, beside those of version 0.1.
 
-    python benchmarks/house.py [SECTION ...] [--before COMMIT] [--json FILE]
+    python benchmarks/house.py [SECTION ...] [--before COMMIT] [--store FOLDER] [--json FILE]
 
 rooms    folders and loose modules of the package, floors, files, fullest folder, circles
 lines    of Python and C by room, and of the tests
 names    classes that stand in several rooms, public names, call sites that read the model
+times    processor seconds of a first use in a fresh process, and of the tests of every room
 """
 
 import argparse
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from figures import Row, at_most, command
+from house import times
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "158e403"  # version 0.1
@@ -186,11 +188,11 @@ def _exported(commit: str, folder: Path) -> Package | None:
     return Package(folder)
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--before", default=FIRST, help="commit to compare with")
+    times.options(parser)
+
+
 if __name__ == "__main__":
     sections = {s.__name__: _section(s) for s in (rooms, lines, names)}
-    command(
-        __doc__,
-        "House",
-        sections,
-        lambda p: p.add_argument("--before", default=FIRST),  # type: ignore[arg-type]
-    )
+    command(__doc__, "House", sections | {"times": times.figures}, _options)  # type: ignore[arg-type, operator]
