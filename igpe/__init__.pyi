@@ -26,15 +26,14 @@ from .numerics.least_squares.chains.backward_lifting import BackwardLifting as B
 from .pipeline import check as check
 from .pipeline import estimate as estimate
 from .planning.design import design as design
-from .planning.freedom import Noise as Noise
 from .problem import losses as losses
 from .problem.experiment import Experiment as Experiment
 from .problem.experiment import Unknown as Unknown
 from .problem.experiment import read_experiments as read_experiments
 from .problem.inputs import linear_input as linear_input
 from .problem.inputs import step_input as step_input
-from .problem.noise.sigma import EstimatedSigma as EstimatedSigma
-from .problem.noise.sigma import Proportional as Proportional
+from .problem.noise.estimated import EstimatedSigma as EstimatedSigma
+from .problem.noise.noise import Noise as Noise
 from .problem.problem import Problem as Problem
 from .proofs.checker.verify import verify as verify
 from .proofs.prover.certify import certify as certify

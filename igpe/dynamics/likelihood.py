@@ -34,7 +34,7 @@ def negative_log_likelihood(
         sum  log(2 pi s^2) / 2 + ((h - y) / s)^2 / 2
 
     with all constants, so that it compares with other programs'; s are the standard deviations that
-    were given, estimated (`Estimated`) or follow the model (`Proportional`), in the model's units.
+    were given, estimated (`EstimatedSigma`) or follow the model (`Noise`), in the model's units.
 
     problem     with standard deviations
     parameters  unknown -> value, for every free unknown of the problem

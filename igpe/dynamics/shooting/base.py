@@ -216,7 +216,7 @@ def require_numbers(problem: Problem, method: str) -> None:
     if problem.sigma_follows_model:
         raise Unsupported(
             f"{method} is made ready for standard deviations that are numbers, but here they "
-            "follow the model (igpe.Proportional); use the method's estimate(problem, start), or "
+            "follow the model (igpe.Noise); use the method's estimate(problem, start), or "
             "hold them: problem.weighted(sigma)."
         )
 

@@ -87,9 +87,9 @@ class Weights:
                 if count:
                     found.append(
                         f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
-                        f"{name} in experiment {e.name}, where {model.share:g} of it is no "
-                        "standard deviation; a tenth of the smallest measurement counted instead. "
-                        f"Give a floor: igpe.Proportional({model.share:g}, floor=...)."
+                        f"{name} in experiment {e.name}, where {model} gives no standard "
+                        "deviation; a tenth of the smallest measurement counted instead. "
+                        f"{model.remedy}"
                     )
         return tuple(found)
 
