@@ -17,7 +17,7 @@ import pandas as pd
 from figures import Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamics.shooting.settling import weighted_at
+from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.noise.noise import Noise

@@ -17,8 +17,8 @@ from .dynamics.shooting.incremental.incremental_shooting import (
 from .dynamics.shooting.multiple.multiple_shooting import MultipleShooting as MultipleShooting
 from .dynamics.shooting.single_shooting import SingleShooting as SingleShooting
 from .dynamics.simulation import simulate as simulate
-from .estimation.comparison import compare as compare
-from .estimation.many_starts import campaign as campaign
+from .estimation.campaigns import campaign as campaign
+from .estimation.campaigns import compare as compare
 from .estimation.settings import Settings as Settings
 from .formats import kinetics as kinetics
 from .formats import petab as petab

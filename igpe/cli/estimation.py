@@ -23,7 +23,7 @@ from igpe.cli.options import (
 
 if TYPE_CHECKING:
     from igpe.dynamics.shooting.base import Estimator
-    from igpe.estimation.comparison import Comparison
+    from igpe.estimation.campaigns import Comparison
     from igpe.problem.problem import Problem
 
 
@@ -194,7 +194,7 @@ def _compared(
     raises Unsupported if a method that was asked for cannot do what the problem asks, or none can
     """
     from igpe.core.errors import Unsupported
-    from igpe.estimation.comparison import compare, joined
+    from igpe.estimation.campaigns import compare, joined
 
     starts, seed = search
     found, notes = [], []

@@ -17,7 +17,7 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.settling import Weights
+from igpe.dynamics.shooting.reweighting import Weights
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue

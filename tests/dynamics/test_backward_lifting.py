@@ -13,7 +13,7 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.multiple.search import Backward, lifted
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting

@@ -13,7 +13,12 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.settling import MOST, first_weighted, settled, weighted_at
+from igpe.dynamics.shooting.reweighting import (
+    MOST,
+    first_weighted,
+    iteratively_reweighted,
+    weighted_at,
+)
 
 CASES = {case.name: case for case in ZOO}
 SHARE = 0.2
@@ -338,7 +343,7 @@ def test_a_fit_that_swings_is_damped():
         level = weighted.experiments[0].measurements.sigma[-1] / (SHARE * np.exp(-4.0 * 0.8))
         return Estimate({"k": 0.8, "A(t0)": 4.0 / level}, 1.0, Status.CONVERGED, "contrary")
 
-    found = settled(problem, START, contrary, contrary)
+    found = iteratively_reweighted(problem, START, contrary, contrary)
     assert found.status is Status.CONVERGED
     assert found.parameters["A(t0)"] == pytest.approx(2.0, rel=1e-5)
 
@@ -351,7 +356,7 @@ def test_a_fit_that_never_stands_still_is_told():
         del weighted, start
         return Estimate({"k": 0.8, "A(t0)": 2.0 + next(count)}, 1.0, Status.CONVERGED, "restless")
 
-    found = settled(problem, START, restless, restless)
+    found = iteratively_reweighted(problem, START, restless, restless)
     assert found.status is Status.ITERATION_LIMIT
     assert f"after {MOST} fits" in found.notes[-1]
     assert next(count) == MOST
@@ -372,7 +377,7 @@ def test_an_estimate_that_cannot_be_integrated_is_told():
     run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=igpe.Noise(relative=0.1))
     problem = igpe.Problem(runaway, parameters=["k"], experiments=run)
     broken = Estimate({"k": 3.0}, 1.0, Status.CONVERGED, "elsewhere")
-    found = settled(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)
+    found = iteratively_reweighted(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)
     assert found.status is Status.CONVERGED
     assert "could not be integrated at the estimate" in found.notes[-1]
     assert "smoothed measurements" in found.notes[-1]

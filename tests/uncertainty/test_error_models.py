@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.dynamics.shooting.settling import weighted_at
+from igpe.dynamics.shooting.reweighting import weighted_at
 from models import consecutive
 
 

@@ -31,9 +31,9 @@ from igpe.dynamics.shooting.base import (
     require_numbers,
     require_plain,
 )
-from igpe.dynamics.shooting.polish import put_on_bounds
+from igpe.dynamics.shooting.refine import put_on_bounds
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
@@ -192,7 +192,7 @@ class Collocation:
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`."""
         local = replace(self, solver=self.solver if isinstance(self.solver, Ipopt) else Ipopt())
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self._or_start(p, s, profiles),

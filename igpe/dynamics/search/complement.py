@@ -13,8 +13,8 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.engine import UNANSWERED, unanswered
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.search.searches import UNANSWERED, unanswered
 from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
@@ -27,15 +27,15 @@ ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 
 
-class Asked(NamedTuple):
-    """What a task needs to know."""
+class ComplementJob(NamedTuple):
+    """What a task needs: a problem, and how its remaining unknowns are searched."""
 
     problem: Problem
     search: Estimator
 
 
 def complements(
-    asked: Asked, ladder: Sequence[Mapping[str, float]], place: Place
+    job: ComplementJob, ladder: Sequence[Mapping[str, float]], place: Place
 ) -> list[Estimate | None]:
     """`complement` of every candidate of step 3, in their order, wherever that is done.
 
@@ -45,18 +45,16 @@ def complements(
            `igpe.tasks.run` raises
     """
     series = (
-        ""
-        if place.store is None
-        else digest("complement", fingerprint(asked.problem), asked.search)
+        "" if place.store is None else digest("complement", fingerprint(job.problem), job.search)
     )
     items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
     known: dict[str, Estimate] = {}
     try:
-        for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
+        for one in run(Work(_prepared, job, series), map(Item, items, items.values()), place):
             if one.status is None:
                 known[one.key] = estimate_of(one.row)
             else:
-                rest = asked.problem.fixing(items[one.key]).box
+                rest = job.problem.fixing(items[one.key]).box
                 known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
             if known[one.key].status is Status.INTERRUPTED:
                 break
@@ -73,8 +71,8 @@ def complements(
     return [known.get(key) for key in items]
 
 
-def _prepared(asked: Asked) -> Function:
-    return lambda found: estimate_row(complement(asked.problem, found, asked.search))
+def _prepared(job: ComplementJob) -> Function:
+    return lambda found: estimate_row(complement(job.problem, found, job.search))
 
 
 def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:

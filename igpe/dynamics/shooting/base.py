@@ -26,8 +26,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
-from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.numerics.least_squares.base import PLAIN, Fit, Linearised, Robust
 from igpe.problem.losses import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
 
