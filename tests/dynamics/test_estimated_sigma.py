@@ -122,7 +122,9 @@ def test_many_starts_find_it():
     "method", [igpe.IncrementalShooting(), igpe.MultipleShooting(), igpe.Collocation()]
 )
 def test_other_methods_refuse(method):
-    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
+    with pytest.raises(
+        igpe.errors.Unsupported, match=r"igpe\.search\.MultiStart or igpe\.search\.IteratedSearch"
+    ):
         method.estimate(problem(), START)
 
 
