@@ -45,7 +45,7 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.structure.identifiability.identifiability import MOST_WORK, Reach
+from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
@@ -183,7 +183,7 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     """Hold what nothing measured depends on: at its prior's mean, or amid its bounds."""
     tied = constrained_unknowns(problem)  # a constraint may tie them to what is measured
-    lost = problem.box.select(n for n in structure.names(Reach.UNREACHABLE) if n not in tied)
+    lost = problem.box.select(n for n in structure.names(Access.UNREACHABLE) if n not in tied)
     if not len(lost):
         return problem
     if len(lost) == len(problem.box):

@@ -34,7 +34,7 @@ from igpe.numerics.least_squares.base import Linearised
 
 
 @dataclass(frozen=True)
-class Piece:
+class Contribution:
     """What one state of one experiment contributes.
 
     predict   CasADi function (known (n_known,), p) -> slope
@@ -50,14 +50,14 @@ class Piece:
     target: FloatArray
     weight: FloatArray
 
-    def thinned(self, share: float, rng: np.random.Generator) -> "Piece":
+    def thinned(self, share: float, rng: np.random.Generator) -> "Contribution":
         """A random share of the residuals, in their order, at least one."""
         n, q = len(self.target), 1 if self.combine is None else self.combine.shape[1]
         kept = np.sort(rng.permutation(n)[: max(int(share * n), 1)])
         places = (kept[:, None] * q + np.arange(q)).ravel()
         combine = None if self.combine is None else self.combine[kept]
         known, target, weight = self.known[:, places], self.target[kept], self.weight[kept]
-        return Piece(self.predict, known, combine, target, weight)
+        return Contribution(self.predict, known, combine, target, weight)
 
     def symbolic(self, p: Any) -> Any:
         """Weighted residuals as SX expressions of the symbols p."""
@@ -96,7 +96,7 @@ class Regression:
     """
 
     box: Box
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Contribution, ...]
     origin: str
     linear: bool
 
@@ -170,7 +170,7 @@ class _Values(NamedTuple):
     by_p: Any
 
 
-def _at_same_places(pieces: Sequence[Piece]) -> list[list[int]]:
+def _at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
     """Indices of pieces that know the same: they share rate laws."""
     found: dict[bytes, list[int]] = {}
     for k, piece in enumerate(pieces):
@@ -178,7 +178,7 @@ def _at_same_places(pieces: Sequence[Piece]) -> list[list[int]]:
     return list(found.values())
 
 
-def _slopes(pieces: Sequence[Piece], p: Any, *, with_derivative: bool) -> list[_Values]:
+def _slopes(pieces: Sequence[Contribution], p: Any, *, with_derivative: bool) -> list[_Values]:
     """Of pieces at the same places, what they have in common being computed once."""
     known, q = pieces[0].predict.sx_in(0), pieces[0].predict.sx_in(1)
     slopes = ca.vertcat(*[piece.predict(known, q) for piece in pieces])
@@ -191,7 +191,7 @@ def _slopes(pieces: Sequence[Piece], p: Any, *, with_derivative: bool) -> list[_
     return [_Values(both[0][k, :], by_p[k * n : (k + 1) * n, :]) for k in range(len(pieces))]
 
 
-class Found(NamedTuple):
+class RouteResult(NamedTuple):
     """What a route found.
 
     estimate      of the parameters it could determine; its `lower_bound` says what is proved
@@ -208,7 +208,7 @@ class Found(NamedTuple):
 class Route(Protocol):
     """Solves an algebraic estimation problem and says what it proved."""
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """Failure is the status of the estimate."""
         ...
 
@@ -252,7 +252,7 @@ class Target(NamedTuple):
         return max(_rms(told) if len(told) else self.size, LEAST_ERROR * self.size)
 
 
-class Weights(Protocol):
+class ResidualWeights(Protocol):
     """Gives the residuals of one algebraic problem their weights."""
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
@@ -268,7 +268,7 @@ class Unweighted:
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `Weights.of`."""
+        """As in `ResidualWeights.of`."""
         typical = _rms(np.concatenate([np.full(len(t.value), t.typical) for t in targets]))
         return [np.full(len(t.value), 1 / typical) for t in targets]
 
@@ -282,7 +282,7 @@ class StateErrors:
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `Weights.of`."""
+        """As in `ResidualWeights.of`."""
         return [np.full(len(t.value), 1 / t.typical) for t in targets]
 
 
@@ -296,7 +296,7 @@ class SlopeErrors:
     least: float = 0.1
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `Weights.of`."""
+        """As in `ResidualWeights.of`."""
         return [1 / np.maximum(_finite(t), self.least * t.typical) for t in targets]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from igpe.algebraic.base import StateErrors, Weights
+from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import RouteSelection
 from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import SolverMissing
@@ -60,7 +60,7 @@ class Settings:
     """
 
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
-    weights: Weights = StateErrors()
+    weights: ResidualWeights = StateErrors()
     routes: RouteSelection = RouteSelection()
     complement: MultiStart | IteratedSearch | Collocation = MultiStart()
     proof: ProveComplement | None = None

@@ -39,10 +39,10 @@ from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
 from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.identifiability import (
-    Algebra,
+    Access,
     Identifiability,
-    Reach,
-    Verdict,
+    Identifiable,
+    PosedAlgebra,
     identifiability,
 )
 from igpe.structure.identifiability.posed import of_errors_alone, pose
@@ -135,7 +135,7 @@ def rank_notes(
     lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
     apart = whole.undetermined & ~open_
     lines += _held_apart(names, apart, errors.held)
-    lost = exact.names(Verdict.NO)
+    lost = exact.names(Identifiable.NO)
     is_plain = not problem.priors and not exact.left_out and not errors.held.any()
     if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
         lines.append(
@@ -143,7 +143,7 @@ def rank_notes(
             "but the Jacobian at the optimum has full rank (smallest singular value "
             f"{singular:.1g} of the largest). The two disagree: do not rely on either."
         )
-    if sets and exact.names(Verdict.YES) and not exact.doubtful:
+    if sets and exact.names(Identifiable.YES) and not exact.doubtful:
         counted = _verdicts(problem, count=True)
         lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
     return [line for line in lines if line]
@@ -171,7 +171,7 @@ def _verdicts(problem: Problem, *, count: bool = False) -> Identifiability:
     """Of the unknowns that were estimated: others are held now."""
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    algebra = Algebra(posed, [{} for _ in posed])
+    algebra = PosedAlgebra(posed, [{} for _ in posed])
     return identifiability(problem, algebra, most_work=MOST_WORK, count=count)
 
 
@@ -188,8 +188,8 @@ def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list
 
 def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
     """What is to be said of unknowns that the data leave open."""
-    by_data = [n for n in moved if exact.verdicts.get(n) is Verdict.YES]
-    by_model = [n for n in moved if exact.verdicts.get(n) is Verdict.NO]
+    by_data = [n for n in moved if exact.verdicts.get(n) is Identifiable.YES]
+    by_model = [n for n in moved if exact.verdicts.get(n) is Identifiable.NO]
     lines = []
     if by_data:
         lines.append(
@@ -374,7 +374,7 @@ def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str
 def _held(problem: Problem, structure: Structure) -> list[Parameter]:
     """Unknowns at the value they were held at, by the user or because nothing depends on them."""
     box = problem.unknowns
-    lost = structure.names(Reach.UNREACHABLE)
+    lost = structure.names(Access.UNREACHABLE)
     return [
         Parameter(
             name=name,
@@ -500,7 +500,7 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     """What was held, what the last step says, and what smoothing says if candidates disagree."""
-    held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
+    held = [n for n in steps.structure.names(Access.UNREACHABLE) if n in steps.problem.fixed]
     costs = [path.corrected.objective for path in steps.paths]
     smoothing = (
         ()

@@ -32,10 +32,10 @@ from igpe.smoothing.basis import DEGREE
 from igpe.smoothing.penalised import (
     LEAST_LEFT,
     NOTHING,
-    Choice,
     Counts,
-    Measurements,
-    Problem,
+    CurveData,
+    PenaltyChoice,
+    SmoothingProblem,
     choose,
     prepare,
     scaled_problem,
@@ -67,7 +67,7 @@ class Smoothed(NamedTuple):
     least: float
 
 
-def averaged(problem: Problem, counts: Counts, factor: float) -> Smoothed:
+def averaged(problem: SmoothingProblem, counts: Counts, factor: float) -> Smoothed:
     """The mean of the curves of all orders the data allow; at least one must be allowed."""
     orders = [m for m in ORDERS if allowed(problem.u, m)]
     fits = [_smoothed(problem, counts, m, factor) for m in orders]
@@ -91,7 +91,7 @@ def allowed(times: FloatArray, order: int = ORDERS[0]) -> bool:
     return times.size >= LEAST_TIMES[order] and widest <= WIDEST
 
 
-def roughness(problem: Problem, order: int) -> FloatArray:
+def roughness(problem: SmoothingProblem, order: int) -> FloatArray:
     """Omega of the given order > 3, (k, k)."""
     breaks = problem.basis.breaks
     widths = np.diff(breaks)
@@ -105,7 +105,7 @@ def roughness(problem: Problem, order: int) -> FloatArray:
     return omega
 
 
-def _dense(problem: Problem, u: FloatArray, order: int) -> FloatArray:
+def _dense(problem: SmoothingProblem, u: FloatArray, order: int) -> FloatArray:
     local = problem.basis.local(u, order)
     rows = np.zeros((u.size, problem.basis.size))
     for a, values in enumerate(local.values):
@@ -113,7 +113,7 @@ def _dense(problem: Problem, u: FloatArray, order: int) -> FloatArray:
     return rows
 
 
-def _smoothed(problem: Problem, counts: Counts, order: int, factor: float) -> Smoothed:
+def _smoothed(problem: SmoothingProblem, counts: Counts, order: int, factor: float) -> Smoothed:
     middle = MIDDLES[order]
     mu, V = _modes(problem, middle * roughness(problem, order), order)
     decades = -np.log10(middle) - np.log10(SMALLEST)
@@ -146,7 +146,9 @@ def _smoothed(problem: Problem, counts: Counts, order: int, factor: float) -> Sm
     )
 
 
-def _modes(problem: Problem, omega: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
+def _modes(
+    problem: SmoothingProblem, omega: FloatArray, order: int
+) -> tuple[FloatArray, FloatArray]:
     """mu, (k,), and V, (k, k), of the module's text."""
     A = _full(problem.normal) + omega
     scale = 1.0 / np.sqrt(A.diagonal())
@@ -156,8 +158,10 @@ def _modes(problem: Problem, omega: FloatArray, order: int) -> tuple[FloatArray,
     return mu, scale[:, None] * vectors
 
 
-def _squares(problem: Problem, V: FloatArray, mu: FloatArray, modes: FloatArray) -> FloatArray:
-    """Residual sums of squares of many fits; as `Problem.squares`, in modes."""
+def _squares(
+    problem: SmoothingProblem, V: FloatArray, mu: FloatArray, modes: FloatArray
+) -> FloatArray:
+    """Residual sums of squares of many fits; as `SmoothingProblem.squares`, in modes."""
     first = problem.y - problem.local.combine(V @ modes[0])
     gradient = V.T @ problem.basis.project(problem.local, problem.w * first)
     d = modes - modes[0]
@@ -243,25 +247,25 @@ class _Natural(NamedTuple):
     gcv: float
 
 
-def _natural(data: Measurements, factor: float) -> _Natural:
+def _natural(data: CurveData, factor: float) -> _Natural:
     problem = scaled_problem(data)
     choice = choose(problem, _counts(data, problem), factor)
     return _Natural(_curve(data, problem, _plain(choice)), choice.gcv)
 
 
-def _counts(data: Measurements, problem: Problem) -> Counts:
+def _counts(data: CurveData, problem: SmoothingProblem) -> Counts:
     scatter = data.scatter / (data.total_weight * problem.scale**2)
     return Counts(data.count, int(data.exact.sum()), scatter)
 
 
-def _plain(choice: Choice) -> Smoothed:
+def _plain(choice: PenaltyChoice) -> Smoothed:
     fit = choice.fit
     return Smoothed(
         fit.coefficients, choice.band, choice.trace, choice.gcv, fit.penalty, choice.at_edge, 2.0
     )
 
 
-def _curve(data: Measurements, problem: Problem, fit: Smoothed) -> SplineCurve:
+def _curve(data: CurveData, problem: SmoothingProblem, fit: Smoothed) -> SplineCurve:
     """The chosen fit in the user's units."""
     length, weight = float(np.ptp(data.times)), data.total_weight
     residuals = problem.scale * (problem.y - problem.local.combine(fit.coefficients))
@@ -282,7 +286,7 @@ def _curve(data: Measurements, problem: Problem, fit: Smoothed) -> SplineCurve:
     )
 
 
-def _warnings(data: Measurements, residuals: FloatArray, fit: Smoothed) -> tuple[str, ...]:
+def _warnings(data: CurveData, residuals: FloatArray, fit: Smoothed) -> tuple[str, ...]:
     r = np.sqrt(data.weights[~data.exact]) * residuals[~data.exact]
     squares = float(r @ r)
     lag_one = float(r[1:] @ r[:-1]) / squares if squares > 0.0 else 0.0

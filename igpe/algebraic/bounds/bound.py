@@ -54,7 +54,7 @@ def minimum(
 SEVERAL, NEARLY = 4, 0.3  # atoms of a column, if they reach that share of the farthest
 
 
-class Part(NamedTuple):
+class BoundedColumn(NamedTuple):
     """A column, or its negative, on the cells that cover a box.
 
     column  its number
@@ -114,7 +114,7 @@ class Support(NamedTuple):
 class Hull:
     """The polynomials of several columns on a box; those of fewer axes as if they had more."""
 
-    def __init__(self, parts: Sequence[Part], n_coordinates: int) -> None:
+    def __init__(self, parts: Sequence[BoundedColumn], n_coordinates: int) -> None:
         self.parts = parts
         usable = np.ones(n_coordinates, dtype=bool)
         for part in parts:

@@ -294,7 +294,7 @@ ROOM = 1e-12  # for the rounding of a difference, relative to its terms
 
 
 @dataclass(frozen=True)
-class Box:
+class SearchBox:
     """See the top of the file.
 
     spans         (J,) of the axes
@@ -307,20 +307,20 @@ class Box:
     upper: tuple[float, ...]
     halvings: int = 1
 
-    def halves(self, axis: int) -> "tuple[Box, Box]":
+    def halves(self, axis: int) -> "tuple[SearchBox, SearchBox]":
         """The two halves on an axis."""
         low, high = self.spans[axis].parts(1)
         return self.with_span(axis, low), self.with_span(axis, high)
 
-    def with_span(self, axis: int, span: Span) -> "Box":
+    def with_span(self, axis: int, span: Span) -> "SearchBox":
         """The box with another span of an axis."""
         return replace(self, spans=_with(self.spans, axis, span))
 
-    def with_halvings(self, halvings: int) -> "Box":
+    def with_halvings(self, halvings: int) -> "SearchBox":
         """The same box with what is known of the cells it needs."""
         return replace(self, halvings=halvings)
 
-    def signs(self, k: int) -> "tuple[Box, Box]":
+    def signs(self, k: int) -> "tuple[SearchBox, SearchBox]":
         """Where the k-th linear parameter is not positive, and where it is not negative."""
         lower, upper = _with(self.lower, k, 0.0), _with(self.upper, k, 0.0)
         return replace(self, upper=upper), replace(self, lower=lower)
@@ -361,13 +361,13 @@ class Open(NamedTuple):
 
     lower_bound: float
     number: int
-    box: Box
+    box: SearchBox
 
 
-def root(problem: Separable) -> Box:
+def root(problem: Separable) -> SearchBox:
     """All of the problem."""
     spans = (Span(0, 0),) * len(problem.axes)
-    return Box(spans, tuple(problem.lower.tolist()), tuple(problem.upper.tolist()))
+    return SearchBox(spans, tuple(problem.lower.tolist()), tuple(problem.upper.tolist()))
 
 
 def _with(items: tuple[Any, ...], k: int, value: Any) -> tuple[Any, ...]:

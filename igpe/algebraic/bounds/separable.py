@@ -111,7 +111,7 @@ class Axis:
         return np.asarray(np.clip(p, self.lower, self.upper))
 
 
-class Pair(NamedTuple):
+class ParameterPair(NamedTuple):
     """low <= ratio or difference of two parameters <= high: of `second` to or from `first`."""
 
     first: int
@@ -121,7 +121,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class ColumnBlock:
     """Residuals that n_out expressions make at the same places.
 
     columns    SX (n_out, 1 + K): phi_0, phi_1, ..., before weighting
@@ -175,7 +175,7 @@ class Block:
         rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
         return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
 
-    def thinned(self, kept: IntArray) -> "Block":
+    def thinned(self, kept: IntArray) -> "ColumnBlock":
         """Some of the n residuals of each expression."""
         width = 1 if self.combine is None else self.combine.shape[1]
         places = (kept[:, None] * width + np.arange(width)).ravel()
@@ -237,12 +237,12 @@ class Separable:
     ratios        of linear parameters;  differences: of nonlinear ones
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ColumnBlock, ...]
     axes: tuple[Axis, ...]
     lower: FloatArray
     upper: FloatArray
-    ratios: tuple[Pair, ...] = ()
-    differences: tuple[Pair, ...] = ()
+    ratios: tuple[ParameterPair, ...] = ()
+    differences: tuple[ParameterPair, ...] = ()
 
     @cached_property
     def target(self) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.bounds.separable import Axis, Block, Pair, Separable
+from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable
 from igpe.algebraic.bounds.taylor.graph import TaylorGraph
 from igpe.algebraic.bounds.taylor.terms import (
     Exchange,
@@ -31,7 +31,7 @@ from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.system import linear_parameters
 
 
-class Source(Protocol):
+class ResidualSource(Protocol):
     """Residuals weight * (target - combine @ predict(known, p)), as `algebraic` poses them."""
 
     @property
@@ -48,7 +48,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Together:
-    """A source made of several; its fields are those of `Source`."""
+    """A source made of several; its fields are those of `ResidualSource`."""
 
     predict: Any
     known: FloatArray
@@ -57,14 +57,14 @@ class Together:
     weight: FloatArray
 
 
-class Group(NamedTuple):
+class ResidualGroup(NamedTuple):
     """Sources at the same places, and which of all residuals theirs are, one after the other."""
 
-    sources: list[Source]
+    sources: list[ResidualSource]
     order: IntArray
 
 
-def grouped(sources: Sequence[Source]) -> list[Group]:
+def grouped(sources: Sequence[ResidualSource]) -> list[ResidualGroup]:
     """All residuals in as few groups as there are formulas and sets of places."""
     ends = np.cumsum([len(s.target) for s in sources])
     rows = [np.arange(end - len(s.target), end) for s, end in zip(sources, ends, strict=True)]
@@ -75,7 +75,7 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
     return [_joined(sources, rows, family) for family in families.values()]
 
 
-def _at_the_same_places(sources: Sequence[Source]) -> list[list[int]]:
+def _at_the_same_places(sources: Sequence[ResidualSource]) -> list[list[int]]:
     """Indices of sources that know the same numbers at the same places."""
     groups: list[list[int]] = []
     for i, s in enumerate(sources):
@@ -94,7 +94,7 @@ def _same(a: FloatArray | None, b: FloatArray | None) -> bool:
     return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
-def _shape(source: Source) -> Hashable:
+def _shape(source: ResidualSource) -> Hashable:
     """Equal for formulas that differ in their numbers alone."""
     graph = Graph.of_function(source.predict, merged=False)
     steps = tuple(node._replace(value=0.0) for node in graph.nodes)
@@ -109,7 +109,7 @@ class _Formula(NamedTuple):
     different  (n_constants,) which are not the same in all
     """
 
-    sources: list[Source]
+    sources: list[ResidualSource]
     numbers: FloatArray
     different: BoolArray
 
@@ -139,25 +139,25 @@ class _Formula(NamedTuple):
 
 
 def _joined(
-    sources: Sequence[Source], rows: Sequence[IntArray], family: Sequence[Sequence[int]]
-) -> Group:
+    sources: Sequence[ResidualSource], rows: Sequence[IntArray], family: Sequence[Sequence[int]]
+) -> ResidualGroup:
     """One group of several, whose formulas are the same one by one."""
     order = np.concatenate([rows[i] for same in zip(*family, strict=True) for i in same])
     if len(family) == 1:
-        return Group([sources[i] for i in family[0]], order)
+        return ResidualGroup([sources[i] for i in family[0]], order)
     formulas = [_formula([sources[i] for i in same]) for same in zip(*family, strict=True)]
     old = [sources[own[0]].known for own in family]
     numbers = np.hstack([f.numbers[:, f.different] for f in formulas])
     more = np.repeat(numbers.T, [k.shape[1] for k in old], axis=1)
     known, at = np.vstack([np.hstack(old), more]), len(old[0])
-    found: list[Source] = []
+    found: list[ResidualSource] = []
     for formula in formulas:
         found.append(formula.together(known, at))
         at += int(formula.different.sum())
-    return Group(found, order)
+    return ResidualGroup(found, order)
 
 
-def _formula(sources: list[Source]) -> _Formula:
+def _formula(sources: list[ResidualSource]) -> _Formula:
     numbers = np.array([_constants(s.predict) for s in sources])
     return _Formula(sources, numbers, (numbers != numbers[0]).any(axis=0))
 
@@ -219,7 +219,7 @@ class Separated:
         return self.box.clip(np.where(np.isfinite(p), p, middle))
 
 
-def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> Separated:
+def separate(sources: Sequence[ResidualSource], box: Box, *, exchange: bool = True) -> Separated:
     """Find the linear parameters and new ones, and write the columns.
 
     sources   residuals, all functions of the same parameters
@@ -239,7 +239,7 @@ def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> S
 class _System:
     """Sources at the same places, as terms."""
 
-    def __init__(self, group: Group, p: Any) -> None:
+    def __init__(self, group: ResidualGroup, p: Any) -> None:
         self.sources, self.order = group
         self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
         whole = [s.predict(self.known, p) for s in self.sources]
@@ -315,7 +315,7 @@ def _separated(
     return Separated(problem, box, tuple(linear), nonlinear, tuple(products), tuple(sums), order)
 
 
-def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
+def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
     graphs = [b.graph(tuple(range(b.columns.shape[1]))) for b in blocks]
     scales = {j for graph in graphs for j in graph.logarithmic()}
     powers = {j for graph in graphs for j in graph.exponentiated()}
@@ -352,13 +352,13 @@ def _block(
     rows: Sequence[Sequence[Term]],
     linear: tuple[int, ...],
     nonlinear: tuple[int, ...],
-) -> Block:
+) -> ColumnBlock:
     p, theta = system.p, ca.SX.sym("theta", len(nonlinear))
     columns = ca.vertcat(*[_columns(own, p, linear) for own in rows])
     if nonlinear:
         columns = ca.substitute(columns, ca.vertcat(*[p[i] for i in nonlinear]), theta)
     first = system.sources[0]
-    return Block(
+    return ColumnBlock(
         columns, system.known, theta, first.known, first.combine,
         np.array([s.target for s in system.sources]),
         np.array([s.weight for s in system.sources]),
@@ -396,10 +396,10 @@ def _bounds(
     return lower, upper
 
 
-def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[Pair, ...]:
+def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[ParameterPair, ...]:
     """Bounds on ratios or differences of new parameters, numbered as in `order`."""
     return tuple(
-        Pair(
+        ParameterPair(
             order.index(e.old[way[1]]), order.index(e.old[way[0]]),
             float(box.lower[i]), float(box.upper[i]),
         )

@@ -31,15 +31,29 @@ from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.combinations import Combination, additional, combinations
-from igpe.structure.identifiability.posed import FEWEST_TIMES, Expansion, Posed, expand
-from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
+from igpe.structure.identifiability.combinations import (
+    IdentifiableCombination,
+    additional,
+    combinations,
+)
+from igpe.structure.identifiability.posed import (
+    FEWEST_TIMES,
+    PosedEquations,
+    SeriesExpansion,
+    expand,
+)
+from igpe.structure.identifiability.sensitivity_rows import (
+    SensitivityRows,
+    TooMany,
+    sensitivity_rows,
+    work,
+)
 from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.field import Singular, null_space
 from igpe.structure.series.points import NoPoint
 
 
-class Reach(enum.Enum):
+class Access(enum.Enum):
     """How an unknown can be estimated. The value is what the user reads."""
 
     ALGEBRAIC = "from slopes, by algebra"
@@ -48,7 +62,7 @@ class Reach(enum.Enum):
     UNREACHABLE = "cannot be estimated"
 
 
-class Form(enum.Enum):
+class Dependence(enum.Enum):
     """How the predicted slopes of its group depend on an unknown."""
 
     LINEAR = "linear"
@@ -56,7 +70,7 @@ class Form(enum.Enum):
     NONLINEAR = "nonlinear"
 
 
-class Verdict(enum.Enum):
+class Identifiable(enum.Enum):
     """Whether an unknown is structurally locally identifiable. The value is what the user reads."""
 
     YES = "identifiable"
@@ -86,16 +100,16 @@ class Finding:
     """
 
     unknown: str
-    reach: Reach
+    reach: Access
     states: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
-    form: Form | None = None
+    form: Dependence | None = None
     implicit: tuple[str, ...] = ()
     measure: tuple[tuple[str, ...], ...] = ()
     prior: bool = False
-    verdict: Verdict = Verdict.UNDECIDED
+    verdict: Identifiable = Identifiable.UNDECIDED
     values: int = 0
-    shared: Combination | None = None
+    shared: IdentifiableCombination | None = None
     freeing: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -247,8 +261,8 @@ class Identifiability:
     why           why nothing was decided; empty if it was
     """
 
-    verdicts: Mapping[str, Verdict]
-    combinations: tuple[Combination, ...] = ()
+    verdicts: Mapping[str, Identifiable]
+    combinations: tuple[IdentifiableCombination, ...] = ()
     unique: frozenset[str] = frozenset()
     values: Mapping[str, int] = field(default_factory=dict)
     alternatives: tuple[Alternatives, ...] = ()
@@ -266,34 +280,34 @@ class Identifiability:
     left_out: tuple[str, ...] = ()
     why: str = ""
 
-    def names(self, verdict: Verdict) -> tuple[str, ...]:
+    def names(self, verdict: Identifiable) -> tuple[str, ...]:
         """Unknowns with that verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
 
     @property
     def open(self) -> tuple[str, ...]:
         """Unknowns left undecided though others are decided."""
-        return self.names(Verdict.UNDECIDED) if self.orders else ()
+        return self.names(Identifiable.UNDECIDED) if self.orders else ()
 
-    def shared(self, unknown: str) -> Combination | None:
+    def shared(self, unknown: str) -> IdentifiableCombination | None:
         """The combination that an unknown belongs to, if it is not identifiable."""
         return next((c for c in self.combinations if unknown in c.unknowns), None)
 
 
-class Algebra(NamedTuple):
+class PosedAlgebra(NamedTuple):
     """The equations of all experiments, and what they say by algebra alone.
 
     posed   of each experiment
     slopes  of each experiment, state -> predicted slope
     """
 
-    posed: Sequence[Posed]
+    posed: Sequence[PosedEquations]
     slopes: Sequence[Mapping[str, Any]]
 
 
 def identifiability(
     problem: Problem,
-    algebra: Algebra,
+    algebra: PosedAlgebra,
     *,
     seed: int = 0,
     most_work: float = MOST_WORK,
@@ -318,7 +332,7 @@ def identifiability(
 
 
 def _exact(
-    problem: Problem, algebra: Algebra, seed: int, most_work: float, *, count: bool
+    problem: Problem, algebra: PosedAlgebra, seed: int, most_work: float, *, count: bool
 ) -> Identifiability:
     names = problem.box.names
     if problem.time_varying:
@@ -352,7 +366,7 @@ def _reason(error: Exception) -> str:
 
 def _counted(
     problem: Problem,
-    experiments: Sequence[Expansion],
+    experiments: Sequence[SeriesExpansion],
     found: Identifiability,
     seed: int,
     most_work: float,
@@ -361,7 +375,7 @@ def _counted(
     from igpe.structure.identifiability.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
 
     names, proved = problem.box.names, dict.fromkeys(found.unique, 1)
-    if found.unique.issuperset(found.names(Verdict.YES)):
+    if found.unique.issuperset(found.names(Identifiable.YES)):
         return replace(found, values=proved)
     if found.generic:
         return replace(found, values=proved, why_not="the equations are not defined at the start")
@@ -375,7 +389,7 @@ def _counted(
         most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
     )
     values = {names[i]: number for i, number in told.values.items()} | proved
-    is_open = not set(found.names(Verdict.YES)) <= set(values)
+    is_open = not set(found.names(Identifiable.YES)) <= set(values)
     why = told.why if is_open else ""
     return replace(found, values=values, alternatives=told.alternatives, why_not=why)
 
@@ -385,13 +399,15 @@ def _numerical(problem: Problem, seed: int, why: str) -> Identifiability:
     moved = moved_unknowns(problem, seed)
     if moved is None:
         return undecided(names, f"{why}, and integrations give no clear answer")
-    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    verdicts = {
+        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
+    }
     return Identifiability(verdicts, numerical=True)
 
 
 def undecided(names: Sequence[str], why: str) -> Identifiability:
     """Nothing is known, for that reason."""
-    return Identifiability(dict.fromkeys(names, Verdict.UNDECIDED), why=why)
+    return Identifiability(dict.fromkeys(names, Identifiable.UNDECIDED), why=why)
 
 
 def _integrated(
@@ -409,12 +425,12 @@ def _integrated(
     integrated = []
     for i, name in enumerate(names):
         exact = found.verdicts[name]
-        seen = None if moved is None else Verdict.NO if moved[i] else Verdict.YES
-        if exact is Verdict.YES and not found.generic and seen is not Verdict.NO:
+        seen = None if moved is None else Identifiable.NO if moved[i] else Identifiable.YES
+        if exact is Identifiable.YES and not found.generic and seen is not Identifiable.NO:
             continue
-        verdicts[name] = exact if seen is exact else Verdict.UNDECIDED
+        verdicts[name] = exact if seen is exact else Identifiable.UNDECIDED
         integrated += [name] * (seen is exact)
-    kept = {n for n, v in verdicts.items() if v is not Verdict.UNDECIDED}
+    kept = {n for n, v in verdicts.items() if v is not Identifiable.UNDECIDED}
     return replace(
         found,
         verdicts=verdicts,
@@ -427,12 +443,14 @@ def _integrated(
     )
 
 
-def _judged(rows: Rows, names: Sequence[str]) -> Identifiability:
+def _judged(rows: SensitivityRows, names: Sequence[str]) -> Identifiability:
     # At one point of full rank a component may vanish by chance, but none appears by chance.
     moved = np.zeros(len(names), dtype=bool)
     for k in rows.best:
         moved |= null_space(rows.told[k], rows.primes[k]).any(axis=0)
-    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    verdicts = {
+        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
+    }
     known = Identifiability(
         verdicts,
         generic=rows.generic,

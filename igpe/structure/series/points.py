@@ -156,7 +156,7 @@ def _slopes(d: Dynamics, directions: Residues, prime: int, random: np.random.Gen
     return np.stack([s[:, 0] for s in slopes], axis=1)
 
 
-class Point(NamedTuple):
+class RandomPoint(NamedTuple):
     """Values of all unknowns, and of each experiment's variables at its start, at each point.
 
     q  (points, n_q)
@@ -180,7 +180,7 @@ def random_point(
     shared: tuple[Constants, Signals],
     *,
     moved: Sequence[Residues | None] = (),
-) -> Point:
+) -> RandomPoint:
     """A point for all experiments together; the field's numbers have no derivatives.
 
     moved   what is added to the start values of each experiment
@@ -221,7 +221,7 @@ def random_point(
         if d.y.numel() and not bent[i]:
             solver = _Linear(at_start[i], [q, d.y, d.u, stack(shifts)], field, shared[0])
             solver.solve(1, range(d.y.numel()), [free, y[i], _u(d.inputs, shared[1]), known])
-    return Point(free, _together(y, [i for i, _ in parts]), _moves(known, courses, moves))
+    return RandomPoint(free, _together(y, [i for i, _ in parts]), _moves(known, courses, moves))
 
 
 def _together(y: Sequence[Residues], owners: Sequence[int]) -> list[Residues]:

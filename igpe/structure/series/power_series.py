@@ -359,7 +359,7 @@ class Signals:
         return self._drawn[key, order]
 
 
-class Course:
+class PowerSeries:
     """One experiment's series, as far as they have been computed.
 
     field    its size is 1 + the number of this experiment's unknowns
