@@ -14,6 +14,7 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import UNANSWERED, unanswered
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
@@ -25,6 +26,7 @@ from igpe.tasks.run import Place, run
 
 ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
+MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
 
 class ComplementJob(NamedTuple):
@@ -79,8 +81,9 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
     """All free unknowns: those `found`, and the others from many starts with these held.
 
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. Where the search proves a bound, it holds
-    with what was `found` held.
+    multiple shooting where the loss is not least squares. `IteratedSearch` replaces the default
+    search where step 3 estimated nothing and many unknowns are left, as in most PEtab problems.
+    Where the search proves a bound, it holds with what was `found` held.
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
@@ -88,6 +91,9 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
     if not is_plain(problem) and isinstance(search, MultiStart):
         local = Collocation() if minimises_squares(problem) else MultipleShooting()
         search = MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
+    elif not found and len(rest.box) >= MANY and isinstance(search, MultiStart):
+        is_default = search == MultiStart(seed=search.seed)
+        search = IteratedSearch(seed=search.seed) if is_default else search
     answer = search.estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},
