@@ -60,7 +60,9 @@ def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):
     yaml, page = small.write(tmp_path), tmp_path / "page.html"
     done = run("estimate", yaml, "--report", page)
     result = igpe.estimate(igpe.petab.read_petab(yaml))
-    objective = igpe.petab.petab_objective(igpe.petab.read_petab(yaml), result.parameters, priors=True)
+    objective = igpe.petab.petab_objective(
+        igpe.petab.read_petab(yaml), result.parameters, priors=True
+    )
     *lines, last = done.stdout.splitlines()
     assert lines[:4] == str(result).splitlines()[:4]
     assert last == f"PEtab: negative log-likelihood {objective:.7g}."
