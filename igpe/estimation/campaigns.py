@@ -183,7 +183,7 @@ def compare(
     progress  is told a sentence when a method begins
     returns   what was done until then if it is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, one that is none, or a start lacks an
-              unknown, or a number of starts is job for without bounds;  Unsupported by a method;
+              unknown, or a number of starts is requested without bounds;  Unsupported by a method;
               what `igpe.campaign` raises
     """
     named = _named(methods)

@@ -27,6 +27,7 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, Horizon, estimate_of, estimate_row
 from igpe.core.json_form import checked_types
 from igpe.core.status import Status
+from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import (
     Estimator,
     Profile,
@@ -52,12 +53,14 @@ class SearchJob(NamedTuple):
 
     profiles  of the problem's experiments, as for `Estimator.estimate`
     trails    whether the estimates keep their trails, which may be long
+    steps     that an integration may take in all; None: as its integrator says
     """
 
     problem: Problem
     methods: Mapping[str, Estimator]
     profiles: Sequence[Profile] = ()
     trails: bool = False
+    steps: int | None = None
 
 
 class Run(NamedTuple):
@@ -114,7 +117,8 @@ def searched(
 def _series(job: SearchJob) -> str:
     wanted = "none where results are kept: courses that are functions cannot be told apart"
     require(not job.profiles, "store", "profiles", job.profiles, wanted)
-    return digest("searches", fingerprint(job.problem), job.trails)
+    steps = () if job.steps is None else (job.steps,)
+    return digest("searches", fingerprint(job.problem), job.trails, *steps)
 
 
 def prepared(job: SearchJob, done: Mapping[str, Search] = MappingProxyType({})) -> Function:
@@ -130,8 +134,9 @@ def prepared(job: SearchJob, done: Mapping[str, Search] = MappingProxyType({})) 
     def search(given: tuple[str, Mapping[str, float]]) -> Row:
         name, start = given
         began = time.perf_counter()
-        found = replace(ready[name](start), seconds=time.perf_counter() - began)
-        row = estimate_row(found)
+        with allowance(allowed() if job.steps is None else job.steps):
+            found = ready[name](start)
+        row = estimate_row(replace(found, seconds=time.perf_counter() - began))
         return row if job.trails else row | {"trail": [], "elsewhere": []}
 
     return search
@@ -153,7 +158,7 @@ def given_starts(
     if not isinstance(starts, Sequence):
         require(is_count(starts), owner, "starts", starts, wanted)
         if starts < 1:
-            raise ProblemError(f"{starts} starts are job for; at least one is needed.")
+            raise ProblemError(f"{starts} starts are requested; at least one is needed.")
         require(is_count(seed), owner, "seed", seed, "a whole number, 0 or more")
         require_bounds(problem, "A number of starts")
         return problem.box.sobol(int(starts), seed)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -110,9 +109,8 @@ class MultiStart:
         try:
             points, steps = self._best_trials(shooting)
             tried = replace(best)  # searches begin with a best of their own
-            local = _Within(self.local, steps)
-            job = job._replace(methods={"local": local})
-            here = prepared(job, {"local": _PreparedWithin(shooting, steps).estimate})
+            job = job._replace(steps=steps)
+            here = prepared(job, {"local": shooting.estimate})
             runs = searched(job, np.array([*given, *points]), place, here=here)
             return self._concluded(problem, runs, began)
         except KeyboardInterrupt:
@@ -161,37 +159,6 @@ class MultiStart:
             return replace(found[0], parameters=middle)
         method = f"none of {self.trials} trials could be simulated"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
-
-
-@dataclass(frozen=True)
-class _Within:
-    """Single shooting whose integrations have an allowance of steps, wherever it is done."""
-
-    method: SingleShooting
-    steps: int | None
-
-    def estimate(
-        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
-    ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`."""
-        with allowance(self.steps):
-            return self.method.estimate(problem, start, profiles)
-
-    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "_PreparedWithin":
-        """See `igpe.dynamics.shooting.base.Preparable`."""
-        return _PreparedWithin(self.method.prepare(problem, profiles), self.steps)
-
-
-class _PreparedWithin(NamedTuple):
-    """The same, compiled for one problem."""
-
-    shooting: PreparedShooting
-    steps: int | None
-
-    def estimate(self, start: Mapping[str, float]) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Prepared`."""
-        with allowance(self.steps):
-            return self.shooting.estimate(start)
 
 
 def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
