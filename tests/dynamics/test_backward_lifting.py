@@ -1,5 +1,7 @@
 """Backward lifting: gradients of all derivatives, and the optima of Gauss-Newton."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pendulum
@@ -53,6 +55,7 @@ def network(times):
     return m
 
 
+@cache
 def of_network():
     """Three runs from known starts, errors of 0.01; and the truth."""
     rng = np.random.default_rng(3)

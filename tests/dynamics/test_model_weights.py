@@ -158,6 +158,7 @@ def estimates(sigma_of, seeds=60):
     return np.array([[at["k"], at["A(t0)"]] for at in found])
 
 
+@pytest.mark.statistical
 def test_weights_of_the_model_are_right_where_those_of_measurements_lean_to_small_ones():
     """By chance small measurements count too much if each tells its own weight."""
     ours = estimates(lambda data: igpe.Noise(relative=SHARE))
