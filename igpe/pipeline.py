@@ -30,6 +30,7 @@ from igpe.dynamics.shooting.base import (
     Estimator,
     Profile,
     constrained_unknowns,
+    constraints,
     estimate_each,
     is_plain,
     objective_at,
@@ -112,6 +113,12 @@ def _estimate(
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
     require_plain(problem, "igpe.estimate", constraints_too=False, losses_too=False)
+    if problem.sigma_estimated and constraints(problem):
+        raise Unsupported(
+            f"igpe.estimate cannot keep the constraints {constraints(problem)} where standard "
+            "deviations are estimated (igpe.EstimatedSigma). Give standard deviations as numbers, "
+            "or deactivate the constraints in the model."
+        )
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]

@@ -155,6 +155,18 @@ def test_a_robust_loss_beside_them_is_refused():
         igpe.estimate(problem(loss=igpe.losses.Huber()))
 
 
+def test_constraints_beside_them_are_refused():
+    def tied(times):
+        m = decay(times)
+        m.end = pyo.Constraint(expr=m.k >= 0.1)
+        return m
+
+    run = igpe.Experiment(measured(), start={"A": 3.0}, sigma={"A": igpe.EstimatedSigma("sd")})
+    posed = igpe.Problem(tied, parameters=["k", "sd"], experiments=run)
+    with pytest.raises(igpe.errors.Unsupported, match=r"\['end'\] where standard deviations"):
+        igpe.estimate(posed)
+
+
 def test_a_stranger_is_refused():
     run = igpe.Experiment(measured(), start={"A": 3.0}, sigma=igpe.EstimatedSigma("error"))
     with pytest.raises(igpe.errors.DataError, match="no such Var, Param or Expression"):
