@@ -23,18 +23,16 @@ import urethane
 from scipy.optimize import lsq_linear, nnls
 
 import igpe
+from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import columns as basis_module
 from igpe.algebraic.bounds import columns as columns_module
-from igpe.algebraic.bounds.axis import Span
 from igpe.algebraic.bounds.bound import Bounded, bound
-from igpe.algebraic.bounds.box import Box
-from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.search import FineEnough, Search
-from igpe.algebraic.bounds.separable import Separable
+from igpe.algebraic.bounds.columns import Columns, SearchBox
+from igpe.algebraic.bounds.search import BoxSearch, FineEnough
+from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.regression import Piece, Regression
-from igpe.algebraic.step import Form, Posing
+from igpe.algebraic.step import Posing, TargetForm
 from igpe.core.box import Box as Bounds
 
 POINTS, ROUNDS = 8, 3  # sampled in a box; shrinking rounds of half as many around the best
@@ -98,7 +96,7 @@ class Case:
         self.problem: Separable = problem
         with mock.patch.object(basis_module, "FEW", setting.few):
             self.columns = Columns(problem, seed=0)
-        self.search = Search(problem, self.columns, lambda _: np.inf)
+        self.search = BoxSearch(problem, self.columns, lambda _: np.inf)
         self.cells = FineEnough(problem, self.columns)
 
     @cached_property
@@ -130,7 +128,7 @@ class Case:
             norm**2, best.square, float(beyond), self._escaped(hull, best.seen, direction)
         )
 
-    def _coupled(self, box: Box, found: Bounded, cutoff: float) -> float:
+    def _coupled(self, box: SearchBox, found: Bounded, cutoff: float) -> float:
         """The second bound: of points whose residual is longer than the cutoff it says nothing."""
         if found.direction is None or cutoff > HUGE:
             return 0.0
@@ -160,7 +158,7 @@ class Case:
                 worst = max(worst, part.sign * along[part.column] - most - slack)
         return float(worst)
 
-    def _box(self, rng: np.random.Generator) -> Box:
+    def _box(self, rng: np.random.Generator) -> SearchBox:
         """Any width on each axis; half of them around the optimum, others in a corner."""
         n = len(self.problem.axes)
         deepest = int(rng.integers(0, DEEPEST + 1))
@@ -174,7 +172,7 @@ class Case:
             index = [int(rng.integers(0, 2**v)) for v in level]
         lower, upper = self._linear(rng)
         spans = tuple(Span(*cell) for cell in zip(level, index, strict=True))
-        return Box(spans, tuple(lower.tolist()), tuple(upper.tolist()))
+        return SearchBox(spans, tuple(lower.tolist()), tuple(upper.tolist()))
 
     def _linear(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """All of the linear parameters' ranges, or parts of them; signs split or not."""
@@ -327,11 +325,11 @@ def regressions() -> dict[str, Regression]:
 
 
 def _regressions() -> Iterator[tuple[str, Regression]]:
-    for form, every in ((Form.SLOPES, 1), (Form.INTEGRALS, 1)):
+    for form, every in ((TargetForm.SLOPES, 1), (TargetForm.INTEGRALS, 1)):
         yield f"COPS methanol, {form.name.lower()}", _posed(cops_methanol.problem(), form, every)
-    yield "methanol, slopes", _posed(methanol.problem(), Form.SLOPES, 1)
-    yield "urethane, slopes", _posed(urethane.problem(), Form.SLOPES, 3)
-    yield "urethane, integrals", _posed(urethane.problem(), Form.INTEGRALS, 4)
+    yield "methanol, slopes", _posed(methanol.problem(), TargetForm.SLOPES, 1)
+    yield "urethane, slopes", _posed(urethane.problem(), TargetForm.SLOPES, 3)
+    yield "urethane, integrals", _posed(urethane.problem(), TargetForm.INTEGRALS, 4)
     for family, nonlinear in (
         ("arrhenius", 3), ("michaelis", 2), ("exponential", 3), ("hill", 2), ("hill", 3),
         ("shared", 2), ("shared", 3),
@@ -352,7 +350,7 @@ def cases(settings: Sequence[Setting] = SETTINGS) -> Iterator[Case]:
                 yield Case(name, regression, setting)
 
 
-def _posed(problem: Any, form: Form, every: int) -> Regression:
+def _posed(problem: Any, form: TargetForm, every: int) -> Regression:
     """Step 3 of a published model; of its residuals every so many."""
     curves = smooth_measurements(problem, igpe.smoothing.GcvSpline())
     structure = igpe.check(problem)
@@ -360,7 +358,7 @@ def _posed(problem: Any, form: Form, every: int) -> Regression:
     return replace(whole, pieces=tuple(_thinned(p, every) for p in whole.pieces))
 
 
-def _thinned(piece: Piece, every: int) -> Piece:
+def _thinned(piece: Contribution, every: int) -> Contribution:
     """Some of the residuals, with the places they need."""
     keep = np.arange(0, len(piece.target), every)
     if piece.combine is None:
@@ -389,7 +387,7 @@ def made(rate: Any, known: np.ndarray, box: Bounds, truth: Sequence[float], seed
     m = known.shape[1]
     exact = predict.map(m)(known, np.tile(np.array(truth)[:, None], m)).full().ravel()
     noise = 0.02 * np.sqrt(np.mean(exact**2)) * rng.standard_normal(m)
-    piece = Piece(predict, known, None, exact + noise, rng.uniform(0.1, 10.0, m))
+    piece = Contribution(predict, known, None, exact + noise, rng.uniform(0.1, 10.0, m))
     return Regression(box, (piece,), "made", False)
 
 

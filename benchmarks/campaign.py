@@ -45,7 +45,7 @@ from figures import Row, at_least, at_most, command
 import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.search.searches import Asked, prepared
+from igpe.dynamics.search.engine import SearchJob, prepared
 from igpe.tasks.children import Item, Work, function_of, pack
 from igpe.tasks.run import Place, run
 
@@ -93,7 +93,7 @@ def campaign(count: int, executor: Any, **settings: Any) -> Ran:
 
 def made_ready() -> float:
     """Processor time, s, that a process spends on the problem before its first start."""
-    packed = pack(Work(prepared, Asked(calcium.problem(), {"MS": METHOD})))
+    packed = pack(Work(prepared, SearchJob(calcium.problem(), {"MS": METHOD})))
     began = time.process_time()
     function_of(packed)
     return time.process_time() - began
@@ -228,7 +228,7 @@ class Nothing:
         return Estimate(dict(start), 1.0, Status.CONVERGED)
 
 
-def _doubled(asked: Any) -> Any:
+def _doubled(job: Any) -> Any:
     return lambda number: {"number": 2 * number}
 
 

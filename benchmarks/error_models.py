@@ -17,10 +17,10 @@ import pandas as pd
 from figures import Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamics.shooting.settling import weighted_at
+from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.noise.sigma import Proportional
+from igpe.problem.noise.noise import Noise
 
 METHOD = igpe.SingleShooting(
     igpe.integrators.Sundials(rtol=1e-8, atol=1e-10)
@@ -37,7 +37,7 @@ class Case(NamedTuple):
     exact: pd.DataFrame
     bounds: tuple[float, float]
 
-    def data(self, error: Proportional, seed: int) -> pd.DataFrame:
+    def data(self, error: Noise, seed: int) -> pd.DataFrame:
         """Measurements with normal errors."""
         data, random = self.exact.copy(), np.random.default_rng(seed)
         for name in data.columns.drop("time"):
@@ -90,9 +90,9 @@ def intervals(problem: igpe.Problem, found: igpe.Estimate) -> Uncertainty:
 def coverage(given: argparse.Namespace) -> Iterator[Row]:
     """Shares of 95 % intervals that hold the truth."""
     for name, case, error in (
-        ("A -> B -> C, 10 %", chain(), Proportional(0.1)),
-        ("A -> B -> C, 20 % and floor", chain(), Proportional(0.2, floor=0.02)),
-        ("Lotka and Volterra, 10 %", predators(), Proportional(0.1)),
+        ("A -> B -> C, 10 %", chain(), Noise(relative=0.1)),
+        ("A -> B -> C, 20 % and floor", chain(), Noise(absolute=0.02, relative=0.2)),
+        ("Lotka and Volterra, 10 %", predators(), Noise(relative=0.1)),
     ):
         inside, squares = [], []
         for seed in range(given.seeds):
@@ -109,7 +109,7 @@ def coverage(given: argparse.Namespace) -> Iterator[Row]:
 
 def bias(given: argparse.Namespace) -> Iterator[Row]:
     """Of the start of A, from the same measurements with different weights."""
-    case, error = chain(), Proportional(0.2)
+    case, error = chain(), Noise(relative=0.2)
     truth = case.truth["x1(t0)"]
     names = case.exact.columns.drop("time")
     known = {n: error.deviation(case.exact[n].to_numpy()) for n in names}
@@ -139,7 +139,7 @@ def fits(given: argparse.Namespace) -> Iterator[Row]:
     """Numbers of fits, largest of the seeds."""
     case = chain()
     for share in (0.05, 0.1, 0.2, 0.3):
-        error, counts = Proportional(share), []
+        error, counts = Noise(relative=share), []
         for seed in range(given.seeds // 10):
             problem = case.problem(case.data(error, seed), error)
             method = METHOD.estimate(problem, case.truth).method

@@ -7,6 +7,7 @@ lines    of Python and C by room, and of the tests
 names    classes that stand in several rooms, public names, call sites that read the model
 adding   files that ask for a method by its class: a new one of its family touches them as well
 faults   wrong behaviours planted at the public door, and how many of them the tests see
+times    processor seconds of a first use in a fresh process, and of the tests of every room
 """
 
 import argparse
@@ -22,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from figures import Row, at_most, command
-from house import faults
+from house import faults, times
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "158e403"  # version 0.1
@@ -160,8 +161,7 @@ def names(package: Package) -> Iterator[tuple[str, str, float]]:
                 sites += getattr(node.func, "id", "") in READERS
     public = {n: r for n, r in places.items() if not n.startswith("_")}
     yield "all", "classes in several rooms", sum(len(r) > 1 for r in public.values())
-    table = next(n for n in package.trees[package.top / "__init__.py"].body if _is_home(n))
-    yield "all", "public names", len(table.value.keys)  # type: ignore[attr-defined]
+    yield "all", "public names", _public(package)
     yield "all", "call sites that read the model", sites
 
 
@@ -178,6 +178,16 @@ def _asked_for(tree: ast.AST) -> set[str]:
     calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
     kinds = [c.args[1] for c in calls if getattr(c.func, "id", "") in {"isinstance", "issubclass"}]
     return {n.id for kind in kinds for n in ast.walk(kind) if isinstance(n, ast.Name)}
+
+
+def _public(package: Package) -> int:
+    """Names at the top, families among them: of the stub, or of the table that 0.1 had."""
+    stub = package.top / "__init__.pyi"
+    if stub.exists():
+        body = ast.parse(stub.read_text(encoding="utf-8")).body
+        return sum(len(node.names) for node in body if isinstance(node, ast.ImportFrom))
+    table = next(n for n in package.trees[package.top / "__init__.py"].body if _is_home(n))
+    return len(table.value.keys)  # type: ignore[attr-defined]
 
 
 def _is_home(node: ast.stmt) -> bool:
@@ -212,9 +222,11 @@ def _exported(commit: str, folder: Path) -> Package | None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", default=FIRST, help="commit to compare with")
+    times.options(parser)
     faults.options(parser)
 
 
 if __name__ == "__main__":
     sections = {s.__name__: _section(s) for s in (rooms, lines, names, adding)}
-    command(__doc__, "House", sections | {"faults": faults.figures}, _options)  # type: ignore[arg-type, operator]
+    more = {"times": times.figures, "faults": faults.figures}
+    command(__doc__, "House", sections | more, _options)  # type: ignore[arg-type, operator]

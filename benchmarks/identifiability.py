@@ -30,8 +30,12 @@ from typing import Any, NamedTuple
 from figures import MODELS, Row, at_least, at_most, command
 
 import igpe
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
+from igpe.structure.identifiability.identifiability import (
+    Identifiable,
+    PosedAlgebra,
+    identifiability,
+    moved_unknowns,
+)
 
 LEAST = 25  # models with known answers, and of those decided globally
 SLOWEST, SLOWEST_CHAIN, SLOWEST_PUBLISHED = 5.0, 30.0, 1.0  # s
@@ -70,7 +74,7 @@ def answers(cases: Any) -> Iterator[Row]:
         found, seconds = timed(lambda problem=problem: igpe.check(problem).exact)
         is_right = agrees(case, found)
         right += is_right
-        decided += set(found.values) == set(found.names(Verdict.YES))
+        decided += set(found.values) == set(found.names(Identifiable.YES))
         times.append(seconds)
         yield at_most(case.name, "time", seconds, "s", SLOWEST)
         yield at_least(case.name, "right", is_right, "-", 1)
@@ -82,7 +86,7 @@ def answers(cases: Any) -> Iterator[Row]:
 
 def agrees(case: Any, found: Any) -> bool:
     """Whether the answer is the known one."""
-    lost = set(found.names(Verdict.NO)) == set(case.lost.split())
+    lost = set(found.names(Identifiable.NO)) == set(case.lost.split())
     functions = tuple(f for c in found.combinations for f in c.functions)
     several = dict(text.rsplit(":", 1) for text in case.several.split())
     counted = all(number == int(several.get(n, 1)) for n, number in found.values.items())
@@ -109,7 +113,7 @@ def chains(cascade: Any) -> Iterator[Row]:
         found, seconds = timed(lambda problem=problem: igpe.check(problem).exact)
         name = f"chain, x[{measured}] measured"
         yield at_most(name, "time", seconds, "s", SLOWEST_CHAIN)
-        yield at_least(name, "right", len(found.names(Verdict.NO)) == lost, "-", 1)
+        yield at_least(name, "right", len(found.names(Identifiable.NO)) == lost, "-", 1)
 
 
 def published() -> Iterator[Row]:
@@ -118,7 +122,7 @@ def published() -> Iterator[Row]:
         problem = importlib.import_module(file.stem).problem()
         told = igpe.check(problem, identifiability=False)
         posed = [reduced.posed for reduced in told.reduced]
-        algebra = Algebra(posed, told.slopes)
+        algebra = PosedAlgebra(posed, told.slopes)
         _, seconds = timed(lambda p=problem, a=algebra: identifiability(p, a))
         yield at_most(file.stem, "exact test", seconds, "s", SLOWEST_PUBLISHED)
 

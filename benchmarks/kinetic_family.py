@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.base import Contribution, Regression
 from igpe.core.box import Box
 
 FAMILIES = ("arrhenius", "michaelis", "exponential", "hill", "shared")
@@ -58,7 +58,7 @@ def problem(family: str, nonlinear: int, residuals: int, seed: int) -> Regressio
     exact = predict.map(residuals)(drawn.known, np.tile(truth[:, None], residuals)).full().ravel()
     sigma = NOISE * float(np.sqrt(np.mean(exact**2)))
     target = exact + sigma * rng.standard_normal(residuals)
-    piece = Piece(predict, drawn.known, None, target, np.full(residuals, 1 / sigma))
+    piece = Contribution(predict, drawn.known, None, target, np.full(residuals, 1 / sigma))
     lower = np.array([0.0] * drawn.linear + [b[0] for b in drawn.bounds])
     upper = np.array([100.0] * drawn.linear + [b[1] for b in drawn.bounds])
     names = tuple(f"p{i}" for i in range(n))

@@ -12,11 +12,10 @@ import pyomo.environ as pyo
 from figures import Row, at_most
 
 import igpe
-from igpe.algebraic.base import Found, Route
+from igpe.algebraic.base import Regression, Route, RouteResult
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.global_solver import BOUNDED, _Scaled
-from igpe.algebraic.regression import Regression
-from igpe.algebraic.step import Form, Posing
+from igpe.algebraic.step import Posing, TargetForm
 from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
@@ -44,7 +43,7 @@ class Timed(NamedTuple):
 
     seconds: float
     processor: float
-    found: Found
+    found: RouteResult
 
     @property
     def gap(self) -> float:
@@ -82,7 +81,7 @@ def posed(problem: igpe.Problem) -> Make:
         smooth_measurements(problem, igpe.smoothing.GcvSpline()),
     )
     (group,) = structure.groups
-    posing = Posing(problem, structure, curves, Form.SLOPES)
+    posing = Posing(problem, structure, curves, TargetForm.SLOPES)
     return lambda: posing.regression(group)
 
 
@@ -93,7 +92,7 @@ class Posed(NamedTuple):
     model: Any
 
 
-def strengthened(regression: Regression, found: Found) -> Posed:
+def strengthened(regression: Regression, found: RouteResult) -> Posed:
     """As `igpe.algebraic.GlobalSolver` gives it to solvers.
 
     Scaled by our optimum, a variable for each residual, Arrhenius terms centred, our optimum as the
@@ -102,7 +101,7 @@ def strengthened(regression: Regression, found: Found) -> Posed:
     return Posed("strengthened", _Scaled(regression, _optimum(regression, found)).model)
 
 
-def plain(regression: Regression, found: Found) -> Posed:
+def plain(regression: Regression, found: RouteResult) -> Posed:
     """What `igpe.algebraic.Projected` itself gets, in the same scales and nothing else.
 
     Parameters and residuals are scaled as in `strengthened`, and the squares of the residuals as
@@ -121,7 +120,7 @@ def plain(regression: Regression, found: Found) -> Posed:
     return Posed("plain", model)
 
 
-def _optimum(regression: Regression, found: Found) -> Fit:
+def _optimum(regression: Regression, found: RouteResult) -> Fit:
     box = regression.box
     undetermined = box.mapping((box.lower + box.upper) / 2)
     ours = box.vector({**undetermined, **found.estimate.parameters})

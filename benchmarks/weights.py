@@ -25,8 +25,8 @@ from rich.table import Table
 import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Unweighted
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import Linear, LocalSearch
-from igpe.algebraic.step import Form, Posing
+from igpe.algebraic.local import LinearRoute, LocalSearch
+from igpe.algebraic.step import Posing, TargetForm
 from igpe.smoothing.bootstrap import BootstrapErrors
 from igpe.structure.structure import analyse
 
@@ -53,12 +53,12 @@ def errors(problem: igpe.Problem, truth: Mapping[str, float]) -> Errors:
     smoothers = {smoother for smoother, _ in WAYS.values()}
     curves = {smoother: smooth_measurements(problem, smoother) for smoother in smoothers}
     for name, (smoother, weights) in WAYS.items():
-        for form in Form:
+        for form in TargetForm:
             posing = Posing(problem, structure, curves[smoother], form, weights)
             values: dict[str, float] = {}
             for group in structure.groups:
                 regression = posing.regression(group)
-                route = Linear() if regression.linear else LOCAL
+                route = LinearRoute() if regression.linear else LOCAL
                 values |= route.estimate(regression).estimate.parameters
             found[form.value, name] = [
                 abs(v - truth[n]) / (abs(truth[n]) or 1.0) for n, v in values.items()
@@ -92,7 +92,7 @@ def urethane_rows(seeds: int) -> Iterator[Row]:
     for form, way in sets[0]:
         share = float(np.mean([max(found[form, way]) <= GOAL for found in sets]))
         figure = f"seeds with the worst within {GOAL:.0%}, {form}, {way}"
-        judged = form == Form.SLOPES.value
+        judged = form == TargetForm.SLOPES.value
         target = f">= {SHARE:.3f}" if judged else ""
         yield Row(SEVEN, figure, share, "-", target, share >= SHARE if judged else None)
 
@@ -110,7 +110,7 @@ def overall(found: list[Row]) -> Iterator[Row]:
 
     One data set for each of these: a geometric mean would be ruled by the luckiest.
     """
-    for form in Form:
+    for form in TargetForm:
         for way in WAYS:
             own = [r for r in found if r.figure == f"relative error, {form.value}, {way}"]
             known = [r.value for r in own if r.case.startswith("zoo") or r.case == SEVEN]

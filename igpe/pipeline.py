@@ -24,30 +24,29 @@ from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Progress, Status
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.search.complement import Asked, complements, roughly
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.complement import ComplementJob, complements, roughly
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import (
     Estimator,
     Profile,
     constrained_unknowns,
+    constraints,
     estimate_each,
     is_plain,
     objective_at,
     require_plain,
 )
-from igpe.dynamics.shooting.guess import Simulated, profiles
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.polish import Before, Polished, by_shooting, passed_bounds, polish
-from igpe.dynamics.shooting.residuals import FINISH, Residuals
-from igpe.dynamics.shooting.settling import Settled, first_weighted, settle
+from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
+from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
+from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import complement_proven, with_other_optima, with_proof
 from igpe.estimation.settings import Settings
-from igpe.estimation.summary import Steps, Way, summarise
+from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.structure.findings import Reach
-from igpe.structure.identifiability.identifiability import MOST_WORK
+from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
@@ -114,6 +113,12 @@ def _estimate(
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
     require_plain(problem, "igpe.estimate", constraints_too=False, losses_too=False)
+    if problem.sigma_estimated and constraints(problem):
+        raise Unsupported(
+            f"igpe.estimate cannot keep the constraints {constraints(problem)} where standard "
+            "deviations are estimated (igpe.EstimatedSigma). Give standard deviations as numbers, "
+            "or deactivate the constraints in the model."
+        )
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
@@ -125,18 +130,18 @@ def _estimate(
             problem, structure, ladder, settings.routes, settings.weights
         )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
-        begun = _complemented(problem, algebraic, settings, place)
+        started = _complemented(problem, algebraic, settings, place)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-        found = _settled(problem, given, begun, settings)
-        ways, best = _last(found)
-    steps = Steps(found.problem, ladder, structure, algebraic[0], ways, best, clock.seconds)
+        found = _reweighted(problem, given, started, settings)
+        paths, best = _last(found)
+    steps = Steps(found.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
     if not stopped():
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"), finishing():
-        result = _with_delay(summarise(steps, settings, begun.proved))
+        result = _with_delay(summarise(steps, settings, started.proved))
     if certify and not stopped():
-        return with_proof(steps, settings, result, clock, begun.proved)
+        return with_proof(steps, settings, result, clock, started.proved)
     return result
 
 
@@ -148,20 +153,20 @@ def _with_delay(result: Result) -> Result:
     return replace(result, notes=(*result.notes, SLOW.format(late)))
 
 
-def _settled(
+def _reweighted(
     problem: Problem,
     given: Problem,
-    begun: "Begun",
+    started: "Complemented",
     settings: Settings,
-) -> Settled["Fitted"]:
+) -> Reweighted["Fitted"]:
     """Step 5, repeated until standard deviations that follow the model are those of the fit."""
 
     def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
-        if begun.stopped:
-            return _cut_short(weighted, begun.ways, settings)
-        return _fitted(weighted, begun.ways, before, settings)
+        if started.stopped:
+            return _cut_short(weighted, started.paths, settings)
+        return _fitted(weighted, started.paths, before, settings)
 
-    return settle(
+    return iterate_weights(
         problem,
         given.fixing(problem.fixed),
         fit,
@@ -185,7 +190,7 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     """Hold what nothing measured depends on: at its prior's mean, or amid its bounds."""
     tied = constrained_unknowns(problem)  # a constraint may tie them to what is measured
-    lost = problem.box.select(n for n in structure.names(Reach.UNREACHABLE) if n not in tied)
+    lost = problem.box.select(n for n in structure.names(Access.UNREACHABLE) if n not in tied)
     if not len(lost):
         return problem
     if len(lost) == len(problem.box):
@@ -215,76 +220,76 @@ ENDING = 0.5  # s after which an interrupted call integrates no further candidat
 
 
 class Fitted(NamedTuple):
-    """Step 5: all ways, best first, and the best one polished."""
+    """Step 5: all candidates, best first, and the best one refined."""
 
-    ways: list[Way]
-    best: Polished
+    paths: list[CandidatePath]
+    best: Refined
 
 
 def _fitted(
     problem: Problem,
-    begun: Sequence[Way],
+    started: Sequence[CandidatePath],
     before: Fitted | None,
     settings: Settings,
 ) -> Fitted:
-    """From what was `before`, with other standard deviations, or at first from what has `begun`."""
-    current = begun if before is None else before.ways
+    """Correct the candidates from where they were `before`, at first as step 4 left them."""
+    current = started if before is None else before.paths
     residuals = None
     try:
         require_going_on()
         with interruptible():
             residuals = Residuals(problem, settings.integrator)
             current = _corrected(problem, current, settings)
-            return _polished(problem, current, residuals, settings)
+            return _refined_best(problem, current, residuals, settings)
     except KeyboardInterrupt:
         if before is None:
             return _cut_short(problem, current, settings, residuals)
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
-        return Fitted([_interrupted(way) for way in before.ways], kept)
+        return Fitted([_interrupted(path) for path in before.paths], kept)
 
 
-def _polished(
+def _refined_best(
     problem: Problem,
-    ways: Sequence[Way],
+    paths: Sequence[CandidatePath],
     residuals: Residuals,
     settings: Settings,
 ) -> Fitted:
-    """The best way polished, by shooting where collocation has no answer or a wrong one.
+    """The best candidate refined, by shooting where collocation has no answer or a wrong one.
 
     raises EstimationFailed if the model cannot be integrated at any of them
     """
-    ways = sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))
+    paths = sorted(paths, key=lambda path: (not path.usable, path.corrected.objective))
     best = None
-    if ways[0].usable and np.isfinite(ways[0].corrected.objective):
-        best = polish(problem, residuals, ways[0].corrected)
+    if paths[0].usable and np.isfinite(paths[0].corrected.objective):
+        best = refine(problem, residuals, paths[0].corrected)
     if is_plain(problem) and len(problem.box):
-        begun = [_before(problem, way, settings) for way in ways]
-        shot = by_shooting(problem, residuals, begun, best)
+        started = [_before(problem, path, settings) for path in paths]
+        shot = by_shooting(problem, residuals, started, best)
         if shot is not None:
             number, best = shot
-            ways = [ways[number], *(w for k, w in enumerate(ways) if k != number)]
+            paths = [paths[number], *(w for k, w in enumerate(paths) if k != number)]
     if best is None:
-        raise _failed(ways)
-    ways[0] = ways[0]._replace(corrected=best.estimate)
-    return Fitted(ways, best)
+        raise _failed(paths)
+    paths[0] = paths[0]._replace(corrected=best.estimate)
+    return Fitted(paths, best)
 
 
-def _before(problem: Problem, way: Way, settings: Settings) -> Before:
+def _before(problem: Problem, path: CandidatePath, settings: Settings) -> Uncorrected:
     """Where shooting may begin for a candidate: as it was before step 5."""
-    simulated = Simulated(problem, settings.integrator, way.complete.parameters)
-    return Before(
-        way.complete.parameters,
-        way.complete.objective,
-        way.usable,
-        profiles(simulated, way.algebraic.curves.of),
+    simulated = Simulated(problem, settings.integrator, path.complete.parameters)
+    return Uncorrected(
+        path.complete.parameters,
+        path.complete.objective,
+        path.usable,
+        profiles(simulated, path.algebraic.curves.of),
     )
 
 
-def _failed(ways: Sequence[Way]) -> EstimationFailed:
-    status = ways[0].corrected.status
+def _failed(paths: Sequence[CandidatePath]) -> EstimationFailed:
+    status = paths[0].corrected.status
     return EstimationFailed(
-        f"None of the {len(ways)} candidates could be corrected on the dynamics, and shooting "
+        f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
         f"cannot integrate the model at any of them; the first ended so: {status.value} Check the "
         "bounds and the start values, and simulate the model at plausible parameters: "
         "igpe.simulate(problem, {...}).",
@@ -292,73 +297,73 @@ def _failed(ways: Sequence[Way]) -> EstimationFailed:
     )
 
 
-def _last(found: Settled[Fitted]) -> tuple[list[Way], Polished]:
+def _last(found: Reweighted[Fitted]) -> tuple[list[CandidatePath], Refined]:
     """The last fit with all notes, and with the status of what ended the call, if anything did."""
-    ways, best = found.fits[-1]
+    paths, best = found.fits[-1]
     best = best._replace(notes=(*best.notes, *found.notes))
     if not stopped():
-        return ways, best
+        return paths, best
     estimate = replace(best.estimate, status=ended_by())
-    return [ways[0]._replace(corrected=estimate), *ways[1:]], best._replace(estimate=estimate)
+    return [paths[0]._replace(corrected=estimate), *paths[1:]], best._replace(estimate=estimate)
 
 
-class Begun(NamedTuple):
+class Complemented(NamedTuple):
     """Step 4: all candidates, whether it was interrupted, and what is proved of the best one."""
 
-    ways: list[Way]
+    paths: list[CandidatePath]
     stopped: bool
     proved: tuple[str, ...] = ()
 
 
 def _complemented(
     problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, place: Place
-) -> Begun:
+) -> Complemented:
     """Every candidate after step 4; those that are done, if it was interrupted.
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
-    asked = Asked(problem, settings.complement)
+    job = ComplementJob(problem, settings.complement)
     try:
         require_going_on()
         with interruptible():
-            found = complements(asked, [a.parameters for a in algebraic], place)
+            found = complements(job, [a.parameters for a in algebraic], place)
     except KeyboardInterrupt:
         found = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
-    ways = [Way(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
-    is_cut = len(ways) < len(algebraic) or ways[-1].complete.status is Status.INTERRUPTED
+    paths = [CandidatePath(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
+    is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
     if is_cut or stopped() or settings.proof is None:
-        return Begun(ways, is_cut or stopped())
-    ways, proved = complement_proven(problem, ways, settings.proof)
-    return Begun(ways, stopped(), proved)
+        return Complemented(paths, is_cut or stopped())
+    paths, proved = complement_proven(problem, paths, settings.proof)
+    return Complemented(paths, stopped(), proved)
 
 
 def _cut_short(
     problem: Problem,
-    ways: Sequence[Way],
+    paths: Sequence[CandidatePath],
     settings: Settings,
-    begun: Residuals | None = None,
+    started: Residuals | None = None,
 ) -> Fitted:
     """The best so far, integrated: where step 5 was, or where steps 4 and 5 brought the candidates.
 
-    ways    as they are now, after step 4 or 5
-    begun   the residuals that step 5 computed, with the best point among them; None: it had not
+    paths    as they are now, after step 4 or 5
+    started   the residuals that step 5 computed, with the best point among them; None: it had not
     raises  KeyboardInterrupt if nothing can be integrated
     """
     box = problem.box
     with finishing(), allowance(FINISH):
-        residuals = begun or Residuals(problem, settings.integrator)
+        residuals = started or Residuals(problem, settings.integrator)
         here = residuals.best
         if here.x is not None and passed_bounds(problem, residuals, here.x):
             here.clear()
-        patience, best = Deadline.after(ENDING), ways[0]
+        patience, best = Deadline.after(ENDING), paths[0]
         note = CUT_SHORT
-        for way, estimate in _points(ways):
+        for path, estimate in _points(paths):
             cost = np.inf if here.at is None else here.at.cost
             if here.at is not None and (patience.over or _unsure(estimate) >= cost):
                 continue
             at = residuals(box.vector(estimate.parameters))
             if at is not None and at is here.at:
-                best, note = way, UNCORRECTED if estimate is way.complete else CUT_SHORT
+                best, note = path, UNCORRECTED if estimate is path.complete else CUT_SHORT
     if here.x is None or here.at is None:
         raise KeyboardInterrupt
     reached = replace(
@@ -367,14 +372,14 @@ def _cut_short(
         objective=objective_at(problem, here.at),
         status=Status.INTERRUPTED,
     )
-    others = [_interrupted(way) for way in ways if way is not best]
-    return Fitted([best._replace(corrected=reached), *others], Polished(reached, here.at, (note,)))
+    others = [_interrupted(path) for path in paths if path is not best]
+    return Fitted([best._replace(corrected=reached), *others], Refined(reached, here.at, (note,)))
 
 
-def _points(ways: Sequence[Way]) -> list[tuple[Way, Estimate]]:
+def _points(paths: Sequence[CandidatePath]) -> list[tuple[CandidatePath, Estimate]]:
     """Where the candidates were after step 4, and those after step 5, the best first."""
-    after = [(way, way.complete) for way in ways]
-    after += [(w, w.corrected) for w in ways if w.corrected is not w.complete and w.usable]
+    after = [(path, path.complete) for path in paths]
+    after += [(w, w.corrected) for w in paths if w.corrected is not w.complete and w.usable]
     return sorted(after, key=lambda pair: _unsure(pair[1]))
 
 
@@ -383,29 +388,31 @@ def _unsure(estimate: Estimate) -> float:
     return float(np.nan_to_num(estimate.objective, nan=np.inf))
 
 
-def _interrupted(way: Way) -> Way:
-    objective = _unsure(way.corrected)
-    return way._replace(
-        corrected=replace(way.corrected, objective=objective, status=Status.INTERRUPTED)
+def _interrupted(path: CandidatePath) -> CandidatePath:
+    objective = _unsure(path.corrected)
+    return path._replace(
+        corrected=replace(path.corrected, objective=objective, status=Status.INTERRUPTED)
     )
 
 
-def _corrected(problem: Problem, begun: Sequence[Way], settings: Settings) -> list[Way]:
+def _corrected(
+    problem: Problem, started: Sequence[CandidatePath], settings: Settings
+) -> list[CandidatePath]:
     """Every candidate through the correction, from where it now is, best first."""
     guesses = [
         profiles(
-            Simulated(problem, settings.integrator, way.corrected.parameters),
-            way.algebraic.curves.of,
+            Simulated(problem, settings.integrator, path.corrected.parameters),
+            path.algebraic.curves.of,
         )
-        for way in begun
+        for path in started
     ]
-    starts = [way.corrected.parameters for way in begun]
-    corrected = _by_able(problem, starts, guesses, settings)
-    ways = [way._replace(corrected=c) for way, c in zip(begun, corrected, strict=True)]
-    return sorted(ways, key=lambda way: (not way.usable, way.corrected.objective))
+    starts = [path.corrected.parameters for path in started]
+    corrected = _by_first_able(problem, starts, guesses, settings)
+    paths = [path._replace(corrected=c) for path, c in zip(started, corrected, strict=True)]
+    return sorted(paths, key=lambda path: (not path.usable, path.corrected.objective))
 
 
-def _by_able(
+def _by_first_able(
     problem: Problem,
     starts: Sequence[Mapping[str, float]],
     guesses: Sequence[Sequence[Profile]],

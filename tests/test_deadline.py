@@ -11,7 +11,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.sigma import Proportional
+from igpe.problem.noise.noise import Noise
 from igpe.problem.problem import Problem
 
 CASE = next(c for c in ZOO if c.name == "lotka_volterra")
@@ -69,7 +69,7 @@ def test_a_limit_may_end_the_search_for_better_starts_alone():
 
 @pytest.mark.usefixtures("ticking")
 def test_one_limit_for_all_searches_where_errors_follow_the_model():
-    known = {"start": CASE.start, "start_time": 0.0, "sigma": Proportional(0.05, 0.01)}
+    known = {"start": CASE.start, "start_time": 0.0, "sigma": Noise(absolute=0.01, relative=0.05)}
     run = Experiment(CASE.data(0.05), **known)
     problem = Problem(CASE.builder, parameters=list(CASE.truth), experiments=[run])
     found = MultipleShooting(time_limit=5.0).estimate(problem, FAR)

@@ -229,7 +229,7 @@ def test_what_step_5_reached_is_not_lost(monkeypatch):
     """Interrupted while the optimum of collocation is refined."""
     problem = CASE.problem(0.02, 1)
     best = igpe.estimate(problem).objective
-    interrupting(monkeypatch, pipeline, "polish", 1)
+    interrupting(monkeypatch, pipeline, "refine", 1)
     found = igpe.estimate(problem)
     assert found.status is Status.INTERRUPTED
     assert found.objective == pytest.approx(best, rel=1e-6)
@@ -251,7 +251,7 @@ def test_what_shooting_reached_is_not_lost(monkeypatch):
 
 @pytest.mark.parametrize(
     ("room", "name"),
-    [(equally_good, "_rise"), (equally_good, "other_optima"), (equally_good, "polish")],
+    [(equally_good, "_rise"), (equally_good, "other_optima"), (equally_good, "refine")],
 )
 def test_a_search_for_other_optima_loses_nothing(monkeypatch, room, name):
     problem = EXCHANGED.problem(0.01, 1)

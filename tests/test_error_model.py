@@ -1,6 +1,7 @@
-"""Proportional errors as they are given: numbers, units, tables, copies and refusals."""
+"""Noise models as they are given: numbers, units, tables, copies and refusals."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,8 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.problem.noise.sigma import Proportional
+from igpe.problem.noise.noise import Noise
+from igpe.problem.noise.sigma import NoiseModel
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
 
@@ -21,7 +23,7 @@ def table(**columns):
 
 def run(data=None, **conditions):
     data = table() if data is None else data
-    return igpe.Experiment(data, **{"sigma": Proportional(0.05), **conditions})
+    return igpe.Experiment(data, **{"sigma": Noise(relative=0.05), **conditions})
 
 
 def in_moles(times):
@@ -47,24 +49,67 @@ def pose(data, **conditions):
 def test_the_deviation_is_the_root_of_the_sum_of_both_squares():
     h = np.array([-2.0, 0.0, 10.0])
     expected = np.sqrt(0.3**2 + (0.05 * h) ** 2)
-    assert Proportional(0.05, floor=0.3).deviation(h) == pytest.approx(expected, rel=1e-15)
+    assert Noise(absolute=0.3, relative=0.05).deviation(h) == pytest.approx(expected, rel=1e-15)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None])
-def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(igpe.errors.DataError, match=r"share .* between 0 and 1"):
-        Proportional(share)
+def test_a_relative_part_that_is_no_share_is_refused(share):
+    with pytest.raises(igpe.errors.DataError, match=r"relative=.* share below 1"):
+        Noise(relative=share)
 
 
-@pytest.mark.parametrize("floor", [-0.1, np.nan, np.inf, "0.1", None])
-def test_a_floor_that_is_none_is_refused(floor):
-    with pytest.raises(igpe.errors.DataError, match=r"floor .* 0 or more"):
-        Proportional(0.1, floor)
+@pytest.mark.parametrize("absolute", [-0.1, np.nan, np.inf, "0.1", None])
+def test_an_absolute_part_that_is_no_deviation_is_refused(absolute):
+    with pytest.raises(igpe.errors.DataError, match=r"absolute=.* 0 or more"):
+        Noise(absolute, relative=0.1)
+
+
+@pytest.mark.parametrize("sigma", [Noise(0.2), {"A": Noise(0.2), "B": 0.2}])
+def test_an_absolute_part_alone_is_a_number(sigma):
+    e, plain = run(sigma=sigma), run(sigma=0.2)
+    assert not e.error_models
+    assert e.sigma_known
+    assert (e.measurements.sigma == plain.measurements.sigma).all()
+    in_grams = run(sigma={"A": Noise(200.0), "B": Noise(0.2)}, units={"A": "mmol/L"})
+    assert in_grams.error_models == {}
+
+
+@dataclass(frozen=True)
+class Counts(NoiseModel):
+    """Poisson's: the variance grows with the prediction."""
+
+    of_one: float
+
+    def deviation(self, predicted):
+        return np.sqrt(self.of_one * np.abs(predicted))
+
+    def slope(self, predicted):
+        return self.of_one * np.sign(predicted) / (2 * np.maximum(self.deviation(predicted), 1e-9))
+
+    def scaled(self, factor):
+        return Counts(abs(factor) * self.of_one)
+
+    def least(self, values):
+        return 0.01
+
+
+def test_a_noise_model_of_one_class_is_estimated_and_planned_with():
+    """Iteratively reweighted: sum r h' / (c h) = 0; A0 exp(-k t) then sums to the measurements."""
+    data = table(A=[4.1, 1.9, 1.1, 0.45])
+    problem = pose(data, units={"A": "mol/L"}, sigma=Counts(0.01))
+    result = igpe.estimate(problem)
+    assert result.status.usable
+    sigma = result.points["sigma"]
+    assert sigma.to_numpy() == pytest.approx(np.sqrt(0.01 * result.points["fitted"]), rel=1e-5)
+    plan = igpe.design(problem, result, times=[1.0, 2.0])
+    assert igpe.planning.Plan.from_json(plan.to_json()).deviations == {"A": Counts(0.01)}
+    at = plan.courses
+    assert at["sigma"].to_numpy() == pytest.approx(np.sqrt(0.01 * at["predicted"]))
 
 
 def test_columns_may_have_models_and_numbers():
-    e = run(sigma={"A": Proportional(0.05, floor=0.01), "B": 0.1})
-    assert dict(e.error_models) == {"A": Proportional(0.05, floor=0.01)}
+    e = run(sigma={"A": Noise(absolute=0.01, relative=0.05), "B": 0.1})
+    assert dict(e.error_models) == {"A": Noise(absolute=0.01, relative=0.05)}
     h = np.full(len(e.measurements.value), 2.0)
     of_a = e.measurements.column == 0
     assert e.sigma_at(h)[of_a] == pytest.approx(np.hypot(0.01, 0.1))
@@ -83,49 +128,51 @@ def test_a_prediction_of_nothing_counts_as_a_tenth_of_the_smallest_measurement()
     sigma = e.sigma_at(np.zeros(len(e.measurements.value)))
     assert sigma[e.measurements.column == 0] == pytest.approx(0.05 * 0.1 * 0.5)
     assert sigma[e.measurements.column == 1] == pytest.approx(0.05 * 0.1 * 2.0)
-    floored = run(sigma=Proportional(0.05, floor=0.2))
+    floored = run(sigma=Noise(absolute=0.2, relative=0.05))
     assert floored.sigma_at(np.zeros(len(e.measurements.value))) == pytest.approx(0.2)
 
 
 def test_a_column_of_zeros_needs_a_floor():
     zeros = table(A=[0.0, 0.0, np.nan, 0.0])
-    with pytest.raises(
-        igpe.errors.DataError, match=r"All measurements of 'A' are 0.* give a floor"
-    ):
+    with pytest.raises(igpe.errors.DataError, match=r"of 'A' are 0.* Give an absolute part"):
         run(zeros)
-    assert run(zeros, sigma=Proportional(0.05, floor=0.1)).measurements.sigma == pytest.approx(0.1)
+    assert run(zeros, sigma=Noise(absolute=0.1, relative=0.05)).measurements.sigma == pytest.approx(
+        0.1
+    )
 
 
 def test_a_floor_is_in_the_columns_unit():
     data = table(A=[4000.0, 2000.0, 1000.0, 500.0])
-    problem = pose(data, units={"A": "mmol/L"}, sigma=Proportional(0.05, floor=30.0))
+    problem = pose(data, units={"A": "mmol/L"}, sigma=Noise(absolute=30.0, relative=0.05))
     (e,) = problem.experiments
-    assert e.error_models["A"].floor == pytest.approx(0.03)
-    assert e.error_models["A"].share == 0.05
+    assert e.error_models["A"].absolute == pytest.approx(0.03)
+    assert e.error_models["A"].relative == 0.05
     assert e.sigma_at(np.full(4, 2.0)) == pytest.approx(np.hypot(0.03, 0.1))
 
 
 def test_a_share_of_degrees_celsius_is_refused():
     data = table(T=[27.0, 26.0, 25.0, 24.0])
     with pytest.raises(igpe.errors.DataError, match="'T' is proportional to its value in 'degC'"):
-        pose(data, units={"T": "degC"}, sigma=Proportional(0.05))
+        pose(data, units={"T": "degC"}, sigma=Noise(relative=0.05))
 
 
 def test_other_data_have_the_same_error_model():
     again = run().with_data(table(A=[8.0, 4.0, 2.0, 1.0]))
-    assert dict(again.error_models) == {"A": Proportional(0.05)}
+    assert dict(again.error_models) == {"A": Noise(relative=0.05)}
 
 
 def test_read_experiments_gives_each_its_error_model():
     both = pd.concat([table().assign(experiment=n) for n in ("one", "two")])
-    runs = igpe.read_experiments(both, sigma={"one": Proportional(0.05), "two": {"A": 0.1, "B": 1}})
+    runs = igpe.read_experiments(
+        both, sigma={"one": Noise(relative=0.05), "two": {"A": 0.1, "B": 1}}
+    )
     assert set(runs[0].error_models) == {"A", "B"}
     assert not runs[1].error_models
 
 
 def test_copies_keep_error_models_and_what_is_held():
     assert pickle.loads(pickle.dumps(run())).error_models == run().error_models
-    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05)).fixing({})
+    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Noise(relative=0.05)).fixing({})
     assert problem.sigma_follows_model
     assert pickle.loads(pickle.dumps(problem)).sigma_follows_model
     held = problem.weighted([np.array([0.1, 0.2, 0.3, 0.4])])
@@ -148,6 +195,6 @@ def test_what_was_unknown_is_known_once_it_is_held():
     [[], [[0.1]], [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]], 0.1, [["a", "b", "c", "d"]]],
 )
 def test_what_is_held_is_a_positive_number_for_each_measurement(sigma):
-    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Proportional(0.05))
+    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Noise(relative=0.05))
     with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* as long as \[4\]"):
         problem.weighted(sigma)

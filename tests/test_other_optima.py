@@ -14,7 +14,7 @@ import igpe
 from igpe.core.box import Box
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.polish import polish
+from igpe.dynamics.shooting.refine import refine
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
@@ -118,9 +118,9 @@ def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(mon
 
     def stuck(steps, settings):
         rough = igpe.Estimate({"k": 1.5}, np.inf, igpe.Status.CONVERGED, "stuck")
-        worse = polish(steps.problem, Residuals(steps.problem, Sundials()), rough)
-        way = steps.ways[0]._replace(corrected=worse.estimate)
-        return steps._replace(best=worse, ways=[way], others=())
+        worse = refine(steps.problem, Residuals(steps.problem, Sundials()), rough)
+        way = steps.paths[0]._replace(corrected=worse.estimate)
+        return steps._replace(best=worse, paths=[way], others=())
 
     monkeypatch.setattr("igpe.pipeline.with_other_optima", stuck)
     problem = wells.problem(SEED)
@@ -176,8 +176,8 @@ def test_a_better_optimum_that_is_met_becomes_the_estimate(monkeypatch):
             found = super().estimate_each(problem, starts, profiles)
             return [replace(e, parameters=stuck, objective=1e9) for e in found]
 
-    monkeypatch.setattr("igpe.dynamics.shooting.polish.SEARCH", GaussNewton(max_iterations=0))
-    monkeypatch.setattr("igpe.dynamics.shooting.polish.AGREE", 1e12)
+    monkeypatch.setattr("igpe.dynamics.shooting.refine.SEARCH", GaussNewton(max_iterations=0))
+    monkeypatch.setattr("igpe.dynamics.shooting.refine.AGREE", 1e12)
     result = igpe.estimate(problem, igpe.Settings(correction=Worse()))
     assert result.objective == pytest.approx(best.objective, rel=1e-3)
     assert len(result.other_optima) == 1

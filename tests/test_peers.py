@@ -4,7 +4,6 @@ import importlib
 
 import numpy as np
 import pytest
-from guard import judged
 from peers.apart import Point, Ran, reaches
 from peers.cases import OTHERS, PAPER, case
 from peers.judge import Judge
@@ -36,8 +35,3 @@ def test_only_what_reaches_the_best_counts():
     assert [p.seconds for p in ran.hits(5.0)] == [2.0, 6.0]
     assert ran.to_it(5.0) == pytest.approx(2.0)
     assert ran.to_it(4.0) == np.inf
-
-
-def test_guard_tells_what_became_half_as_slow_again():
-    rows = list(judged({"a": 1.4, "b": 1.6, "new": 1.0}, {"a": 1.0, "b": 1.0}))
-    assert [row.reached for row in rows] == [True, False, None]

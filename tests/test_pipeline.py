@@ -95,7 +95,7 @@ def test_progress_is_told_step_by_step():
 def test_candidates_are_listed_best_first():
     result = igpe.estimate(LINEAR.problem(0.02, 1))
     costs = [c.objective for c in result.candidates]
-    assert costs[0] == pytest.approx(min(costs), rel=1e-6)  # polished off the mesh, the others not
+    assert costs[0] == pytest.approx(min(costs), rel=1e-6)  # refined off the mesh, the others not
     assert costs[1:] == sorted(costs[1:])
     assert len({c.origin for c in result.candidates}) == len(costs) >= 3
 

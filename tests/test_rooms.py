@@ -14,7 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "igpe"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 680  # lines
+LONGEST = 600  # lines
 MOST = 20  # modules in one folder
 
 FLOORS: dict[str, int] = {

@@ -27,10 +27,8 @@ FAILED = 1  # pytest's code where a test failed
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this section."""
+    """Add the options of this section alone."""
     parser.add_argument("--quick", action="store_true", help=f"one fault in {SHARE}")
-    parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
-    parser.add_argument("--only", help="plant only the faults whose name contains this text")
     parser.add_argument(
         "--checkout", type=Path, default=ROOT, help="whose package and tests are used"
     )

@@ -37,7 +37,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
-from igpe.dynamics.search.searches import _told
+from igpe.dynamics.search.engine import _told
 from igpe.tasks.run import Store
 
 ROOT = Path(__file__).resolve().parents[2]

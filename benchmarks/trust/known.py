@@ -15,7 +15,7 @@ from typing import Any
 from figures import Row, at_least, at_most
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Identifiable
 from trust.run import Answer, run
 
 LEAST = 100  # models
@@ -53,7 +53,7 @@ def work(name: str) -> Answer:
     false = [
         f"{unknown} is called {verdict.value}"
         for unknown, verdict in exact.verdicts.items()
-        if verdict is (Verdict.YES if unknown in lost else Verdict.NO)
+        if verdict is (Identifiable.YES if unknown in lost else Identifiable.NO)
     ]
     false += [
         f"{unknown} is said to have {number} values"
@@ -63,7 +63,7 @@ def work(name: str) -> Answer:
     functions = tuple(f for c in exact.combinations for f in c.functions)
     if case.functions is not None and functions not in ((), case.functions):
         false.append(f"{functions} are said to be determined")
-    undecided = len(exact.names(Verdict.UNDECIDED))
+    undecided = len(exact.names(Identifiable.UNDECIDED))
     return {"false": false, "verdicts": len(exact.verdicts), "undecided": undecided}
 
 

@@ -340,8 +340,7 @@ def problem(name: str) -> tuple[igpe.Problem, Drawn]:
     sigma: Any = None
     if case.sigma_given:
         sigma = {
-            s: igpe.Proportional(share, floor=floor) if share else floor
-            for s, (share, floor) in it.models.items()
+            s: igpe.Noise(absolute=floor, relative=share) for s, (share, floor) in it.models.items()
         }
     experiments, begin = [], 0
     for number, one in enumerate(case.runs):

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, reseeded
-from igpe.algebraic.local import Linear
-from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.base import Contribution, Regression, Route, RouteResult, reseeded
+from igpe.algebraic.local import LinearRoute
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -59,13 +58,13 @@ class Decomposed:
     """
 
     route: Route
-    linear: Route = Linear()
+    linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
         """The same stages, their route with another seed if it has one."""
         return replace(self, route=reseeded(self.route, seed))
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """The stages' parameters; the top of the file says what bound and status mean."""
         began = time.perf_counter()
         stages: list[_Solved] = []
@@ -105,19 +104,19 @@ class Decomposed:
 class _Part(NamedTuple):
     """A piece of the regression and the parameters that its prediction depends on."""
 
-    piece: Piece
+    piece: Contribution
     needs: frozenset[str]
 
 
 class _Solved(NamedTuple):
     """A stage's answer, its parameters, and whether its slopes depend on none that was held."""
 
-    found: Found
+    found: RouteResult
     names: frozenset[str]
     alone: bool
 
 
-def _needs(regression: Regression, piece: Piece) -> frozenset[str]:
+def _needs(regression: Regression, piece: Contribution) -> frozenset[str]:
     known, p = piece.predict.sx_in(0), piece.predict.sx_in(1)
     columns = incidence(piece.predict(known, p), p).col
     return frozenset(regression.box.names[int(j)] for j in columns)
@@ -133,7 +132,7 @@ def _smallest(
 
 def _stage(
     regression: Regression,
-    pieces: Sequence[Piece],
+    pieces: Sequence[Contribution],
     asked: frozenset[str],
     held: Mapping[str, float],
 ) -> Regression:
@@ -156,7 +155,7 @@ def _stage(
     )
 
 
-def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float) -> Found:
+def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float) -> RouteResult:
     """One answer of all stages. Their objectives add up: every slope belongs to one of them."""
     found = [stage.found.estimate for stage in stages]
     parameters = {n: v for one in found for n, v in one.parameters.items()}
@@ -171,7 +170,7 @@ def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float)
         seconds=seconds,
         trail=tuple(found),
     )
-    return Found(estimate, tuple(n for n in regression.box.names if n not in parameters))
+    return RouteResult(estimate, tuple(n for n in regression.box.names if n not in parameters))
 
 
 def _status(stages: Sequence[_Solved]) -> Status:

@@ -29,9 +29,8 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 
-from igpe.algebraic.base import Found
+from igpe.algebraic.base import Regression, RouteResult
 from igpe.algebraic.local import LocalSearch, found
-from igpe.algebraic.regression import Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
@@ -195,7 +194,7 @@ class GlobalSolver:
         """The same route with another seed of its local search (a proof needs none)."""
         return replace(self, local=self.local.seeded(seed))
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()
         fits = self.local.fits(regression)
@@ -212,7 +211,7 @@ class GlobalSolver:
         said = Estimate({}, fit.cost, status, f"global search by {name}", bound)
         return found(regression, fit, said, began, fits)
 
-    def _unproved(self, local: Found, answer: Answer) -> Found:
+    def _unproved(self, local: RouteResult, answer: Answer) -> RouteResult:
         """The local search's answer, with why there is no proof."""
         name, reason = name_of(self.solver), answer.message or answer.status.value
         method = f"{local.estimate.method}; nothing is proved, as {name} says: {reason}"

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.base import Found
-from igpe.algebraic.regression import Regression
+from igpe.algebraic.base import Regression, RouteResult
 from igpe.core.arrays import BoolArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
@@ -29,13 +28,13 @@ from igpe.numerics.statistics.covariance import determined
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearRoute:
     """Closed form for regressions that are linear in all parameters.
 
     Parameters that the data do not determine are left out of the answer.
     """
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """The global optimum within the bounds (BVLS on scaled columns)."""
         began = time.perf_counter()
         box = regression.box
@@ -43,7 +42,7 @@ class Linear:
         at = regression.linearised(origin)
         if at is None:
             lost = Estimate({}, np.inf, Status.FAILED, "linear least squares")
-            return Found(lost, box.names)
+            return RouteResult(lost, box.names)
         scale = np.linalg.norm(at.jacobian, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         matrix = at.jacobian / scale
@@ -60,7 +59,9 @@ class Linear:
             lower_bound=cost,
             seconds=time.perf_counter() - began,
         )
-        return Found(estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k))
+        return RouteResult(
+            estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k)
+        )
 
 
 WORST = 10.0  # times the best objective: optima beyond explain nothing and are not compared
@@ -107,7 +108,7 @@ class LocalSearch:
         """The same search from other points."""
         return replace(self, seed=seed)
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """The best local optimum found, and the others; what is not determined is left out."""
         began = time.perf_counter()
         fits = self.fits(regression)
@@ -115,7 +116,7 @@ class LocalSearch:
         if not fits:
             seconds = time.perf_counter() - began
             lost = Estimate({}, np.inf, Status.FAILED, method, seconds=seconds)
-            return Found(lost, regression.box.names)
+            return RouteResult(lost, regression.box.names)
         status = Status.INTERRUPTED if stopped() else Status.BEST_OF_SEVERAL
         said = Estimate({}, fits[0].cost, status, method)
         return _found(regression, fits, said, began)
@@ -152,7 +153,7 @@ class LocalSearch:
 
 def found(
     regression: Regression, fit: Fit, said: Estimate, began: float, others: Iterable[Fit] = ()
-) -> Found:
+) -> RouteResult:
     """The fit as a route's answer: only what its data determine, with what was `said` of it.
 
     began   when the route began, as `time.perf_counter` tells it
@@ -162,14 +163,16 @@ def found(
     return _found(regression, distinct(regression, [fit, *worse]), said, began)
 
 
-def _found(regression: Regression, fits: Sequence[Fit], said: Estimate, began: float) -> Found:
+def _found(
+    regression: Regression, fits: Sequence[Fit], said: Estimate, began: float
+) -> RouteResult:
     best = _determined(regression, fits[0])
     estimate = replace(said, parameters=best, objective=fits[0].cost)
     others = tuple(
         Estimate(_determined(regression, fit), fit.cost, Status.CONVERGED, said.method)
         for fit in fits[1:]
     )
-    return Found(
+    return RouteResult(
         replace(estimate, seconds=time.perf_counter() - began),
         tuple(n for n in regression.box.names if n not in best),
         others,

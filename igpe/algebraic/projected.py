@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, reseeded
-from igpe.algebraic.bounds.alike import grouped
+from igpe.algebraic.base import Contribution, Regression, Route, RouteResult, reseeded
+from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.linear_part import best_linear
-from igpe.algebraic.bounds.search import Limits, Outcome, Search
+from igpe.algebraic.bounds.search import BoxSearch, BranchAndBoundResult, SearchLimits
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.separate import Separated, separate
+from igpe.algebraic.bounds.separate import Separated, grouped, separate
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import found
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
@@ -76,7 +74,7 @@ class Projected:
         """The same route with other samples."""
         return replace(self, seed=seed, otherwise=reseeded(self.otherwise, seed))
 
-    def estimate(self, regression: Regression) -> Found:
+    def estimate(self, regression: Regression) -> RouteResult:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()
         regression = _joined(regression)
@@ -129,11 +127,13 @@ class Projected:
         able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
         return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]
 
-    def _proof(self, separated: Separated, local: "_LocalSearches", began: float) -> Outcome:
+    def _proof(
+        self, separated: Separated, local: "_LocalSearches", began: float
+    ) -> BranchAndBoundResult:
         problem = separated.problem
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
-        limits = Limits(self.gap, self.absolute * squares, left)
+        limits = SearchLimits(self.gap, self.absolute * squares, left)
         allowed = max(self.gap * local.objective, limits.absolute) / max(squares, 1e-300)
         miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
         columns = Columns(problem, self.seed, miss)
@@ -141,13 +141,13 @@ class Projected:
         def best() -> FloatArray | None:
             return None if local.best is None else separated.theta(local.best.x)
 
-        return Search(problem, columns, local.trial, best).run(local.objective, limits)
+        return BoxSearch(problem, columns, local.trial, best).run(local.objective, limits)
 
 
 def _joined(regression: Regression) -> Regression:
     """The same residuals in other order and fewer pieces."""
     sources = [s for group in grouped(regression.pieces) for s in group.sources]
-    pieces = (Piece(s.predict, s.known, s.combine, s.target, s.weight) for s in sources)
+    pieces = (Contribution(s.predict, s.known, s.combine, s.target, s.weight) for s in sources)
     return replace(regression, pieces=tuple(pieces))
 
 

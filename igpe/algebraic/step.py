@@ -7,7 +7,7 @@ paper, is the one that is solved with a proof.
 
 From structure and smoothed curves to the algebraic estimation problems of step 3.
 
-A group of slopes can be posed in two forms (`Form`); `regression` explains both.
+A group of slopes can be posed in two forms (`TargetForm`); `regression` explains both.
 """
 
 import enum
@@ -18,11 +18,19 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.base import Found, Route, StateErrors, Target, Weights, reseeded
+from igpe.algebraic.base import (
+    Contribution,
+    Regression,
+    ResidualWeights,
+    Route,
+    RouteResult,
+    StateErrors,
+    Target,
+    reseeded,
+)
 from igpe.algebraic.curves import Curves, known_start
-from igpe.algebraic.local import Linear, LocalSearch, rounding
+from igpe.algebraic.local import LinearRoute, LocalSearch, rounding
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible, require_going_on
@@ -31,14 +39,14 @@ from igpe.numerics.optima import has_same_values
 from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
-from igpe.structure.findings import Reach
+from igpe.structure.identifiability.identifiability import Access
 from igpe.structure.structure import Structure
-from igpe.structure.subsystems import Group, Member
+from igpe.structure.subsystems import Member, SlopeGroup
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # quadrature on [-1, 1]
 
 
-class Form(enum.Enum):
+class TargetForm(enum.Enum):
     """Which residuals step 3 minimises; the value is what the user reads."""
 
     SLOPES = "slopes"
@@ -52,22 +60,22 @@ class Posing:
     problem: Problem
     structure: Structure
     curves: Curves
-    form: Form
-    weights: Weights = StateErrors()
+    form: TargetForm
+    weights: ResidualWeights = StateErrors()
 
     @property
     def origin(self) -> str:
         """In words."""
         return f"{self.form.value} of {description(self.curves.smoother)}"
 
-    def regression(self, group: Group) -> Regression:
+    def regression(self, group: SlopeGroup) -> Regression:
         """The group's estimation problem, its residuals in units of their standard errors."""
         posed = [self._posed(member) for member in group.members]
         weights = self.weights.of([p.target for p in posed])
         return Regression(
             box=self.problem.box.select(group.parameters),
             pieces=tuple(
-                Piece(
+                Contribution(
                     _prediction(self.structure, group, member),
                     self._known(member.experiment, one.places),
                     one.combine,
@@ -82,7 +90,7 @@ class Posing:
 
     def _posed(self, member: Member) -> "_Posed":
         curve = self.curves.of[member.experiment][member.state]
-        if self.form is Form.SLOPES:
+        if self.form is TargetForm.SLOPES:
             times, _, _ = self.problem.experiments[member.experiment].measurements.of(member.state)
             places = np.unique(times)
             return _Posed(places, None, Target(curve.slope(places), curve.slope_error(places)))
@@ -107,14 +115,14 @@ class Posing:
 
 
 class _Posed(NamedTuple):
-    """Where a slope is predicted, `combine` as in `Piece`, and what that is fitted to."""
+    """Where a slope is predicted, `combine` as in `Contribution`, and what that is fitted to."""
 
     places: FloatArray
     combine: FloatArray | None
     target: Target
 
 
-def _prediction(structure: Structure, group: Group, member: Member) -> Any:
+def _prediction(structure: Structure, group: SlopeGroup, member: Member) -> Any:
     """CasADi function (known, parameters of the group) -> slope of the member."""
     posed = structure.reduced[member.experiment].posed
     slope = structure.slopes[member.experiment][member.state]
@@ -160,7 +168,7 @@ class RouteSelection:
     most    number of such further candidates in all, the nearest to their best first
     """
 
-    linear: Route = Linear()
+    linear: Route = LinearRoute()
     proven: Route = Projected()
     quick: Route = LocalSearch()
     factor: float = 2.0
@@ -190,7 +198,7 @@ class Algebraic:
     """
 
     parameters: Mapping[str, float]
-    answers: tuple[tuple[Group, Found], ...]
+    answers: tuple[tuple[SlopeGroup, RouteResult], ...]
     curves: Curves
     origin: str
     passed: int = 0
@@ -208,7 +216,7 @@ def estimate_algebraic(
     structure: Structure,
     ladder: Sequence[Curves],
     routes: RouteSelection,
-    weights: Weights = StateErrors(),
+    weights: ResidualWeights = StateErrors(),
 ) -> list[Algebraic]:
     """The candidates of step 3, distinct ones only; the first is the paper's, with its proof.
 
@@ -223,7 +231,7 @@ def estimate_algebraic(
     posings = (
         (Posing(problem, structure, curves, form, weights), start)
         for curves, start in zip(ladder, starts, strict=True)
-        for form in Form
+        for form in TargetForm
     )
     try:
         for posing, start in posings:
@@ -243,7 +251,7 @@ def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> d
     """Unknown start values of measured states, read off the smoothed curves."""
     values: dict[str, list[float]] = {}
     for finding in structure.findings:
-        if finding.reach is not Reach.SMOOTHING:
+        if finding.reach is not Access.SMOOTHING:
             continue
         for e, smooth in zip(problem.experiments, curves.of, strict=True):
             for state in finding.states:
@@ -258,7 +266,7 @@ def _candidate(
     posing: Posing, routes: RouteSelection, start: Mapping[str, float], *, prove: bool
 ) -> Algebraic:
     parameters = dict(start)
-    answers: list[tuple[Group, Found]] = []
+    answers: list[tuple[SlopeGroup, RouteResult]] = []
     for group in posing.structure.groups:
         regression = posing.regression(group)
         try:
@@ -286,7 +294,7 @@ def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Furth
                 lost = tuple(n for n in group.parameters if n not in other.parameters)
                 kept = {n: v for n, v in candidate.parameters.items() if n not in group.parameters}
                 answers = list(candidate.answers)
-                answers[k] = (group, Found(other, lost))
+                answers[k] = (group, RouteResult(other, lost))
                 about = f" for {', '.join(group.parameters)}" if len(answers) > 1 else ""
                 origin = f"{_ordinal(number)} local optimum{about} of {candidate.origin}"
                 one = Algebraic(

@@ -23,8 +23,9 @@ from igpe.cli.options import (
 
 if TYPE_CHECKING:
     from igpe.dynamics.shooting.base import Estimator
-    from igpe.estimation.comparison import Comparison
+    from igpe.estimation.campaigns import Comparison
     from igpe.problem.problem import Problem
+    from igpe.results.result import Result
 
 
 def check(
@@ -46,46 +47,42 @@ def estimate(
     report: ReportFile = None,
     seed: Seed = None,
     json: JsonFile = None,
-    starts: Annotated[
-        int, typer.Option(min=1, help="Effort for a PEtab problem: 5 times as many random starts.")
-    ] = 20,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds, after which the best so far is the result.")
     ] = None,
     petab: Annotated[
         Path | None,
-        typer.Option("--petab", callback=replaceable, help="Write a PEtab parameter table."),
+        typer.Option(
+            "--petab", callback=replaceable, help="Write the parameter table of a PEtab problem."
+        ),
     ] = None,
 ) -> None:
-    """Estimate the parameters globally, in five steps; of a PEtab problem from many starts.
+    """Estimate the parameters globally, in five steps.
 
     A function settings() in the file may return other igpe.Settings.
 
-    Ctrl-C ends with the best found so far, if there is one.
+    Ctrl-C ends with the best estimate so far, if there is one.
     """
     from igpe.cli.model_file import is_petab
     from igpe.core.status import Status
 
     problem = problem_of(model, data)
-    if is_petab(model):
-        if report is not None:
-            raise typer.BadParameter("--report is about the five steps; of PEtab problems: --json.")
-        if time_limit is not None:
-            raise typer.BadParameter("--time-limit is about the five steps; of PEtab: --starts.")
-        _best_of_starts(problem, model, (starts, seed or 0), (plot, json, petab))
-        return
-    if petab is not None:
+    if petab is not None and not is_petab(model):
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with progress_shown() as tell:
         result = estimated(model, problem, seed, tell, time_limit)
     complete = result.status is not Status.INTERRUPTED
-    body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
-    answer("estimate", str(result), body, json, complete=complete)
+    text, body = str(result), result.to_dict() | {"table": rows(result.to_frame(), "name")}
+    if is_petab(model):
+        objective, errors = _petab(problem, result, model, petab)
+        text += f"\nPEtab: negative log-likelihood {objective:.7g}."
+        body |= {"negative_log_likelihood": objective, "petab": errors}
+    answer("estimate", text, body, json, complete=complete)
     save(result.plot, plot)
     if report is not None:
         result.report(report)
     if not complete:
-        interrupted("The estimates are the best found so far.")
+        interrupted("The estimates are the best so far.")
 
 
 def simulate(
@@ -109,37 +106,16 @@ def simulate(
     save(lambda: plot_simulation(table), plot)
 
 
-def _best_of_starts(
-    problem: "Problem",
-    model: Path,
-    search: tuple[int, int],
-    files: tuple[Path | None, Path | None, Path | None],
-) -> None:
-    """Estimate from many starts; `files` are those of picture, JSON and parameter table."""
-    from igpe.core.status import Status
-    from igpe.dynamics.simulation import simulate as run
-    from igpe.formats.petab.errors import (
-        as_dict,
-        estimate_petab,
-        petab_errors,
-        told,
-        write_petab_parameters,
-    )
-    from igpe.results.plots.fit import plot_simulation
+def _petab(
+    problem: "Problem", result: "Result", model: Path, table: Path | None
+) -> tuple[float, list[dict[str, Any]]]:
+    """PEtab's objective and errors on its scales, as rows; writes the parameter table if given."""
+    from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
 
-    plot, json, petab = files
-    with progress_shown() as tell:
-        tell("Iterated search")
-        found = estimate_petab(problem, *search)
-        errors = petab_errors(problem, found)
-    complete = found.status is not Status.INTERRUPTED
-    body = as_dict(problem, found, errors)
-    answer("estimate", told(problem, found, errors), body, json, complete=complete)
-    if petab is not None:
-        write_petab_parameters(found, model, petab, errors)
-    save(lambda: plot_simulation(run(problem, found.parameters)), plot)
-    if not complete:
-        interrupted("The estimates are the best found so far.")
+    errors = petab_errors(problem, result)
+    if table is not None:
+        write_petab_parameters(result, model, table, errors)
+    return petab_objective(problem, result.parameters, priors=True), rows(errors, "name")
 
 
 class Method(Enum):
@@ -194,7 +170,7 @@ def _compared(
     raises Unsupported if a method that was asked for cannot do what the problem asks, or none can
     """
     from igpe.core.errors import Unsupported
-    from igpe.estimation.comparison import compare, joined
+    from igpe.estimation.campaigns import compare, joined
 
     starts, seed = search
     found, notes = [], []

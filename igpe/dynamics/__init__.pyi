@@ -1,2 +1,3 @@
 from . import integrators as integrators
+from . import likelihood as likelihood
 from . import search as search

@@ -1,22 +1,30 @@
 """The likelihood of measurements with normal errors.
 
 Linearised errors of a problem's unknowns, the one way that every table takes.
+
+Directions that active constraints leave free, for the statistics.
+
+Constraints without time, on parameters and on states, are differentiated on the integrated course.
+Those over time stay out, as do those on what the equations do not determine: the result says so.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
-from igpe.dynamics.shooting.residuals import deviations, simulate
+from igpe.dynamics.shooting.multiple.chains import shootings
+from igpe.dynamics.shooting.residuals import Broken, deviations, simulate
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.robust import Judged
+from igpe.numerics.least_squares.base import Judged, Linearised
+from igpe.numerics.least_squares.chains.chains import Chained, Limits, condensed
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -34,7 +42,7 @@ def negative_log_likelihood(
         sum  log(2 pi s^2) / 2 + ((h - y) / s)^2 / 2
 
     with all constants, so that it compares with other programs'; s are the standard deviations that
-    were given, estimated (`Estimated`) or follow the model (`Proportional`), in the model's units.
+    were given, estimated (`EstimatedSigma`) or follow the model (`Noise`), in the model's units.
 
     problem     with standard deviations
     parameters  unknown -> value, for every free unknown of the problem
@@ -191,3 +199,48 @@ def _judged(problem: Problem, at: Linearised) -> Judged | None:
         np.vstack([judged.squares.jacobian, at.jacobian[m:] / root]),
     )
     return judged._replace(squares=squares)
+
+
+ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
+INTEGRATOR = AutomaticIntervals(rtol=1e-8, atol=1e-10)
+
+
+class Tangent(NamedTuple):
+    """What active constraints forbid.
+
+    rows  (k, n) their derivative by the free unknowns;  known: constraints that were looked at
+    """
+
+    rows: FloatArray
+    known: frozenset[str]
+
+
+def tangent(problem: Problem, x: FloatArray) -> Tangent:
+    """The active constraints without time, at the free unknowns x (n,)."""
+    nothing = Tangent(np.zeros((0, len(x))), frozenset())
+    names = frozenset(n for starts in problem.starts for n in starts.others)
+    if not names:
+        return nothing
+    try:
+        experiments = shootings(problem, INTEGRATOR, 1)
+    except (Unsupported, ModelError):
+        return nothing
+    rows = [nothing.rows]
+    for shooting in experiments:
+        chain = shooting.chain(x, shooting.start(x)[None])
+        if isinstance(chain, Broken):
+            return nothing
+        if shooting.limits is None or chain.limits is None:
+            continue
+        free = Linearised(np.zeros(0), nothing.rows)
+        along = chain.limits.along(condensed(Chained((chain,), free)).moves[0])[:, :-1]
+        wanted = np.array([n in names for n in shooting.limits.names])
+        rows.append(along[wanted & _are_active(chain.limits, along, x)])
+    return Tangent(np.vstack(rows), names)
+
+
+def _are_active(limits: Limits, along: FloatArray, x: FloatArray) -> BoolArray:
+    """(c,) equations, and inequalities on their bound."""
+    near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
+    made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
+    return np.asarray(limits.equations | (near <= ACTIVE * made_of))

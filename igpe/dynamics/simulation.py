@@ -11,7 +11,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.guess import fine_grid
+from igpe.dynamics.shooting.residuals import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.problem import Problem

@@ -1,3 +1,3 @@
-from .comparison import Comparison as Comparison
-from .many_starts import Campaign as Campaign
+from .campaigns import Campaign as Campaign
+from .campaigns import Comparison as Comparison
 from .settings import ProveComplement as ProveComplement

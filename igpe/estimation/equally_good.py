@@ -15,15 +15,14 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.likelihood import errors_at, objective_rise
+from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.other_optima import Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
-from igpe.dynamics.shooting.polish import Polished, polish
+from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.tangent import tangent
 from igpe.estimation.settings import ProveComplement, Settings
-from igpe.estimation.summary import Steps, Way, summarise
-from igpe.numerics.optima import has_same_values, is_same_objective
+from igpe.estimation.summary import CandidatePath, Steps, summarise
+from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
@@ -56,11 +55,11 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     if not is_plain(problem):
         return _among_candidates(steps, settings)
     is_convex = steps.structure.is_linear and not problem.sigma_estimated
-    if is_convex and _agree(problem, steps.ways):
+    if is_convex and _agree(problem, steps.paths):
         return steps
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
-    sought = Sought(x, _starts(problem, steps.ways), rise, settings.seed)
+    sought = Sought(x, _starts(problem, steps.paths), rise, settings.seed)
     values, complete = other_optima(problem, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
     return _ordered(steps, exact, rise, () if complete and not stopped() else (INTERRUPTED,))
@@ -95,32 +94,32 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
     residuals = Residuals(problem, settings.integrator)
     level = best.estimate.objective + _rise(steps, settings) + rounding(problem)
     kept = [best]
-    for way in steps.ways:
-        end = way.corrected
+    for path in steps.paths:
+        end = path.corrected
         is_good = end.status.usable and end.objective <= level
-        if is_good and not any(_is_same(problem, Polished(end, None), k) for k in kept):
-            kept.append(Polished(end, residuals(problem.box.vector(end.parameters))))
+        if is_good and not any(_is_same(problem, Refined(end, None), k) for k in kept):
+            kept.append(Refined(end, residuals(problem.box.vector(end.parameters))))
     others = sorted(kept[1:], key=lambda one: one.estimate.objective)
     return steps._replace(others=tuple(others))
 
 
-def _agree(problem: Problem, ways: Sequence[Way]) -> bool:
+def _agree(problem: Problem, paths: Sequence[CandidatePath]) -> bool:
     """Return True if all candidates ended at the same values."""
     box = problem.box
-    best, *others = (box.vector(w.corrected.parameters) for w in ways if w.usable)
+    best, *others = (box.vector(w.corrected.parameters) for w in paths if w.usable)
     return all(has_same_values(best, other, box) for other in others)
 
 
-def _starts(problem: Problem, ways: Sequence[Way]) -> list[FloatArray]:
+def _starts(problem: Problem, paths: Sequence[CandidatePath]) -> list[FloatArray]:
     """Where the other candidates ended, and the other optima that step 4 met."""
-    return [problem.box.vector(values) for values in _met(ways)]
+    return [problem.box.vector(values) for values in _met(paths)]
 
 
-def _met(ways: Sequence[Way]) -> Iterator[dict[str, float]]:
-    for way in ways:
-        for estimate in (way.corrected, *way.complete.trail):
+def _met(paths: Sequence[CandidatePath]) -> Iterator[dict[str, float]]:
+    for path in paths:
+        for estimate in (path.corrected, *path.complete.trail):
             if estimate.status.usable and np.isfinite(estimate.objective):
-                yield {**way.corrected.parameters, **estimate.parameters}
+                yield {**path.corrected.parameters, **estimate.parameters}
 
 
 def _refined(
@@ -129,7 +128,7 @@ def _refined(
     values: Sequence[FloatArray],
     integrator: Integrator,
     origin: str = BETTER,
-) -> Iterator[Polished]:
+) -> Iterator[Refined]:
     """The optima by the integrator of the result; those it cannot confirm are left out.
 
     Those that Ctrl-C leaves no time for as well.
@@ -137,14 +136,14 @@ def _refined(
     residuals = Residuals(problem, integrator)
     for x in values:
         rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
-        found = if_in_time(partial(polish, problem, residuals, rough))
+        found = if_in_time(partial(refine, problem, residuals, rough))
         if found is not None and found.at is not None and not found.notes:
             yield found
 
 
 def _ordered(
     steps: Steps,
-    exact: Sequence[Polished],
+    exact: Sequence[Refined],
     rise: float,
     notes: tuple[str, ...],
     origin: str = BETTER,
@@ -153,24 +152,23 @@ def _ordered(
     none = rounding(problem)
     least = min(exact, key=lambda one: one.estimate.objective)
     same = is_same_objective(least.estimate.objective, given.estimate.objective, none)
-    best, ways = (given, steps.ways) if same else (least, _led(least, steps.ways, origin))
+    best, paths = (given, steps.paths) if same else (least, _led(least, steps.paths, origin))
     level = best.estimate.objective + rise + none
-    kept = [best]
-    for one in sorted(exact, key=lambda one: one.estimate.objective):
-        if one.estimate.objective <= level and not any(_is_same(problem, one, k) for k in kept):
-            kept.append(one)
+    low = [one for one in exact if one.estimate.objective <= level]
+    ordered = [best, *sorted(low, key=lambda one: one.estimate.objective)]
+    kept = first_of_each(ordered, partial(_is_same, problem))
     best = best._replace(notes=(*best.notes, *notes))
-    return steps._replace(ways=ways, best=best, others=tuple(kept[1:]))
+    return steps._replace(paths=paths, best=best, others=tuple(kept[1:]))
 
 
-def _led(best: Polished, ways: Sequence[Way], origin: str) -> list[Way]:
+def _led(best: Refined, paths: Sequence[CandidatePath], origin: str) -> list[CandidatePath]:
     """The candidates, after one more that is better than they are."""
-    algebraic = replace(ways[0].algebraic, parameters={}, answers=(), origin=origin)
+    algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
     estimate = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
-    return [Way(algebraic, estimate, estimate), *ways]
+    return [CandidatePath(algebraic, estimate, estimate), *paths]
 
 
-def _is_same(problem: Problem, one: Polished, other: Polished) -> bool:
+def _is_same(problem: Problem, one: Refined, other: Refined) -> bool:
     a, b = (problem.box.vector(p.estimate.parameters) for p in (one, other))
     return has_same_values(a, b, problem.box)
 
@@ -204,15 +202,15 @@ def _unproved(result: Result, note: str, clock: Clock) -> Result:
 
 
 def complement_proven(
-    problem: Problem, ways: Sequence[Way], proof: ProveComplement
-) -> tuple[list[Way], tuple[str, ...]]:
+    problem: Problem, paths: Sequence[CandidatePath], proof: ProveComplement
+) -> tuple[list[CandidatePath], tuple[str, ...]]:
     """The candidates after step 4, and what is proved of the best, where it is small enough.
 
     The best one may become better by that. Ctrl-C only ends the proof.
     """
-    k = int(np.argmin([np.nan_to_num(w.complete.objective, nan=np.inf) for w in ways]))
-    found, before = list(ways), ways[k].complete
-    rest = problem.fixing(ways[k].algebraic.parameters)
+    k = int(np.argmin([np.nan_to_num(w.complete.objective, nan=np.inf) for w in paths]))
+    found, before = list(paths), paths[k].complete
+    rest = problem.fixing(paths[k].algebraic.parameters)
     if not len(rest.box):
         return found, ()
     if len(rest.box) > proof.unknowns:
@@ -234,5 +232,5 @@ def complement_proven(
         objective=proved.objective,
         lower_bound=proved.lower_bound,
     )
-    found[k] = ways[k]._replace(complete=complete, corrected=complete)
+    found[k] = paths[k]._replace(complete=complete, corrected=complete)
     return found, (f"Step 4, with what step 3 found held: {proved.sentence}",)

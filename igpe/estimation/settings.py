@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from igpe.algebraic.base import StateErrors, Weights
+from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import RouteSelection
 from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import SolverMissing
@@ -51,7 +51,8 @@ class Settings:
     weights      step 3: how its residuals count
     routes       step 3: how algebraic problems are solved
     complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
-                 a bound, `IteratedSearch()` suits models of tens of unknowns
+                 a bound. Where algebra reaches nothing and 8 or more unknowns are free,
+                 `IteratedSearch()` takes the place of the default
     proof        step 4: whether its answer is proven; None: no
     correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
                  (robust losses, estimated standard deviations) shooting takes its place
@@ -60,7 +61,7 @@ class Settings:
     """
 
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
-    weights: Weights = StateErrors()
+    weights: ResidualWeights = StateErrors()
     routes: RouteSelection = RouteSelection()
     complement: MultiStart | IteratedSearch | Collocation = MultiStart()
     proof: ProveComplement | None = None

@@ -23,12 +23,10 @@ from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Trajectory
-from igpe.dynamics.likelihood import errors_at, of_measurements
+from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
-from igpe.dynamics.shooting.guess import fine_grid
-from igpe.dynamics.shooting.polish import Polished
-from igpe.dynamics.shooting.residuals import deviations, simulate
-from igpe.dynamics.shooting.tangent import Tangent, tangent
+from igpe.dynamics.shooting.refine import Refined
+from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import has_same_values, is_same_objective
@@ -39,9 +37,14 @@ from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
-from igpe.structure.findings import Reach, Verdict
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.identifiability import Algebra, Identifiability, identifiability
+from igpe.structure.identifiability.identifiability import (
+    Access,
+    Identifiability,
+    Identifiable,
+    PosedAlgebra,
+    identifiability,
+)
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
@@ -132,7 +135,7 @@ def rank_notes(
     lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
     apart = whole.undetermined & ~open_
     lines += _held_apart(names, apart, errors.held)
-    lost = exact.names(Verdict.NO)
+    lost = exact.names(Identifiable.NO)
     is_plain = not problem.priors and not exact.left_out and not errors.held.any()
     if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
         lines.append(
@@ -140,7 +143,7 @@ def rank_notes(
             "but the Jacobian at the optimum has full rank (smallest singular value "
             f"{singular:.1g} of the largest). The two disagree: do not rely on either."
         )
-    if sets and exact.names(Verdict.YES) and not exact.doubtful:
+    if sets and exact.names(Identifiable.YES) and not exact.doubtful:
         counted = _verdicts(problem, count=True)
         lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
     return [line for line in lines if line]
@@ -168,7 +171,7 @@ def _verdicts(problem: Problem, *, count: bool = False) -> Identifiability:
     """Of the unknowns that were estimated: others are held now."""
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    algebra = Algebra(posed, [{} for _ in posed])
+    algebra = PosedAlgebra(posed, [{} for _ in posed])
     return identifiability(problem, algebra, most_work=MOST_WORK, count=count)
 
 
@@ -185,8 +188,8 @@ def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list
 
 def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
     """What is to be said of unknowns that the data leave open."""
-    by_data = [n for n in moved if exact.verdicts.get(n) is Verdict.YES]
-    by_model = [n for n in moved if exact.verdicts.get(n) is Verdict.NO]
+    by_data = [n for n in moved if exact.verdicts.get(n) is Identifiable.YES]
+    by_model = [n for n in moved if exact.verdicts.get(n) is Identifiable.NO]
     lines = []
     if by_data:
         lines.append(
@@ -220,8 +223,8 @@ SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
-class Way(NamedTuple):
-    """One way through steps 3 to 5: what each of them found."""
+class CandidatePath(NamedTuple):
+    """One candidate of step 3, and what steps 4 and 5 made of it."""
 
     algebraic: Algebraic
     complete: Estimate
@@ -238,9 +241,9 @@ class Steps(NamedTuple):
 
     problem  with unreachable unknowns held
     ladder   step 1;  structure: step 2
-    first    the paper's way of posing step 3, the one that is solved with a proof
-    ways     steps 3 to 5, best first
-    best     the best way's estimate, polished, with residuals and derivative
+    first    the paper's path of posing step 3, the one that is solved with a proof
+    paths     steps 3 to 5, best first
+    best     the best path's estimate, refined, with residuals and derivative
     seconds  wall time of each step
     others   further optima within the statistical threshold
     """
@@ -249,18 +252,18 @@ class Steps(NamedTuple):
     ladder: Sequence[Curves]
     structure: Structure
     first: Algebraic
-    ways: Sequence[Way]
-    best: Polished
+    paths: Sequence[CandidatePath]
+    best: Refined
     seconds: dict[str, float]
-    others: tuple[Polished, ...] = ()
+    others: tuple[Refined, ...] = ()
 
 
 def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) -> Result:
-    """The result of the best way, with the others as candidates.
+    """The result of the best candidate, with the others as candidates.
 
     proved  sentences on what was proved of step 4
     """
-    problem, best = steps.problem, steps.ways[0]
+    problem, best = steps.problem, steps.paths[0]
     values = best.corrected.parameters
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
@@ -269,7 +272,7 @@ def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) ->
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
     others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
-    candidates = tuple(_candidate(way) for way in steps.ways)
+    candidates = tuple(_candidate(path) for path in steps.paths)
     late = best.corrected.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
     rank = [] if at is None or late else if_in_time(lambda: _rank(steps, x, at, errors, free))
     rank = [NOT_COMPARED] if rank is None else rank
@@ -314,7 +317,7 @@ def _rank(
 
 
 def _optimum(
-    problem: Problem, one: Polished, confidence: float, origins: Mapping[str, str]
+    problem: Problem, one: Refined, confidence: float, origins: Mapping[str, str]
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
@@ -346,9 +349,9 @@ def _parameters(
 
 
 def _origins(steps: Steps) -> dict[str, str]:
-    """Unknown -> how its value was first found on the best way."""
+    """Unknown -> how the best candidate first had its value."""
     found: dict[str, str] = {}
-    best = steps.ways[0].algebraic
+    best = steps.paths[0].algebraic
     for _, answer in best.answers:
         for name in answer.estimate.parameters:
             found[name] = f"step 3, {answer.estimate.method}"
@@ -371,7 +374,7 @@ def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str
 def _held(problem: Problem, structure: Structure) -> list[Parameter]:
     """Unknowns at the value they were held at, by the user or because nothing depends on them."""
     box = problem.unknowns
-    lost = structure.names(Reach.UNREACHABLE)
+    lost = structure.names(Access.UNREACHABLE)
     return [
         Parameter(
             name=name,
@@ -429,13 +432,13 @@ def _bounds(one: Box) -> tuple[float, float]:
     return float(one.lower[0]), float(one.upper[0])
 
 
-def _candidate(way: Way) -> Candidate:
+def _candidate(path: CandidatePath) -> Candidate:
     return Candidate(
-        origin=way.algebraic.origin,
-        incremental=dict(way.complete.parameters),
-        corrected=dict(way.corrected.parameters),
-        objective=way.corrected.objective,
-        status=way.corrected.status,
+        origin=path.algebraic.origin,
+        incremental=dict(path.complete.parameters),
+        corrected=dict(path.corrected.parameters),
+        objective=path.corrected.objective,
+        status=path.corrected.status,
     )
 
 
@@ -497,8 +500,8 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     """What was held, what the last step says, and what smoothing says if candidates disagree."""
-    held = [n for n in steps.structure.names(Reach.UNREACHABLE) if n in steps.problem.fixed]
-    costs = [way.corrected.objective for way in steps.ways]
+    held = [n for n in steps.structure.names(Access.UNREACHABLE) if n in steps.problem.fixed]
+    costs = [path.corrected.objective for path in steps.paths]
     smoothing = (
         ()
         if all(is_same_objective(cost, costs[0]) for cost in costs)
@@ -522,9 +525,9 @@ def _inner_notes(steps: Steps) -> tuple[str, ...]:
 
     Those of step 4 are about its own values, which step 5 may have changed.
     """
-    way = steps.ways[0]
-    last = dict.fromkeys((*steps.best.notes, *way.corrected.notes))
-    before = [note for note in way.complete.notes if note not in last]
+    path = steps.paths[0]
+    last = dict.fromkeys((*steps.best.notes, *path.corrected.notes))
+    before = [note for note in path.complete.notes if note not in last]
     return (*last, *(f"Step 4: {note}" for note in dict.fromkeys(before)))
 
 

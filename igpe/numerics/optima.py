@@ -8,13 +8,15 @@ never rises to speak of. So a direction that is hardly determined is one optimum
 Where no residuals are at hand, values or objectives alone are compared.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual
@@ -27,6 +29,8 @@ NEAR = 1e-2  # standard errors between two ends of searches for one optimum
 RISE = 1e-2  # of the objective, or RISES of its mean square: what data with noise do not show
 RISES = 2.0
 STOPS = 5  # values of the held unknown along a valley, the last one included
+Item = TypeVar("Item")
+
 SEARCH = GaussNewton(tolerance=1e-3, max_iterations=30)
 
 
@@ -61,13 +65,47 @@ def has_same_values(one: FloatArray, other: FloatArray, box: Box) -> bool:
     return not (differences(one, other, box) > SAME).any()
 
 
+def first_of_each(items: Iterable[Item], is_same: Callable[[Item, Item], bool]) -> list[Item]:
+    """The items without those that are the same as an earlier one."""
+    kept: list[Item] = []
+    for item in items:
+        if not any(is_same(other, item) for other in kept):
+            kept.append(item)
+    return kept
+
+
 def distinct(landscape: Landscape, fits: Iterable[Fit]) -> list[Fit]:
     """One fit for each optimum, the best first; those without residuals are left out."""
-    kept: list[Fit] = []
-    for fit in sorted((f for f in fits if f.at is not None), key=lambda f: f.cost):
-        if not any(is_same_optimum(landscape, best, fit) for best in kept):
-            kept.append(fit)
-    return kept
+    able = sorted((f for f in fits if f.at is not None), key=lambda f: f.cost)
+    return first_of_each(able, partial(is_same_optimum, landscape))
+
+
+def distinct_estimates(estimates: Iterable[Estimate], box: Box) -> list[Estimate]:
+    """Usable estimates that differ in their objectives or their values, best first."""
+
+    def is_same(one: Estimate, other: Estimate) -> bool:
+        level = is_same_objective(one.objective, other.objective)
+        a, b = (box.vector(e.parameters) for e in (one, other))
+        return level and has_same_values(a, b, box)
+
+    usable = sorted((e for e in estimates if e.status.usable), key=lambda e: e.objective)
+    return first_of_each(usable, is_same)
+
+
+def match(
+    landscape: Landscape, optima: Sequence[Fit], fit: Fit, *, level: bool = False
+) -> int | None:
+    """The index of the first of the optima that is the same as a fit; None if it is a new one.
+
+    level  whether their objectives must be the same too
+    """
+    for k, one in enumerate(optima):
+        better, worse = sorted((one, fit), key=lambda f: f.cost)
+        if level and not is_same_objective(one.cost, fit.cost, landscape.rounding):
+            continue
+        if is_same_optimum(landscape, better, worse):
+            return k
+    return None
 
 
 def is_same_optimum(landscape: Landscape, better: Fit, worse: Fit) -> bool:

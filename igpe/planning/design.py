@@ -27,7 +27,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
 from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
-from igpe.planning.freedom import Freedom, Noise, ProblemWithoutData, Sampling
+from igpe.planning.freedom import Freedom, ProblemWithoutData, Sampling
 from igpe.planning.plan import Plan, PlannedExperiment
 from igpe.planning.planned import carried
 from igpe.planning.posing import (
@@ -42,7 +42,8 @@ from igpe.planning.posing import (
 )
 from igpe.planning.search import Found, Search
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.sigma import EstimatedSigma
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 
 LARGEST = 1.0  # relative standard error to draw from at most
@@ -258,7 +259,7 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
                 "predicted": outputs[n],
                 "sigma": outputs[deviation.name]
                 if isinstance(deviation, EstimatedSigma)
-                else np.hypot(deviation.absolute, deviation.relative * outputs[n]),
+                else deviation.deviation(outputs[n]),
             })
             for n, deviation in posed.noise.items()
         ],
@@ -269,7 +270,8 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
 def _notes(posed: Posed, courses: pd.DataFrame) -> tuple[str, ...]:
     kept = constraints(posed.whole)
     notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
-    shares = [n for n, d in posed.noise.items() if isinstance(d, Noise) and not d.absolute]
+    models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
+    shares = [n for n, model in models if not model.deviation(np.zeros(1)).any()]
     traces = [n for n in shares if _traces(courses, n)]
     if traces:
         notes.append(
@@ -304,7 +306,7 @@ def design(
     free: Mapping[str, Freedom] = EMPTY,
     conditions: Mapping[str, Any] = EMPTY,
     times: Sampling | Sequence[float] | FloatArray | None = None,
-    measure: Mapping[str, Noise | float] | Sequence[str] | None = None,
+    measure: Mapping[str, Deviation | float] | Sequence[str] | None = None,
     criterion: Criterion = DOptimal(),
     experiments: int = 1,
     existing: bool = True,
@@ -327,7 +329,7 @@ def design(
     like         name of the experiment whose conditions, times and measured quantities hold where
                  nothing else is said; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation, `Noise`, `Proportional` or
+    measure      names, or name -> standard deviation, `Noise` or
                  `EstimatedSigma`; by
                  default as in `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of

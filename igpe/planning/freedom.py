@@ -17,13 +17,15 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.settling import Weights
+from igpe.dynamics.shooting.reweighting import Weights
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue
 from igpe.problem.losses import NormalPrior
 from igpe.problem.model import Builder, build
-from igpe.problem.noise.sigma import EstimatedSigma, Proportional
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.noise import Noise
+from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 
@@ -136,44 +138,17 @@ class Sampling:
         return np.array(self.candidates, dtype=float)
 
 
-@dataclass(frozen=True)
-class Noise:
-    """How exact a planned measurement is: variance = absolute² + (relative · value)².
-
-    absolute  standard deviation in the unit of the quantity
-    relative  standard deviation as a share of the predicted value
-    raises    ProblemError unless both are 0 or more and one is positive
-    """
-
-    absolute: float = 0.0
-    relative: float = 0.0
-
-    def __post_init__(self) -> None:
-        given = self.absolute, self.relative
-        if not (is_finite(*given) and min(given) >= 0 and max(given) > 0):
-            raise ProblemError(
-                f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}; "
-                "give standard deviations of 0 or more, one of them positive."
-            )
-
-
-Deviation: TypeAlias = Noise | EstimatedSigma
-"""How exact a planned measurement is: known, or computed by the model from unknowns."""
-
-
 def read_deviation(name: str, given: Any) -> Deviation:
     """What a user gives for one measured quantity.
 
-    raises  ProblemError if it is neither a positive number nor one of igpe's error models
+    raises  ProblemError if it is neither a positive number nor one of igpe's noise models
     """
-    if isinstance(given, Noise | EstimatedSigma):
+    if isinstance(given, NoiseModel | EstimatedSigma):
         return given
-    if isinstance(given, Proportional):
-        return Noise(given.floor, given.share)
     if not (is_finite(given) and given > 0):
         raise ProblemError(
             f"measure has {shown(given)} for '{name}'. Give a standard deviation above 0, "
-            f"igpe.Noise(...), igpe.Proportional(...) or igpe.EstimatedSigma(...)."
+            "igpe.Noise(...) or igpe.EstimatedSigma(...)."
         )
     return Noise(float(given))
 
@@ -331,7 +306,7 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     if name in experiment.estimated_sigma:
         return EstimatedSigma(experiment.estimated_sigma[name])
     if name in experiment.error_models:
-        return read_deviation(name, experiment.error_models[name])
+        return experiment.error_models[name]
     if not experiment.sigma_known and not experiment.estimated_sigma:
         return Noise(float(np.sqrt(variance)))
     _, value, sigma = experiment.measurements.of(name)
@@ -352,7 +327,7 @@ def read_noise(
 ) -> dict[str, Deviation]:
     """Name -> how exact it will be measured.
 
-    measure  names, or name -> standard deviation or error model; None: as the template
+    measure  names, or name -> standard deviation or noise model; None: as the template
     raises   ProblemError for names that are nothing over time, and numbers that are no deviations
     """
     given = template.measured if measure is None else measure

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,8 @@ from igpe.core.markup import bullets
 from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
-from igpe.problem.noise.sigma import EstimatedSigma, Proportional
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.tables import Data, read_table, rows_of
 from igpe.results.plots.uncertainty import Planned, plot_plan
 from igpe.results.result_data import number
@@ -116,7 +117,7 @@ def _restored_input(stored: Any) -> Any:
 
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-FORMAT = 1  # of the JSON form
+FORMAT = 2  # of the JSON form
 ERRORS = "value", "before", "after", "ratio"
 COURSES = "time", "predicted", "sigma"
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
@@ -158,7 +159,7 @@ class Plan:
     starts: tuple[float, ...] = ()
     seed: int = 0
     notes: tuple[str, ...] = ()
-    deviations: Mapping[str, Proportional | EstimatedSigma] = field(default_factory=dict)
+    deviations: Mapping[str, Deviation] = field(default_factory=dict)
 
     @property
     def settings(self) -> pd.DataFrame:
@@ -348,14 +349,15 @@ class Plan:
         return _course(self.courses, planned.name, name, at, "sigma")
 
 
-def _stored_plan(deviation: Proportional | EstimatedSigma) -> dict[str, Any]:
-    if isinstance(deviation, EstimatedSigma):
-        return {"estimated": deviation.name}
-    return {"share": deviation.share, "floor": deviation.floor}
+def _stored_plan(deviation: Deviation) -> dict[str, Any]:
+    return {"model": type(deviation).__name__, **asdict(deviation)}
 
 
-def _restored(stored: Mapping[str, Any]) -> Proportional | EstimatedSigma:
-    return EstimatedSigma(stored["estimated"]) if "estimated" in stored else Proportional(**stored)
+def _restored(stored: Mapping[str, Any]) -> Deviation:
+    kinds: list[Any] = [EstimatedSigma, *NoiseModel.__subclasses__()]
+    known = {kind.__name__: kind for kind in kinds}
+    made: Deviation = known[stored["model"]](**{n: v for n, v in stored.items() if n != "model"})
+    return made
 
 
 def _course(

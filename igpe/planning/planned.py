@@ -25,10 +25,11 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.planning.freedom import Between, Deviation, Freedom, Levels, Ramps
+from igpe.planning.freedom import Between, Freedom, Levels, Ramps
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
-from igpe.problem.noise.sigma import EstimatedSigma
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least

@@ -20,7 +20,6 @@ from igpe.planning.choosing import Allowed, sets_of_quantities
 from igpe.planning.evidence import Criterion, Space
 from igpe.planning.freedom import (
     Between,
-    Deviation,
     Existing,
     Freedom,
     Levels,
@@ -33,7 +32,8 @@ from igpe.planning.planned import Conditions, Planned, planned
 from igpe.planning.search import Told
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, step_input
-from igpe.problem.noise.sigma import EstimatedSigma, Proportional
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
@@ -64,7 +64,7 @@ class Posed:
     sizes: FloatArray
     noise: Mapping[str, Deviation]
     sigma_known: bool
-    deviations: Mapping[str, Proportional | EstimatedSigma]
+    deviations: Mapping[str, Deviation]
     given_sizes: frozenset[str]
     criterion: Criterion
     integrator: Integrator
@@ -295,13 +295,13 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
 
 def _deviations(
     measure: Any, template: Experiment, noise: Mapping[str, Deviation]
-) -> dict[str, Proportional | EstimatedSigma]:
+) -> dict[str, Deviation]:
     """Error models that follow the model, so that the planned experiments can carry them."""
     given = measure if isinstance(measure, Mapping) else template.error_models
-    found: dict[str, Proportional | EstimatedSigma] = {}
+    found: dict[str, Deviation] = {}
     for name, deviation in noise.items():
         one = deviation if isinstance(deviation, EstimatedSigma) else given.get(name)
-        if isinstance(one, Proportional | EstimatedSigma):
+        if isinstance(one, EstimatedSigma) or (isinstance(one, NoiseModel) and one.follows):
             found[name] = one
     return found
 

@@ -32,8 +32,8 @@ from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.choosing import Allowed, Chosen, choose
 from igpe.planning.evidence import Evidence, Judge, Space
-from igpe.planning.freedom import Deviation, Noise
-from igpe.problem.noise.sigma import EstimatedSigma
+from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import Deviation
 
 SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))
@@ -63,9 +63,7 @@ class Told:
     ) -> None:
         self.ivp, self.integrator, self.bounds = ivp, integrator, bounds
         self.times, self._replicates = np.unique(times, return_inverse=True)
-        known = [n if isinstance(n, Noise) else Noise(1.0) for n in noise]
-        self.absolute = np.array([n.absolute for n in known])
-        self.relative = np.array([n.relative for n in known])
+        self.noise = noise
         names = [n.name for n in noise if isinstance(n, EstimatedSigma)]
         places = {n: len(noise) + i for i, n in enumerate(dict.fromkeys(names))}
         self.estimated = np.array([isinstance(n, EstimatedSigma) for n in noise])
@@ -97,8 +95,8 @@ class Told:
         if found is None:
             return None
         (h, s), (dh, ds) = self._split(found[0]), self._split(found[1])
-        sigma, m = self._sigma(h), len(self.absolute)
-        own = (self.relative**2 * h[:, :m] / sigma)[..., None] * dh[:, :m]
+        sigma, m = self._sigma(h), len(self.noise)
+        own = self._by_formula(h, "slope")[..., None] * dh[:, :m]
         dsigma = np.where(self.estimated[:, None], dh[:, self.deviation], own)[:, :, None, None]
         values, slopes = [s[:, :m]], [ds[:, :m]]
         if self.estimated.any():
@@ -114,10 +112,16 @@ class Told:
 
     def _sigma(self, h: FloatArray) -> FloatArray:
         """(n_times, n_measured) standard deviations; NaN where an estimated one is not positive."""
-        sigma = np.hypot(self.absolute, self.relative * h[:, : len(self.absolute)])
+        sigma = self._by_formula(h, "deviation")
         sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
         model = h[:, self.deviation]
         return np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
+
+    def _by_formula(self, h: FloatArray, what: str) -> FloatArray:
+        """(n_times, n_measured) what noise models say of outputs h; 1 where it is estimated."""
+        pairs = zip(self.noise, h.T, strict=False)
+        columns = [getattr(n, what, np.ones_like)(column) for n, column in pairs]
+        return np.stack(columns, axis=1)
 
     def _split(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Outputs (n_times, n_outputs, ...) and sensitivities (n_times, n_outputs, n, ...).

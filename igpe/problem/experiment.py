@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.problem.noise.sigma import (
-    Proportional,
+    NoiseModel,
     Sigma,
     check_sigma,
     deviations,
@@ -153,10 +153,10 @@ class Experiment:
                 written with Pyomo's
                 functions, a pandas Series whose index holds the times, a column of `data`, or a
                 DataFrame with a column `time`
-    sigma       standard deviations: a number or `Proportional(share, floor)`, or per column one of
+    sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them; None
-                if unknown. Proportional ones follow the model's predictions, never measurements;
-                `Estimated(name)` is what the model computes and is estimated with the rest
+                if unknown. Relative ones follow the model's predictions, never measurements;
+                `EstimatedSigma(name)` is what the model computes and is estimated with the rest
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
                 differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
@@ -199,9 +199,7 @@ class Experiment:
         times = time_column(table, replicates=replicates)
         chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, chosen, sigma)
-        self.error_models: Mapping[str, Proportional] = MappingProxyType(
-            error_models(chosen, sigma)
-        )
+        self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         self.sigma_known = sigma is not None and not self.estimated_sigma
         self.start_time = start_time_of(times, start_time)

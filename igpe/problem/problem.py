@@ -150,12 +150,12 @@ class Problem:
 
     @property
     def sigma_follows_model(self) -> bool:
-        """Whether standard deviations depend on the model's predictions (`Proportional`)."""
+        """Whether standard deviations depend on the model's predictions (`Noise`)."""
         return any(e.error_models for e in self.experiments)
 
     @property
     def sigma_estimated(self) -> bool:
-        """Whether standard deviations are estimated with the rest (`Estimated`)."""
+        """Whether standard deviations are estimated with the rest (`EstimatedSigma`)."""
         return any(e.estimated_sigma for e in self.experiments)
 
     @property

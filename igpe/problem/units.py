@@ -9,7 +9,7 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.problem.experiment import Measurements
-from igpe.problem.noise.sigma import Proportional
+from igpe.problem.noise.sigma import NoiseModel
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 _POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
@@ -75,8 +75,8 @@ def converted(measurements: Measurements, name: str, factor: float, offset: floa
 
 
 def converted_error(
-    name: str, given: str, model: Proportional, factor: float, offset: float
-) -> Proportional:
+    name: str, given: str, model: NoiseModel, factor: float, offset: float
+) -> NoiseModel:
     """The error model of a column in another unit.
 
     raises DataError if the units do not share their zero: 5 % of it would be something else

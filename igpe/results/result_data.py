@@ -13,8 +13,7 @@ from igpe.core.estimates import relative_gap
 from igpe.core.markup import bullets, table
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import correlation, ellipse
-from igpe.numerics.statistics.weakness import combinations
+from igpe.numerics.statistics.covariance import combinations, correlation, ellipse
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.residual_table import Adequacy, outliers, residual_table, sigma_known
 from igpe.results.structure_map import StructureMap

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.smoothing.penalised import Measurements
+from igpe.smoothing.penalised import CurveData
 
 
 class Smooth(Protocol):
@@ -89,7 +89,7 @@ JUDGED_FREEDOM = 8.0  # residual degrees of freedom from which on a given sigma 
 SURPRISE = 2.0  # a given sigma that is off by more than this factor is worth a note
 
 
-def noise(data: Measurements, rss: float, freedom: float) -> tuple[float, tuple[str, ...]]:
+def noise(data: CurveData, rss: float, freedom: float) -> tuple[float, tuple[str, ...]]:
     """sigma as in `Smooth`, and what there is to say about it.
 
     sigma^2 = (residual + scatter sum of squares) / (measurements - degrees of freedom)

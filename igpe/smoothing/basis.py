@@ -33,7 +33,7 @@ DEGREE = 3
 GAUSS = 0.5 / np.sqrt(3.0)  # two Gauss points integrate the square of a linear function exactly
 
 
-class Local(NamedTuple):
+class LocalPolynomials(NamedTuple):
     """The basis functions that are non-zero at each of n points.
 
     first   (n,), index of the first of the four
@@ -89,16 +89,16 @@ class CubicBasis:
         t = self.knots
         return (t[1:-3] + t[2:-2] + t[3:-1]) / DEGREE
 
-    def local(self, u: FloatArray, order: int = 0) -> Local:
+    def local(self, u: FloatArray, order: int = 0) -> LocalPolynomials:
         """Values (order 0) or derivatives (1, 2) at u; outside the breaks on the end pieces."""
         piece = np.searchsorted(self.breaks, u, side="right") - 1
         left = np.clip(piece, 0, self.breaks.size - 2) + DEGREE
         rows = _rise(self.knots, left, u, DEGREE - order)
         for _ in range(order):
             rows = _differentiate(self.knots, left, rows)
-        return Local(left - DEGREE, np.stack(rows))
+        return LocalPolynomials(left - DEGREE, np.stack(rows))
 
-    def gram(self, local: Local, weights: FloatArray) -> FloatArray:
+    def gram(self, local: LocalPolynomials, weights: FloatArray) -> FloatArray:
         """Band of sum_i w_i b_i b_i' over points in ascending order, shape (4, size)."""
         band = np.zeros((DEGREE + 1, self.size))
         begins = local.begins()
@@ -109,7 +109,7 @@ class CubicBasis:
                 band[k, places + a] += np.add.reduceat(weighted * local.values[a + k], begins)
         return band
 
-    def project(self, local: Local, weighted: FloatArray) -> FloatArray:
+    def project(self, local: LocalPolynomials, weighted: FloatArray) -> FloatArray:
         """sum_i b_i (w y)_i over points in ascending order, shape (size,)."""
         total = np.zeros(self.size)
         begins = local.begins()

@@ -61,11 +61,11 @@ class BootstrapErrors:
             sample = np.where(np.isnan(values), np.nan, fitted)
             sample[~known] += noise(random)
             again.append(self.smoother.smooth(times, sample, sigma=sigma, exact=exact))
-        return Bootstrapped(curve, tuple(again))
+        return BootstrapCurve(curve, tuple(again))
 
 
 @dataclass(frozen=True)
-class Bootstrapped:
+class BootstrapCurve:
     """A curve with the errors of its repetitions; for the rest see `Smooth`."""
 
     curve: Smooth

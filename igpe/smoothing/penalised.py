@@ -13,17 +13,26 @@ Measurements made ready for smoothing: no gaps, one value for each time, known w
 
 Replicates y_j of weights w_j at one time become their mean of weight W = sum w_j. What is lost,
 the scatter sum w_j (y_j - mean)^2, is kept with its count: it tells sigma^2 whatever the curve.
+
+The penalty by generalised cross validation (Craven & Wahba 1979).
+
+    GCV(lambda) = n RSS(lambda) / (n - tr S(lambda))^2
+
+may have several minima, so log10 lambda is scanned over all its sensible range and the best
+neighbourhood is scanned again, finer, twice. RSS holds the scatter of replicates and n all
+measurements; exact values count in neither.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpbsv
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
-from igpe.smoothing.basis import CubicBasis, Local, inverse_bands, multiply
+from igpe.smoothing.basis import CubicBasis, LocalPolynomials, inverse_bands, multiply
 
 # An exact datum weighs this many times all others together: it is then missed by less than 1e-6
 # of the range of the data, and the band matrices keep seven digits for the rest.
@@ -31,7 +40,7 @@ EXACT_WEIGHT = 1e9
 
 
 @dataclass(frozen=True)
-class Measurements:
+class CurveData:
     """One quantity at m distinct times.
 
     times         (m,), strictly ascending
@@ -64,7 +73,7 @@ def prepare(
     values: FloatArray,
     sigma: FloatArray | None,
     exact: BoolArray | None,
-) -> Measurements:
+) -> CurveData:
     """Drop what is missing, weigh, and average replicates; arguments as in `Smoother.smooth`.
 
     An exact value makes the other values at its time superfluous.
@@ -83,7 +92,7 @@ def prepare(
     mean = np.add.reduceat(w * y, first) / weight
     free = ~exact_at
     total = float(weight[free].sum()) if free.any() else 1.0
-    return Measurements(
+    return CurveData(
         times=t[first],
         values=mean,
         weights=np.where(exact_at, EXACT_WEIGHT * total, weight),
@@ -127,7 +136,7 @@ STRAIGHT = 1e-12  # of the largest value: what a line leaves is rounding
 
 
 @dataclass(frozen=True)
-class Fit:
+class SplineFit:
     """The minimiser for one penalty.
 
     penalty       lambda, scaled
@@ -141,7 +150,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SmoothingProblem:
     """Scaled data of one quantity.
 
     u, y, w   (m,), as in the module's text; y is in units of `scale`
@@ -156,7 +165,7 @@ class Problem:
     scale: float
 
     @cached_property
-    def local(self) -> Local:
+    def local(self) -> LocalPolynomials:
         """Basis functions at the data."""
         return self.basis.local(self.u)
 
@@ -175,24 +184,24 @@ class Problem:
         """g, (k,)."""
         return self.basis.project(self.local, self.w * self.y)
 
-    def fit(self, penalty: float) -> Fit | None:
+    def fit(self, penalty: float) -> SplineFit | None:
         """The minimiser, or None if this penalty is too small to be told from none."""
         # LAPACK itself: for a hundred data SciPy's checks take three times as long as the work.
         factor, c, failed = dpbsv(self.normal + penalty * self.bending, self.target, lower=1)
-        return None if failed else Fit(penalty, c, factor)
+        return None if failed else SplineFit(penalty, c, factor)
 
-    def traces(self, fits: list[Fit]) -> tuple[FloatArray, FloatArray]:
+    def traces(self, fits: list[SplineFit]) -> tuple[FloatArray, FloatArray]:
         """Trace of each fit's smoother, (len(fits),), and bands of A^-1, (len(fits), 4, k)."""
         bands = inverse_bands(np.stack([fit.factor for fit in fits]))
         products = np.einsum("mij,ij->mi", bands, self.normal)
         traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1)
         return traces, bands
 
-    def residuals(self, fit: Fit) -> FloatArray:
+    def residuals(self, fit: SplineFit) -> FloatArray:
         """y - f at the data, (m,), scaled."""
         return self.y - self.local.combine(fit.coefficients)
 
-    def squares(self, fits: list[Fit]) -> FloatArray:
+    def squares(self, fits: list[SplineFit]) -> FloatArray:
         """Weighted residual sums of squares, (len(fits),), without a pass over the data each.
 
         From the first fit c0 with residuals r0:  r0'W r0 - 2 d'B'W r0 + d'N d,  d = c - c0.
@@ -205,7 +214,7 @@ class Problem:
         return sums
 
 
-def scaled_problem(data: Measurements, breaks: FloatArray | None = None) -> Problem:
+def scaled_problem(data: CurveData, breaks: FloatArray | None = None) -> SmoothingProblem:
     """The problem of m >= 2 distinct times in units that make every smoother blind to units.
 
     breaks   ascending from 0 to 1; None: the times themselves, see the module's text
@@ -217,7 +226,7 @@ def scaled_problem(data: Measurements, breaks: FloatArray | None = None) -> Prob
     scale = float(np.abs(y).max())
     if scale <= STRAIGHT * float(np.abs(data.values).max()):
         y, scale = np.zeros_like(y), 1.0
-    return Problem(
+    return SmoothingProblem(
         u,
         y / scale,
         w,
@@ -243,3 +252,71 @@ def _breaks(u: FloatArray) -> FloatArray:
         if time - chosen[-1] >= NARROWEST and 1.0 - time >= NARROWEST:
             chosen.append(time)
     return np.array([*chosen, 1.0])
+
+
+EXPONENTS = np.arange(-20.0, 0.25, 0.5)  # from interpolating 3000 times to a line
+ZOOMS = 2  # each leaves an eighth of the step: log10 lambda to 0.01
+ZOOMED = np.linspace(-1.0, 1.0, 17)
+LEAST_LEFT = 0.02  # of n: residual degrees of freedom the curve must leave, and at least one
+LEVEL = 1e-9  # relative difference of GCV that is rounding; then the larger penalty is taken
+NOTHING = 1e-20  # scaled GCV of data without noise
+
+
+class PenaltyChoice(NamedTuple):
+    """The fit of the chosen penalty; band is of A^-1, at_edge if noise was not found."""
+
+    fit: SplineFit
+    trace: float
+    band: FloatArray
+    at_edge: bool
+    gcv: float
+
+
+class Counts(NamedTuple):
+    """What GCV knows of the data besides the problem: n, exact values, scaled scatter."""
+
+    measurements: int
+    exact: int
+    scatter: float
+
+
+def choose(problem: SmoothingProblem, counts: Counts, factor: float) -> PenaltyChoice:
+    """The fit for `factor` times the penalty of least GCV; deterministic.
+
+    raises  ArithmeticError if no penalty can be fitted, which scaled finite data do not cause
+    """
+    exponents, step = EXPONENTS, float(EXPONENTS[1] - EXPONENTS[0])
+    best, at_edge, gcv = _least(problem, counts, exponents)
+    for _ in range(ZOOMS):
+        exponents = best + step * ZOOMED
+        best, _edge, gcv = _least(problem, counts, exponents)
+        step *= float(ZOOMED[1] - ZOOMED[0])
+    fit = problem.fit(factor * 10.0**best)
+    if fit is None:  # so little penalty was asked for that rounding hides it
+        fit = problem.fit(10.0**best)
+    if fit is None:
+        raise ArithmeticError("The penalised normal equations are not positive definite.")
+    traces, bands = problem.traces([fit])
+    return PenaltyChoice(fit, float(traces[0]), bands[0], at_edge, gcv)
+
+
+def _least(
+    problem: SmoothingProblem, counts: Counts, exponents: FloatArray
+) -> tuple[float, bool, float]:
+    """The exponent of least GCV, whether it is the smallest that was admissible, and the GCV."""
+    tried = [(x, problem.fit(10.0**x)) for x in exponents]
+    usable = [(float(x), fit) for x, fit in tried if fit is not None]
+    if not usable:
+        return float(exponents[-1]), False, np.inf
+    fits = [fit for _, fit in usable]
+    traces, _ = problem.traces(fits)
+    n = counts.measurements
+    left = n - (traces - counts.exact)
+    scores = n * (problem.squares(fits) + counts.scatter) / np.maximum(left, 1e-3) ** 2
+    admissible = left >= max(1.0, LEAST_LEFT * n)
+    admissible[-1] = True  # the stiffest curve is always possible
+    scores = np.where(admissible, scores, np.inf)
+    level = (1.0 + LEVEL) * scores.min() + NOTHING
+    chosen = int(np.flatnonzero(scores <= level)[-1])
+    first = int(np.flatnonzero(admissible)[0])
+    return usable[chosen][0], chosen == first, float(scores[chosen])

@@ -12,8 +12,8 @@ from scipy.interpolate import make_interp_spline
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import CubicBasis, Local, inverse_band
-from igpe.smoothing.penalised import Measurements, prepare
+from igpe.smoothing.basis import CubicBasis, LocalPolynomials, inverse_band
+from igpe.smoothing.penalised import CurveData, prepare
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SplineCurve:
         """Standard errors of `slope`, shape (n,)."""
         return self._error(self._slopes(t))
 
-    def _values(self, t: FloatArray) -> Local:
+    def _values(self, t: FloatArray) -> LocalPolynomials:
         u = (np.asarray(t, float) - self.start) / self.length
         inside = np.clip(u, 0.0, 1.0)
         local = self.basis.local(inside)
@@ -62,14 +62,14 @@ class SplineCurve:
         if not beyond.any():
             return local
         tangent = self.basis.local(inside, order=1)
-        return Local(local.first, local.values + beyond * tangent.values)
+        return LocalPolynomials(local.first, local.values + beyond * tangent.values)
 
-    def _slopes(self, t: FloatArray) -> Local:
+    def _slopes(self, t: FloatArray) -> LocalPolynomials:
         u = (np.asarray(t, float) - self.start) / self.length
         local = self.basis.local(np.clip(u, 0.0, 1.0), order=1)
-        return Local(local.first, local.values / self.length)
+        return LocalPolynomials(local.first, local.values / self.length)
 
-    def _error(self, local: Local) -> FloatArray:
+    def _error(self, local: LocalPolynomials) -> FloatArray:
         if not np.isfinite(self.sigma):
             return np.full(local.first.size, np.inf)
         variance = local.variance(self.band)
@@ -129,7 +129,7 @@ class PolynomialCurve:
         return errors
 
 
-def polynomial(data: Measurements, degree: int) -> PolynomialCurve:
+def polynomial(data: CurveData, degree: int) -> PolynomialCurve:
     """The polynomial of the given degree (less than the number of times) nearest to the data."""
     centre = float(data.times.mean())
     length = float(np.ptp(data.times)) or 1.0
@@ -182,7 +182,7 @@ class Interpolation:
         return spline_through(data)
 
 
-def spline_through(data: Measurements) -> SplineCurve:
+def spline_through(data: CurveData) -> SplineCurve:
     """The not-a-knot spline through at least four distinct times."""
     start, length = float(data.times[0]), float(np.ptp(data.times))
     u = (data.times - start) / length
@@ -204,7 +204,7 @@ def spline_through(data: Measurements) -> SplineCurve:
     )
 
 
-def _local_noise(data: Measurements) -> tuple[float, tuple[str, ...]]:
+def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     """sigma as in `Smooth`, from three neighbours at a time.
 
     With e_i = a y_{i-1} + b y_{i+1} - y_i, a + b = 1 linear in time, E e_i^2 is sigma^2 times

@@ -6,11 +6,15 @@ from math import ceil, log10
 import pandas as pd
 
 from igpe.core.markup import paragraph, table
-from igpe.structure.findings import Finding, Reach, Verdict
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.combinations import Combination
-from igpe.structure.identifiability.identifiability import Identifiability
-from igpe.structure.subsystems import Group, Surplus
+from igpe.structure.identifiability.combinations import IdentifiableCombination
+from igpe.structure.identifiability.identifiability import (
+    Access,
+    Finding,
+    Identifiability,
+    Identifiable,
+)
+from igpe.structure.subsystems import SlopeGroup, Surplus
 
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
@@ -25,13 +29,13 @@ def text(findings: Sequence[Finding], told: Sequence[str]) -> str:
 def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
     words = _WORDS[finding.reach](finding)
-    if finding.prior and finding.reach is Reach.UNREACHABLE:
+    if finding.prior and finding.reach is Access.UNREACHABLE:
         words += " All that is known of it is its prior."
     return words + _identifiable(finding)
 
 
 def remarks(
-    groups: Sequence[Group], surplus: Sequence[Surplus], exact: Identifiability
+    groups: Sequence[SlopeGroup], surplus: Sequence[Surplus], exact: Identifiability
 ) -> list[str]:
     """Decoupling, superfluous equations, and how sure the verdicts on identifiability are."""
     return [
@@ -75,7 +79,7 @@ def _sets(options: Sequence[tuple[str, ...]]) -> str:
 
 def _identifiable(finding: Finding) -> str:
     """What follows the sentence on how an unknown is reached."""
-    if finding.verdict is Verdict.UNDECIDED or finding.reach is Reach.UNREACHABLE:
+    if finding.verdict is Identifiable.UNDECIDED or finding.reach is Access.UNREACHABLE:
         return ""  # what nothing measured depends on is called so
     if finding.values > 1:
         return f"; locally identifiable: up to {finding.values} values"
@@ -83,7 +87,7 @@ def _identifiable(finding: Finding) -> str:
 
 
 def _globally(finding: Finding) -> str:
-    if finding.verdict is not Verdict.YES:
+    if finding.verdict is not Identifiable.YES:
         return ""
     return {0: "undecided", 1: "yes"}.get(finding.values, f"up to {finding.values} values")
 
@@ -101,14 +105,14 @@ def _several(alternatives: Sequence[Alternatives]) -> list[str]:
 
 def _shared(findings: Sequence[Finding]) -> list[str]:
     """One line for unknowns that cannot be told apart: what is known of them, what frees them."""
-    found: dict[Combination, list[Finding]] = {}
+    found: dict[IdentifiableCombination, list[Finding]] = {}
     for finding in findings:
-        if finding.shared and finding.reach is not Reach.UNREACHABLE:
+        if finding.shared and finding.reach is not Access.UNREACHABLE:
             found.setdefault(finding.shared, []).append(finding)
     return [f"{_determined(shared)}{_freeing(own)}" for shared, own in found.items()]
 
 
-def _determined(shared: Combination) -> str:
+def _determined(shared: IdentifiableCombination) -> str:
     names = _cut(shared.unknowns)
     if shared.nothing:
         return f"of {names} nothing can be determined"
@@ -170,7 +174,7 @@ def _how(exact: Identifiability) -> str:
 
 def _undecided(exact: Identifiability) -> list[str]:
     """What is known of other values of what is identifiable."""
-    yes = exact.names(Verdict.YES)
+    yes = exact.names(Identifiable.YES)
     open_ = [n for n in yes if n not in exact.values]
     lines = []
     if set(exact.values) - exact.unique:
@@ -216,14 +220,14 @@ def _unreachable(finding: Finding) -> str:
 
 
 _WORDS = {
-    Reach.ALGEBRAIC: _algebraic,
-    Reach.SMOOTHING: _smoothing,
-    Reach.DYNAMIC: _dynamic,
-    Reach.UNREACHABLE: _unreachable,
+    Access.ALGEBRAIC: _algebraic,
+    Access.SMOOTHING: _smoothing,
+    Access.DYNAMIC: _dynamic,
+    Access.UNREACHABLE: _unreachable,
 }
 
 
-def _decoupling(groups: Sequence[Group]) -> list[str]:
+def _decoupling(groups: Sequence[SlopeGroup]) -> list[str]:
     if len(groups) < 2:  # noqa: PLR2004 - one alone is not decoupled
         return []
     parts = [", ".join(g.parameters[:MOST_NAMED]) for g in groups[:MOST_NAMED]]

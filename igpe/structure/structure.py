@@ -37,10 +37,12 @@ from igpe.results.structure_map import (
     StructureMap,
 )
 from igpe.structure import report
-from igpe.structure.findings import Finding, Form, Reach
 from igpe.structure.identifiability.identifiability import (
-    Algebra,
+    Access,
+    Dependence,
+    Finding,
     Identifiability,
+    PosedAlgebra,
     identifiability,
     undecided,
 )
@@ -53,8 +55,8 @@ from igpe.structure.identifiability.posed import (
     single_starts,
 )
 from igpe.structure.subsystems import (
-    Group,
-    Reduced,
+    ReducedSystem,
+    SlopeGroup,
     Subsystem,
     Surplus,
     groups,
@@ -68,7 +70,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def maps(
-    reduced: Sequence[Reduced],
+    reduced: Sequence[ReducedSystem],
     slopes: Sequence[Mapping[str, Any]],
     reach: Mapping[str, str],
     names: Sequence[str],
@@ -86,7 +88,7 @@ def maps(
 
 
 def _map(
-    reduced: Reduced, slopes: Mapping[str, Any], reach: Mapping[str, str], name: str
+    reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, str], name: str
 ) -> StructureMap:
     """The map of one experiment, not yet with its name."""
     posed, order = reduced.posed, _Order(reduced)
@@ -120,7 +122,7 @@ class _Order:
     rows, columns  indices of the system's
     """
 
-    def __init__(self, reduced: Reduced) -> None:
+    def __init__(self, reduced: ReducedSystem) -> None:
         found = parts(reduced.pattern)
         self._reduced = reduced
         self.rows: list[int] = []
@@ -153,7 +155,7 @@ class _Order:
             self.parts = (*self.parts, part)
 
 
-def _hidden(reduced: Reduced) -> list[int]:
+def _hidden(reduced: ReducedSystem) -> list[int]:
     """Rows of the model that hold the slope of an unmeasured state: left to the dynamics."""
     posed = reduced.posed
     rows, _ = select(posed, posed.data_names)
@@ -167,7 +169,7 @@ def _pairs(pattern: Any, rows: Sequence[int], columns: Iterable[int]) -> Pairs:
 
 
 def _sources(
-    reduced: Reduced, slopes: Mapping[str, Any], reach: Mapping[str, str]
+    reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, str]
 ) -> tuple[Source, ...]:
     """Slopes predicted by algebra with what they help to estimate, then start values."""
     posed = reduced.posed
@@ -284,10 +286,10 @@ class Structure:
     """
 
     findings: tuple[Finding, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[SlopeGroup, ...]
     subsystems: tuple[Subsystem, ...]
     surplus: tuple[Surplus, ...]
-    reduced: tuple[Reduced, ...] = field(repr=False)
+    reduced: tuple[ReducedSystem, ...] = field(repr=False)
     slopes: tuple[Mapping[str, Any], ...] = field(repr=False)
     exact: Identifiability
     experiments: tuple[str, ...]
@@ -304,12 +306,12 @@ class Structure:
     def is_linear(self) -> bool:
         """Whether slopes are linear in all unknowns: then one set of values explains them."""
         return all(
-            finding.form is Form.LINEAR if finding.reach is Reach.ALGEBRAIC
-            else finding.reach is Reach.SMOOTHING
+            finding.form is Dependence.LINEAR if finding.reach is Access.ALGEBRAIC
+            else finding.reach is Access.SMOOTHING
             for finding in self.findings
         )  # fmt: skip
 
-    def names(self, reach: Reach) -> tuple[str, ...]:
+    def names(self, reach: Access) -> tuple[str, ...]:
         """Unknowns with that verdict."""
         return tuple(f.unknown for f in self.findings if f.reach is reach)
 
@@ -362,7 +364,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     slopes = tuple(s.slopes for s in found)
     gathered = groups(subsystems, reduced, slopes, problem.box.names)
     judge = _Judge(problem, gathered, subsystems, [influence(one) for one in posed])
-    exact = _exact(problem, Algebra(posed, slopes), most_work)
+    exact = _exact(problem, PosedAlgebra(posed, slopes), most_work)
     return Structure(
         findings=tuple(_with(judge(name), exact) for name in problem.box.names),
         groups=gathered,
@@ -376,7 +378,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     )
 
 
-def _exact(problem: Problem, algebra: Algebra, most_work: float) -> Identifiability:
+def _exact(problem: Problem, algebra: PosedAlgebra, most_work: float) -> Identifiability:
     if not most_work or not len(problem.box):
         return undecided(problem.box.names, "")
     return identifiability(problem, algebra, most_work=most_work)
@@ -389,7 +391,7 @@ def _with(finding: Finding, exact: Identifiability) -> Finding:
     """
     name = finding.unknown
     freeing = exact.measure.get(name, ())
-    is_lost = finding.reach is Reach.UNREACHABLE
+    is_lost = finding.reach is Access.UNREACHABLE
     return replace(
         finding,
         measure=freeing if is_lost and freeing else finding.measure,
@@ -406,7 +408,7 @@ class _Judge:
     def __init__(
         self,
         problem: Problem,
-        gathered: Iterable[Group],
+        gathered: Iterable[SlopeGroup],
         subsystems: Iterable[Subsystem],
         influences: Sequence[Influence],
     ) -> None:
@@ -428,14 +430,14 @@ class _Judge:
             return self._algebraic(name, prior)
         smoothed = self._smoothed(name)
         if smoothed:
-            return Finding(name, Reach.SMOOTHING, states=smoothed, prior=prior)
+            return Finding(name, Access.SMOOTHING, states=smoothed, prior=prior)
         uses = self.uses.get(name, [])
         implicit = tuple(dict.fromkeys(v for s in uses for v in s.implicit))
         equations = tuple(dict.fromkeys(e for s in uses for e in s.equations))
         is_visible = name in self.visible
         # Where only closed expressions are missing, measuring more is not what helps.
         measure = () if implicit else self._measure(name, is_visible)
-        reach = Reach.DYNAMIC if is_visible else Reach.UNREACHABLE
+        reach = Access.DYNAMIC if is_visible else Access.UNREACHABLE
         return Finding(
             name, reach, equations=equations, implicit=implicit, measure=measure, prior=prior
         )
@@ -443,13 +445,13 @@ class _Judge:
     def _algebraic(self, name: str, prior: bool) -> Finding:
         group = self.group[name]
         uses = [s for s in self.uses[name] if s.explicit]
-        form = Form.SINGLY_LINEAR if name in group.individually else Form.NONLINEAR
+        form = Dependence.SINGLY_LINEAR if name in group.individually else Dependence.NONLINEAR
         return Finding(
             unknown=name,
-            reach=Reach.ALGEBRAIC,
+            reach=Access.ALGEBRAIC,
             states=tuple(dict.fromkeys(x for s in uses for x in s.slopes)),
             equations=tuple(dict.fromkeys(e for s in uses for e in s.equations)),
-            form=Form.LINEAR if name in group.jointly else form,
+            form=Dependence.LINEAR if name in group.jointly else form,
             prior=prior,
         )
 

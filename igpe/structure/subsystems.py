@@ -57,11 +57,11 @@ from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, Parts, blocks, parts
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
-from igpe.structure.identifiability.posed import Posed
+from igpe.structure.identifiability.posed import PosedEquations
 
 
 class Selection(NamedTuple):
-    """Increasing indices into the rows and the variables of a `Posed`.
+    """Increasing indices into the rows and the variables of a `PosedEquations`.
 
     rows     equations without the slope of an unmeasured state
     columns  unknown variables that occur in them
@@ -71,7 +71,7 @@ class Selection(NamedTuple):
     columns: IntArray
 
 
-def select(posed: Posed, measured: Iterable[str]) -> Selection:
+def select(posed: PosedEquations, measured: Iterable[str]) -> Selection:
     """The reduced system if the variables in `measured` are known over time.
 
     Rows of measured expressions exist only for those the experiment measures often enough.
@@ -95,7 +95,7 @@ def select(posed: Posed, measured: Iterable[str]) -> Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduced:
+class ReducedSystem:
     """The reduced system of one experiment (Michalik et al. 2009, IGPE, eq. 4).
 
     posed            all symbols: q, data, time, inputs
@@ -108,7 +108,7 @@ class Reduced:
     sizes            (n_rows,) how many variables, known or unknown, each row contains
     """
 
-    posed: Posed
+    posed: PosedEquations
     residual: Any
     row_names: tuple[str, ...]
     unknowns: Any
@@ -129,8 +129,8 @@ class Subsystem:
     """Equations that stand alone: they predict slopes of measured states from data and parameters.
 
     experiment  index of the experiment
-    equations   names of the rows;  rows: indices into `Reduced.residual`, in order of solution
-    unknowns    names of the columns;  columns: indices into `Reduced.unknowns`
+    equations   names of the rows, in order of solution;  rows: places in `ReducedSystem.residual`
+    unknowns    names of the columns;  columns: places in `ReducedSystem.unknowns`
     parameters  free unknowns of the problem that occur in the equations
     slopes      states whose slope is predicted
     implicit    unknowns that cannot be written explicitly; if there are any, the slopes are no
@@ -179,10 +179,10 @@ class Suitable(NamedTuple):
     surplus: tuple[Surplus, ...]
 
 
-def reduce(posed: Posed) -> Reduced:
+def reduce(posed: PosedEquations) -> ReducedSystem:
     """The reduced system for what the experiment measures."""
     rows, columns = select(posed, posed.data_names)
-    return Reduced(
+    return ReducedSystem(
         posed=posed,
         residual=posed.residual[rows.tolist()],
         row_names=tuple(posed.row_names[i] for i in rows),
@@ -194,7 +194,7 @@ def reduce(posed: Posed) -> Reduced:
     )
 
 
-def suitable(reduced: Reduced) -> Suitable:
+def suitable(reduced: ReducedSystem) -> Suitable:
     """The suitable part of a reduced system, and its smallest suitable subsystems."""
     found = parts(reduced.pattern)
     rows = [*found.well_rows, *used_rows(reduced, found)]
@@ -214,7 +214,7 @@ def suitable(reduced: Reduced) -> Suitable:
     )
 
 
-def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
+def predicted_slopes(reduced: ReducedSystem, subsystem: Subsystem) -> dict[str, Any]:
     """State -> its slope as SX of q, data, time and inputs (and of the implicit unknowns)."""
     solved = _solve(reduced, subsystem.rows, subsystem.columns)
     slopes = reduced.slopes(subsystem.columns)
@@ -222,7 +222,7 @@ def predicted_slopes(reduced: Reduced, subsystem: Subsystem) -> dict[str, Any]:
     return {state: by_column[j] for j, state in slopes.items()}
 
 
-def used_rows(reduced: Reduced, found: Parts) -> list[int]:
+def used_rows(reduced: ReducedSystem, found: Parts) -> list[int]:
     """The rows of the overconstrained part that are used; see the top of the file."""
     if not found.over_columns:
         return []
@@ -243,7 +243,7 @@ def first_matched(pattern: csr_array, order: IntArray) -> list[int]:
     return sorted(int(i) for i in chosen)
 
 
-def _solve(reduced: Reduced, rows: Iterable[int], columns: Iterable[int]) -> Solved:
+def _solve(reduced: ReducedSystem, rows: Iterable[int], columns: Iterable[int]) -> Solved:
     """`solve_for` on a part alone, at its own cost; indices are those of the whole."""
     rows, columns = list(rows), list(columns)
     n = range(len(rows))
@@ -251,7 +251,9 @@ def _solve(reduced: Reduced, rows: Iterable[int], columns: Iterable[int]) -> Sol
     return Solved(solved.expressions, tuple(columns[j] for j in solved.implicit), solved.remaining)
 
 
-def _subsystems(reduced: Reduced, order: list[Block], implicit: set[int]) -> tuple[Subsystem, ...]:
+def _subsystems(
+    reduced: ReducedSystem, order: list[Block], implicit: set[int]
+) -> tuple[Subsystem, ...]:
     needs = _needs(reduced, order)
     found = []
     for number, block in enumerate(order):
@@ -264,7 +266,7 @@ def _subsystems(reduced: Reduced, order: list[Block], implicit: set[int]) -> tup
     return tuple(sorted(found, key=lambda s: (len(s.rows), s.rows)))
 
 
-def _subsystem(reduced: Reduced, members: list[Block], implicit: set[int]) -> Subsystem:
+def _subsystem(reduced: ReducedSystem, members: list[Block], implicit: set[int]) -> Subsystem:
     rows = [i for block in members for i in block.rows]
     columns = [j for block in members for j in block.columns]
     names = reduced.unknown_names
@@ -281,7 +283,7 @@ def _subsystem(reduced: Reduced, members: list[Block], implicit: set[int]) -> Su
     )
 
 
-def _needs(reduced: Reduced, order: list[Block]) -> list[set[int]]:
+def _needs(reduced: ReducedSystem, order: list[Block]) -> list[set[int]]:
     """For each block, the other blocks that compute unknowns it contains."""
     adjacent = reduced.pattern.tocsr()
     block_of = {j: k for k, block in enumerate(order) for j in block.columns}
@@ -300,7 +302,7 @@ def _closure(start: int, needs: list[set[int]]) -> set[int]:
     return seen
 
 
-def _surplus(reduced: Reduced, found: Parts) -> tuple[Surplus, ...]:
+def _surplus(reduced: ReducedSystem, found: Parts) -> tuple[Surplus, ...]:
     """Rows without an unknown are superfluous each by itself, the others together."""
     counts = np.diff(reduced.pattern.tocsr().indptr)
     index, names = reduced.posed.experiment, reduced.row_names
@@ -321,7 +323,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class SlopeGroup:
     """Slopes whose predictions share unknowns: one problem for step 3.
 
     parameters    free unknowns of the problem, in its order
@@ -345,10 +347,10 @@ class Group:
 
 def groups(
     subsystems: Iterable[Subsystem],
-    reduced: Sequence[Reduced],
+    reduced: Sequence[ReducedSystem],
     slopes: Sequence[Mapping[str, Any]],
     order: Sequence[str],
-) -> tuple[Group, ...]:
+) -> tuple[SlopeGroup, ...]:
     """The explicit subsystems, gathered by the unknowns they share.
 
     reduced, slopes  of each experiment: its reduced system and predicted slopes
@@ -366,10 +368,10 @@ def groups(
 
 def _group(
     own: list[Subsystem],
-    reduced: Sequence[Reduced],
+    reduced: Sequence[ReducedSystem],
     slopes: Sequence[Mapping[str, Any]],
     place: Mapping[str, int],
-) -> Group:
+) -> SlopeGroup:
     names = sorted({n for s in own for n in s.parameters}, key=place.__getitem__)
     members = sorted({Member(s.experiment, x) for s in own for x in s.slopes})
     p = stack(ca.SX.sym(n) for n in names)
@@ -379,7 +381,7 @@ def _group(
         for k in sorted({m.experiment for m in members})
     )
     linear = linear_parameters(predictions, p)
-    return Group(
+    return SlopeGroup(
         parameters=tuple(names),
         members=tuple(members),
         subsystems=tuple(sorted(own, key=lambda s: (len(s.rows), s.experiment, s.rows))),
@@ -388,7 +390,7 @@ def _group(
     )
 
 
-def _in_common(slopes: list[Any], reduced: Reduced, symbol: Mapping[str, Any]) -> Any:
+def _in_common(slopes: list[Any], reduced: ReducedSystem, symbol: Mapping[str, Any]) -> Any:
     """The slopes in symbols that all experiments of the group have in common."""
     posed = reduced.posed
     old = [(posed.q[i], n) for i, n in enumerate(posed.q_names) if n in symbol]

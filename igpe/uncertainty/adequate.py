@@ -14,7 +14,12 @@ from scipy.linalg import null_space
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.statistics.covariance import chi_squared_probability, directions, leverage
+from igpe.numerics.statistics.covariance import (
+    chi_squared_probability,
+    directions,
+    leverage,
+    weak_sentences,
+)
 from igpe.numerics.statistics.lack_of_fit import (
     ODD,
     Evidence,
@@ -23,7 +28,6 @@ from igpe.numerics.statistics.lack_of_fit import (
     lack_of_fit,
     runs_test,
 )
-from igpe.numerics.statistics.weakness import weak_sentences
 from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import (

@@ -23,7 +23,7 @@ from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_known_sigma, require_plain
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.settling import weighted_at
+from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search

@@ -38,7 +38,7 @@ from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Transcription, transcribe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import require_plain
-from igpe.dynamics.shooting.guess import Simulated, profiles
+from igpe.dynamics.shooting.residuals import Simulated, profiles
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution

@@ -24,8 +24,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
 from igpe.dynamics.integrators.base import Simulation, Trajectory
-from igpe.dynamics.shooting.guess import fine_grid
-from igpe.dynamics.shooting.residuals import Run
+from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem

@@ -22,10 +22,9 @@ from igpe.core.markup import bullets
 from igpe.core.status import Progress
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.likelihood import errors_at, tangent
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem

@@ -6,9 +6,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import LocalSearch
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.status import Status
 
@@ -49,7 +49,7 @@ def regression(*formulas, noise=0.0, names="abcd", lower=0.1):
         truth = [TRUTH.get(n, 1.0) for n in names]
         exact = np.array([float(predict(x, truth)) for x in X])
         target = exact + noise * random.normal(size=len(X))
-        pieces.append(Piece(predict, X[None], None, target, np.full(len(X), 2.0)))
+        pieces.append(Contribution(predict, X[None], None, target, np.full(len(X), 2.0)))
     n = len(names)
     return Regression(
         Box(tuple(names), np.full(n, lower), np.full(n, 5.0)), tuple(pieces), "", False

@@ -9,8 +9,8 @@ import pyomo.environ as pyo
 import pytest
 
 import igpe
+from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.global_solver import centred, centred_bounds, from_centred, to_centred
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.solvers.base import Answer, solve_confirmed
 
@@ -26,7 +26,7 @@ def regression(predict: Any, box: Box, truth: np.ndarray, noise: float = 0.03) -
     exact = np.array([float(function(t, truth)) for t in places[0]])
     values = exact * (1 + noise * np.random.default_rng(1).normal(size=len(exact)))
     weight = np.full(len(values), 1 / np.std(values))
-    return Regression(box, (Piece(function, places, None, values, weight),), "test", False)
+    return Regression(box, (Contribution(function, places, None, values, weight),), "test", False)
 
 
 def arrhenius(lower: float = 0.0, upper: float = 1e10) -> Regression:

@@ -8,9 +8,9 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import LocalSearch, found
-from igpe.algebraic.regression import Piece, Regression
 from igpe.algebraic.step import estimate_algebraic
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
@@ -24,7 +24,7 @@ def regression(slope, x, target, box):
     """Slopes that an expression of x and p predicts."""
     known, p = ca.SX.sym("x"), ca.SX.sym("p", len(box))
     predict = ca.Function("predict", [known, p], [slope(known, p)])
-    piece = Piece(predict, x[None], None, target, np.ones(len(x)))
+    piece = Contribution(predict, x[None], None, target, np.ones(len(x)))
     return Regression(box, (piece,), "made up", False)
 
 

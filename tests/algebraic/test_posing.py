@@ -9,8 +9,8 @@ from zoo import ZOO
 
 import igpe
 from igpe.algebraic.curves import known_start, smooth_measurements
-from igpe.algebraic.local import Linear, LocalSearch
-from igpe.algebraic.step import Form, Posing, smoothed_starts
+from igpe.algebraic.local import LinearRoute, LocalSearch
+from igpe.algebraic.step import Posing, TargetForm, smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 from igpe.smoothing.spline_curve import Interpolation
@@ -28,7 +28,7 @@ GROUPED = [
     "stirred_tank",
     "dimer",
 ]
-WITHIN = {Form.SLOPES: 0.06, Form.INTEGRALS: 0.01}
+WITHIN = {TargetForm.SLOPES: 0.06, TargetForm.INTEGRALS: 0.01}
 
 
 def posed(name, form):
@@ -45,12 +45,12 @@ def test_which_cases_have_groups():
 
 
 @pytest.mark.parametrize("name", GROUPED)
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(TargetForm))
 def test_exact_data_give_the_truth(name, form):
     case, structure, posing = posed(name, form)
     for group in structure.groups:
         whole = posing.regression(group)
-        route = Linear() if whole.linear else LocalSearch(trials=64, starts=4)
+        route = LinearRoute() if whole.linear else LocalSearch(trials=64, starts=4)
         answer, lost, _ = route.estimate(whole)
         assert lost == ()
         truth = {n: case.truth[n] for n in group.parameters}
@@ -58,7 +58,7 @@ def test_exact_data_give_the_truth(name, form):
 
 
 @pytest.mark.parametrize("name", GROUPED)
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(TargetForm))
 def test_the_derivative_against_central_differences(name, form):
     case, structure, posing = posed(name, form)
     for group in structure.groups:
@@ -73,7 +73,7 @@ def test_the_derivative_against_central_differences(name, form):
 
 
 def test_the_integral_form_begins_at_a_known_start():
-    _, structure, posing = posed("decay", Form.INTEGRALS)
+    _, structure, posing = posed("decay", TargetForm.INTEGRALS)
     (piece,) = posing.regression(structure.groups[0]).pieces
     case = STRUCTURES["decay"][0]
     assert len(piece.target) == len(case.times)
@@ -123,7 +123,7 @@ def switched(slope, **given):
     problem = Problem(build, parameters=["k"], experiments=run)
     structure = analyse(problem)
     curves = smooth_measurements(problem, Interpolation())
-    posing = Posing(problem, structure, curves, Form.SLOPES)
+    posing = Posing(problem, structure, curves, TargetForm.SLOPES)
     return posing.regression(structure.groups[0]).linearised(np.ones(1)).residual
 
 

@@ -9,10 +9,9 @@ import kinetic_family
 import numpy as np
 import pytest
 
-from igpe.algebraic.base import Found
+from igpe.algebraic.base import Contribution, Regression, RouteResult
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -24,8 +23,8 @@ X = np.linspace(0.1, 5.0, 20)[None]
 class Elsewhere:
     """A route that says that it was asked."""
 
-    def estimate(self, _: Regression) -> Found:
-        return Found(Estimate({}, 1.0, Status.BEST_OF_SEVERAL, "elsewhere"), ())
+    def estimate(self, _: Regression) -> RouteResult:
+        return RouteResult(Estimate({}, 1.0, Status.BEST_OF_SEVERAL, "elsewhere"), ())
 
 
 def regression(rate: Any, lower: Any, upper: Any, truth: Any, noise: float = 0.02) -> Regression:
@@ -34,7 +33,9 @@ def regression(rate: Any, lower: Any, upper: Any, truth: Any, noise: float = 0.0
     exact = np.array([float(predict(x, truth)) for x in X[0]])
     target = exact + noise * np.std(exact) * np.random.default_rng(0).normal(size=len(exact))
     box = Box(tuple("abcd"[: len(lower)]), np.array(lower, float), np.array(upper, float))
-    return Regression(box, (Piece(predict, X, None, target, np.ones(len(target))),), "", False)
+    return Regression(
+        box, (Contribution(predict, X, None, target, np.ones(len(target))),), "", False
+    )
 
 
 def michaelis(

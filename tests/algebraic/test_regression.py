@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from igpe.algebraic.local import Linear, LocalSearch
-from igpe.algebraic.regression import Piece, Regression
+from igpe.algebraic.base import Contribution, Regression
+from igpe.algebraic.local import LinearRoute, LocalSearch
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.statistics.covariance import determined
@@ -24,14 +24,14 @@ def linear_piece(matrix, target, weight=None, combine=None):
     known, p = ca.SX.sym("known", matrix.shape[1]), ca.SX.sym("p", matrix.shape[1])
     predict = ca.Function("predict", [known, p], [ca.dot(known, p)])
     weight = np.ones(len(target)) if weight is None else weight
-    return Piece(predict, matrix.T, combine, target, weight)
+    return Contribution(predict, matrix.T, combine, target, weight)
 
 
 def curved_piece(x, target):
     """Slopes a x / (b + x)."""
     known, p = ca.SX.sym("x"), ca.SX.sym("p", 2)
     predict = ca.Function("predict", [known, p], [p[0] * known / (p[1] + known)])
-    return Piece(predict, x[None], None, target, np.full(len(x), 3.0))
+    return Contribution(predict, x[None], None, target, np.full(len(x), 3.0))
 
 
 @pytest.mark.parametrize("combined", [False, True])
@@ -40,7 +40,7 @@ def test_the_derivative_of_a_piece_against_central_differences(combined):
     piece = curved_piece(x, RANDOM.normal(size=9))
     if combined:
         mix = RANDOM.normal(size=(3, 3))
-        piece = Piece(piece.predict, piece.known, mix, np.ones(3), np.arange(1.0, 4.0))
+        piece = Contribution(piece.predict, piece.known, mix, np.ones(3), np.arange(1.0, 4.0))
     p, h = np.array([1.2, 0.8]), 1e-6
     one = regression([piece], box(2), linear=False)
     at = one.linearised(p)
@@ -77,7 +77,7 @@ def test_several_pieces_stand_one_above_the_other():
 def test_pieces_at_the_same_places_are_computed_together():
     x = np.linspace(0.1, 4.0, 9)
     one, mix = curved_piece(x, RANDOM.normal(size=9)), RANDOM.normal(size=(3, 3))
-    twin = Piece(one.predict, one.known, mix, np.ones(3), np.arange(1.0, 4.0))
+    twin = Contribution(one.predict, one.known, mix, np.ones(3), np.arange(1.0, 4.0))
     other = curved_piece(x + 1, RANDOM.normal(size=9))
     pieces, p = [one, other, twin], np.array([1.2, 0.8])
     at = regression(pieces, box(2), linear=False).linearised(p)
@@ -110,7 +110,7 @@ def test_linear_is_least_squares(weighted):
     weight = RANDOM.uniform(0.1, 3.0, 12) if weighted else np.ones(12)
     wide = Box(("a", "b", "c"), np.full(3, -1e9), np.full(3, 1e9))
     whole = regression([linear_piece(matrix, target, weight)], wide, linear=True)
-    answer, lost, _ = Linear().estimate(whole)
+    answer, lost, _ = LinearRoute().estimate(whole)
     p, cost, *_ = np.linalg.lstsq(weight[:, None] * matrix, weight * target, rcond=None)
     assert lost == ()
     assert wide.vector(answer.parameters) == pytest.approx(p, rel=1e-8)
@@ -126,7 +126,7 @@ def test_linear_within_bounds_against_another_method(seed):
         tuple("abcd"), np.array([-0.1, 0.2, -np.inf, 0.0]), np.array([0.1, 0.3, 0.4, np.inf])
     )
     whole = regression([linear_piece(matrix, target)], tight, linear=True)
-    answer, lost, _ = Linear().estimate(whole)
+    answer, lost, _ = LinearRoute().estimate(whole)
     reference = lsq_linear(matrix, target, (tight.lower, tight.upper), method="trf", tol=1e-14)
     p = tight.vector(answer.parameters)
     assert lost == ()
@@ -141,14 +141,14 @@ def test_what_the_data_do_not_determine_is_named_and_left_out(scale):
     other = RANDOM.normal(size=(10, 1))
     matrix = np.hstack([column, scale * other, 2 * other, np.zeros((10, 1))])
     whole = regression([linear_piece(matrix, 3 * column.ravel())], box(4), linear=True)
-    answer, lost, _ = Linear().estimate(whole)
+    answer, lost, _ = LinearRoute().estimate(whole)
     assert lost == ("b", "c", "d")
     assert answer.parameters == pytest.approx({"a": 3.0}, rel=1e-8)
 
 
 def test_fewer_data_than_parameters():
     whole = regression([linear_piece(np.array([[1.0, 0.0, 1.0]]), np.ones(1))], box(3), linear=True)
-    answer, lost, _ = Linear().estimate(whole)
+    answer, lost, _ = LinearRoute().estimate(whole)
     assert lost == ("a", "b", "c")
     assert answer.objective == pytest.approx(0.0, abs=1e-20)
     assert determined(np.zeros((3, 2))).tolist() == [False, False]
@@ -156,7 +156,7 @@ def test_fewer_data_than_parameters():
 
 def test_linear_without_numbers_fails_as_a_status():
     whole = regression([linear_piece(np.array([[np.nan]]), np.ones(1))], box(1), linear=True)
-    answer, lost, _ = Linear().estimate(whole)
+    answer, lost, _ = LinearRoute().estimate(whole)
     assert (answer.status, answer.objective, lost) == (Status.FAILED, np.inf, ("a",))
 
 
@@ -174,7 +174,7 @@ def wave(x):
     """Slopes sin(a x): many local optima."""
     known, p = ca.SX.sym("x"), ca.SX.sym("p")
     predict = ca.Function("predict", [known, p], [ca.sin(p * known)])
-    return Piece(predict, x[None], None, np.sin(7.3 * x), np.ones(len(x)))
+    return Contribution(predict, x[None], None, np.sin(7.3 * x), np.ones(len(x)))
 
 
 def test_local_searches_where_there_are_many_optima():
@@ -195,7 +195,7 @@ def test_local_keeps_what_lies_on_a_bound_and_leaves_out_the_undetermined():
     p = ca.SX.sym("p", 2)
     known = ca.SX.sym("x")
     predict = ca.Function("predict", [known, p], [known * p[0] * p[1]])
-    twins = Piece(predict, ratio.known, None, np.full(5, 6.0), np.ones(5))
+    twins = Contribution(predict, ratio.known, None, np.full(5, 6.0), np.ones(5))
     answer, lost, _ = LocalSearch().estimate(regression([twins], box(2, 0.5, 10.0), linear=False))
     assert lost == ("a", "b")
     assert dict(answer.parameters) == {}

@@ -7,8 +7,8 @@ from zoo import ZOO
 import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Target, Unweighted
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import Linear
-from igpe.algebraic.step import Form, Posing
+from igpe.algebraic.local import LinearRoute
+from igpe.algebraic.step import Posing, TargetForm
 from igpe.structure.structure import analyse
 
 CASES = {c.name: c for c in ZOO}
@@ -55,7 +55,7 @@ def regressions(form):
     return [Posing(problem, structure, curves, form, way).regression(group) for way in WAYS]
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(TargetForm))
 def test_unweighted_is_plain_least_squares_on_the_slopes(form):
     """The chain is linear: its optimum without weights is that of lstsq on the raw rows."""
     regression = regressions(form)[0]
@@ -63,12 +63,12 @@ def test_unweighted_is_plain_least_squares_on_the_slopes(form):
     weights = np.concatenate([p.weight for p in regression.pieces])
     matrix, target = -at.jacobian / weights[:, None], at.residual / weights
     plain = np.linalg.lstsq(matrix, target, rcond=None)[0]
-    found = Linear().estimate(regression).estimate.parameters
+    found = LinearRoute().estimate(regression).estimate.parameters
     assert regression.box.vector(found) == pytest.approx(plain, rel=1e-8)
 
 
 def test_each_way_has_an_optimum_of_its_own_near_the_truth():
-    found = [Linear().estimate(r).estimate.parameters for r in regressions(Form.SLOPES)]
+    found = [LinearRoute().estimate(r).estimate.parameters for r in regressions(TargetForm.SLOPES)]
     assert len({p["k2"] for p in found}) == 3
     for parameters in found:
         assert parameters == pytest.approx(CASES["consecutive"].truth, rel=0.06)
@@ -81,5 +81,5 @@ def test_the_whole_method_takes_the_weights_of_its_settings(way):
     problem = CASES["decay"].problem(0.02, 1)
     structure, curves = analyse(problem), smooth_measurements(problem, igpe.smoothing.GcvSpline())
     (group,) = structure.groups
-    posed = Posing(problem, structure, curves, Form.SLOPES, way).regression(group)
-    assert first.incremental == pytest.approx(Linear().estimate(posed).estimate.parameters)
+    posed = Posing(problem, structure, curves, TargetForm.SLOPES, way).regression(group)
+    assert first.incremental == pytest.approx(LinearRoute().estimate(posed).estimate.parameters)

@@ -7,9 +7,9 @@ import pytest
 from zoo import ZOO, Case
 
 import igpe
+from igpe.algebraic.base import Regression
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.regression import Regression
-from igpe.algebraic.step import Form, Posing
+from igpe.algebraic.step import Posing, TargetForm
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver
@@ -41,9 +41,8 @@ def regressions(case: Case) -> list[tuple[Regression, np.ndarray]]:
     """Step 3 with its targets replaced by what the truth predicts, and the truth."""
     problem = case.problem()
     structure = igpe.check(problem)
-    posing = Posing(
-        problem, structure, smooth_measurements(problem, igpe.smoothing.GcvSpline()), Form.SLOPES
-    )
+    curves = smooth_measurements(problem, igpe.smoothing.GcvSpline())
+    posing = Posing(problem, structure, curves, TargetForm.SLOPES)
     found = []
     for group in structure.groups:
         regression = posing.regression(group)

@@ -1,5 +1,7 @@
 """Backward lifting: gradients of all derivatives, and the optima of Gauss-Newton."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pendulum
@@ -13,7 +15,7 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.multiple.search import Backward, lifted
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
@@ -53,6 +55,7 @@ def network(times):
     return m
 
 
+@cache
 def of_network():
     """Three runs from known starts, errors of 0.01; and the truth."""
     rng = np.random.default_rng(3)

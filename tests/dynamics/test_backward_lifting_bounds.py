@@ -11,7 +11,7 @@ from igpe.core import deadline
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton

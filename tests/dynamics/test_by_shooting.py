@@ -13,7 +13,7 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.shooting import polish as by_shooting
+from igpe.dynamics.shooting import refine as by_shooting
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
@@ -48,7 +48,7 @@ def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
 
     monkeypatch.setattr(Collocation, "estimate_each", worse)
     stuck = lambda self, residual, x, box: Fit(x, residual(x), Status.STALLED, 0)  # noqa: E731
-    monkeypatch.setattr("igpe.dynamics.shooting.polish.SEARCH", type("Stuck", (), {"fit": stuck})())
+    monkeypatch.setattr("igpe.dynamics.shooting.refine.SEARCH", type("Stuck", (), {"fit": stuck})())
     result = igpe.estimate(problem)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
     assert any("of a candidate before" in n for n in result.notes)

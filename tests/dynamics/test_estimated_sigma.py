@@ -122,7 +122,9 @@ def test_many_starts_find_it():
     "method", [igpe.IncrementalShooting(), igpe.MultipleShooting(), igpe.Collocation()]
 )
 def test_other_methods_refuse(method):
-    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.MultiStart or igpe\.IteratedSearch"):
+    with pytest.raises(
+        igpe.errors.Unsupported, match=r"igpe\.search\.MultiStart or igpe\.search\.IteratedSearch"
+    ):
         method.estimate(problem(), START)
 
 
@@ -151,6 +153,18 @@ def test_the_five_steps_maximise_the_likelihood(kind):
 def test_a_robust_loss_beside_them_is_refused():
     with pytest.raises(igpe.errors.Unsupported, match="do not go together"):
         igpe.estimate(problem(loss=igpe.losses.Huber()))
+
+
+def test_constraints_beside_them_are_refused():
+    def tied(times):
+        m = decay(times)
+        m.end = pyo.Constraint(expr=m.k >= 0.1)
+        return m
+
+    run = igpe.Experiment(measured(), start={"A": 3.0}, sigma={"A": igpe.EstimatedSigma("sd")})
+    posed = igpe.Problem(tied, parameters=["k", "sd"], experiments=run)
+    with pytest.raises(igpe.errors.Unsupported, match=r"\['end'\] where standard deviations"):
+        igpe.estimate(posed)
 
 
 def test_a_stranger_is_refused():

@@ -14,10 +14,9 @@ from igpe.core.estimates import Horizon
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.restarts import Restarts
-from igpe.dynamics.shooting.incremental.horizons import Recovery, UpdatedBounds
+from igpe.dynamics.search.engine import Restarts
+from igpe.dynamics.shooting.incremental.horizons import Recovery, Sampling, UpdatedBounds
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
-from igpe.dynamics.shooting.sampling import Sampling
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, NormalPrior

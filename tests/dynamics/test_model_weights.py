@@ -13,7 +13,12 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.settling import MOST, first_weighted, settled, weighted_at
+from igpe.dynamics.shooting.reweighting import (
+    MOST,
+    first_weighted,
+    iteratively_reweighted,
+    weighted_at,
+)
 
 CASES = {case.name: case for case in ZOO}
 SHARE = 0.2
@@ -70,7 +75,7 @@ def noisy(name, share=0.1, **settings):
     for column in case.measured:
         data[column] *= 1 + share * random.standard_normal(len(data))
     known = {"start": case.start, "start_time": 0.0, "inputs": case.inputs}
-    run = igpe.Experiment(data, sigma=igpe.Proportional(share), **known)
+    run = igpe.Experiment(data, sigma=igpe.Noise(relative=share), **known)
     return igpe.Problem(case.builder, parameters=list(case.truth), experiments=run, **settings)
 
 
@@ -86,7 +91,7 @@ def frozen_gradient(problem, found):
         return table[list(m.names)].to_numpy()[m.row, m.column]
 
     h = predicted(found)
-    sigma = np.array([run.error_models[m.names[c]].share for c in m.column]) * np.abs(h)
+    sigma = np.array([run.error_models[m.names[c]].relative for c in m.column]) * np.abs(h)
     residual = (h - m.value) / sigma
     cosines = []
     for name, value in found.items():
@@ -102,7 +107,7 @@ def frozen_gradient(problem, found):
 def test_every_method_solves_the_estimating_equations(method, floor):
     data = decayed(seed=3, floor=floor)
     known = root(estimating_equations(data["A"].to_numpy(), SHARE, floor), [0.8, 2.0], tol=1e-13)
-    found = method.estimate(posed(data, igpe.Proportional(SHARE, floor)), START)
+    found = method.estimate(posed(data, igpe.Noise(absolute=floor, relative=SHARE)), START)
     assert found.status in {Status.CONVERGED, Status.BEST_OF_SEVERAL}
     assert [found.parameters[n] for n in ("k", "A(t0)")] == pytest.approx(known.x, rel=1e-5)
     h, _ = closed_form(known.x)
@@ -114,7 +119,7 @@ def test_every_method_solves_the_estimating_equations(method, floor):
 def test_the_five_steps_solve_them_too():
     data = decayed(seed=3, floor=0.1)
     known = root(estimating_equations(data["A"].to_numpy(), SHARE, 0.1), [0.8, 2.0], tol=1e-13)
-    result = igpe.estimate(posed(data, {"A": igpe.Proportional(SHARE, floor=0.1)}))
+    result = igpe.estimate(posed(data, {"A": igpe.Noise(absolute=0.1, relative=SHARE)}))
     assert [result.parameters[n] for n in ("k", "A(t0)")] == pytest.approx(known.x, rel=1e-5)
     h, slope = closed_form(known.x)
     sigma = np.hypot(0.1, SHARE * h)
@@ -153,9 +158,10 @@ def estimates(sigma_of, seeds=60):
     return np.array([[at["k"], at["A(t0)"]] for at in found])
 
 
+@pytest.mark.statistical
 def test_weights_of_the_model_are_right_where_those_of_measurements_lean_to_small_ones():
     """By chance small measurements count too much if each tells its own weight."""
-    ours = estimates(lambda data: igpe.Proportional(SHARE))
+    ours = estimates(lambda data: igpe.Noise(relative=SHARE))
     theirs = estimates(lambda data: {"A": SHARE * np.abs(data["A"].to_numpy())})
     off, far = (found[:, 1] / TRUTH["A(t0)"] - 1 for found in (ours, theirs))
     assert abs(off.mean()) < 3 * off.std() / np.sqrt(off.size)
@@ -174,7 +180,7 @@ def test_weights_of_the_model_are_right_where_those_of_measurements_lean_to_smal
 def test_first_weights_come_from_smoothed_measurements():
     data = decayed(seed=1)
     data.loc[12, "A"] *= 1.5
-    first = first_weighted(posed(data, igpe.Proportional(SHARE)))
+    first = first_weighted(posed(data, igpe.Noise(relative=SHARE)))
     sigma = first.experiments[0].measurements.sigma
     exact = SHARE * TRUTH["A(t0)"] * np.exp(-TRUTH["k"] * TIMES)
     assert np.sqrt(np.mean(np.log(sigma / exact) ** 2)) < 0.6 * SHARE
@@ -192,7 +198,7 @@ def test_a_fit_with_the_weights_of_the_model_held_stays_where_it_is():
 
 
 def test_without_a_floor_the_share_does_not_matter_and_is_told_by_chi_squared():
-    problems = [posed(decayed(seed=6), igpe.Proportional(share)) for share in (0.02, SHARE)]
+    problems = [posed(decayed(seed=6), igpe.Noise(relative=share)) for share in (0.02, SHARE)]
     small, right = (igpe.estimate(problem, QUICK) for problem in problems)
     assert small.parameters == pytest.approx(right.parameters, rel=1e-5)
     assert small.reduced_chi_squared == pytest.approx(100 * right.reduced_chi_squared, rel=1e-5)
@@ -206,7 +212,7 @@ def test_local_unknowns_several_experiments_and_gaps():
         values *= 1 + 0.1 * random.standard_normal(TIMES.size)
         values[[3, 17]] = np.nan
         data = pd.DataFrame({"time": TIMES, "A": values})
-        sigma = igpe.Proportional(0.1, floor)
+        sigma = igpe.Noise(absolute=floor, relative=0.1)
         runs.append(igpe.Experiment(data, name=name, start={"A": 2.0}, start_time=0, sigma=sigma))
     problem = igpe.Problem(decay, parameters=["k"], experiments=runs, local=["k"])
     found = [m.estimate(problem, {"k@one": 1.0, "k@two": 1.0}).parameters for m in METHODS[:4]]
@@ -229,7 +235,7 @@ def test_robust_losses_follow_the_model_too():
     data.loc[8, "A"] *= 4
     y = data["A"].to_numpy()
     found = igpe.MultipleShooting().estimate(
-        posed(data, igpe.Proportional(SHARE), loss=igpe.losses.Huber(1.345)), START
+        posed(data, igpe.Noise(relative=SHARE), loss=igpe.losses.Huber(1.345)), START
     )
     x = np.array([0.8, 2.0])
     for _ in range(50):
@@ -249,7 +255,7 @@ def test_priors_and_constraints_are_kept():
         m.limit = pyo.Constraint(expr=m.k <= 0.7)
         return m
 
-    run = igpe.Experiment(data, start={"A": 2.0}, start_time=0.0, sigma=igpe.Proportional(SHARE))
+    run = igpe.Experiment(data, start={"A": 2.0}, start_time=0.0, sigma=igpe.Noise(relative=SHARE))
     held = igpe.Problem(slow, parameters=["k"], experiments=run)
     assert igpe.Collocation().estimate(held, {"k": 0.3}).parameters["k"] == pytest.approx(0.7)
     prior = igpe.Problem(
@@ -264,7 +270,7 @@ def test_measurements_over_six_decades_keep_their_weights():
     values = np.exp(-1.5 * times) * (1 + 0.1 * random.standard_normal(30))
     run = igpe.Experiment(
         pd.DataFrame({"time": times, "A": values}),
-        start={"A": igpe.Unknown(0.1, 10)}, start_time=0.0, sigma=igpe.Proportional(0.1),
+        start={"A": igpe.Unknown(0.1, 10)}, start_time=0.0, sigma=igpe.Noise(relative=0.1),
     )  # fmt: skip
     problem = igpe.Problem(decay, parameters=["k"], experiments=run)
     found = [m.estimate(problem, {"k": 0.2, "A(t0)": 3.0}) for m in METHODS[:4]]
@@ -277,12 +283,12 @@ def test_a_measurement_where_the_model_is_zero_is_told():
     case = CASES["consecutive"]
     zero = pd.DataFrame([{"time": 0.0, "A": 1.0, "B": 0.01, "C": 0.0}])
     data = pd.concat([zero, case.data()], ignore_index=True)
-    run = igpe.Experiment(data, start=case.start, sigma=igpe.Proportional(0.05))
+    run = igpe.Experiment(data, start=case.start, sigma=igpe.Noise(relative=0.05))
     problem = igpe.Problem(case.builder, parameters=list(case.truth), experiments=run)
     for found in (igpe.SingleShooting().estimate(problem, case.near), igpe.estimate(problem)):
         (note,) = [n for n in found.notes if "nearly 0" in n]
         assert "1 measurement of B in experiment 1" in note
-        assert "Give a floor: igpe.Proportional(0.05, floor=...)" in note
+        assert "Give an absolute part: igpe.Noise(absolute=..., relative=0.05)" in note
         assert found.parameters == pytest.approx(case.truth, rel=1e-5)
 
 
@@ -331,27 +337,27 @@ def test_what_is_made_ready_must_have_numbers():
 
 def test_a_fit_that_swings_is_damped():
     """A search that answers with the inverse of what it is given; half way it stands still."""
-    problem = posed(decayed(), igpe.Proportional(SHARE))
+    problem = posed(decayed(), igpe.Noise(relative=SHARE))
 
     def contrary(weighted, start):
         del start
         level = weighted.experiments[0].measurements.sigma[-1] / (SHARE * np.exp(-4.0 * 0.8))
         return Estimate({"k": 0.8, "A(t0)": 4.0 / level}, 1.0, Status.CONVERGED, "contrary")
 
-    found = settled(problem, START, contrary, contrary)
+    found = iteratively_reweighted(problem, START, contrary, contrary)
     assert found.status is Status.CONVERGED
     assert found.parameters["A(t0)"] == pytest.approx(2.0, rel=1e-5)
 
 
 def test_a_fit_that_never_stands_still_is_told():
-    problem = posed(decayed(), igpe.Proportional(SHARE))
+    problem = posed(decayed(), igpe.Noise(relative=SHARE))
     count = iter(range(1000))
 
     def restless(weighted, start):
         del weighted, start
         return Estimate({"k": 0.8, "A(t0)": 2.0 + next(count)}, 1.0, Status.CONVERGED, "restless")
 
-    found = settled(problem, START, restless, restless)
+    found = iteratively_reweighted(problem, START, restless, restless)
     assert found.status is Status.ITERATION_LIMIT
     assert f"after {MOST} fits" in found.notes[-1]
     assert next(count) == MOST
@@ -369,10 +375,10 @@ def runaway(times):
 
 def test_an_estimate_that_cannot_be_integrated_is_told():
     data = pd.DataFrame({"time": TIMES, "A": 1 / (1 - 0.1 * TIMES)})
-    run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=igpe.Proportional(0.1))
+    run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=igpe.Noise(relative=0.1))
     problem = igpe.Problem(runaway, parameters=["k"], experiments=run)
     broken = Estimate({"k": 3.0}, 1.0, Status.CONVERGED, "elsewhere")
-    found = settled(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)
+    found = iteratively_reweighted(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)
     assert found.status is Status.CONVERGED
     assert "could not be integrated at the estimate" in found.notes[-1]
     assert "smoothed measurements" in found.notes[-1]

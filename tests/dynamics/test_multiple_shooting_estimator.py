@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.intervals import OneByOne, interval_of
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.chains import node_times
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals

@@ -13,7 +13,7 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.chains import Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton

@@ -15,7 +15,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.intervals import Intervals
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.chains import Shooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.multiple.search import Through

@@ -8,7 +8,8 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.search.multistart import MultiStart, distinct
+from igpe.dynamics.search.multistart import MultiStart
+from igpe.numerics.optima import distinct_estimates
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -74,7 +75,7 @@ def test_distinct_optima_are_sorted_and_usable():
         ]
     ]
     box = Box(("a", "b"), np.zeros(2), np.full(2, 5.0))
-    assert [e.objective for e in distinct(made, box)] == [1.0, 1.00001, 2.0]
+    assert [e.objective for e in distinct_estimates(made, box)] == [1.0, 1.00001, 2.0]
 
 
 def test_bounds_are_needed():

@@ -11,7 +11,7 @@ from zoo import ZOO
 import igpe
 from igpe.core.estimates import equivalent_iterations
 from igpe.core.status import Status
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Budget
 from igpe.dynamics.shooting.incremental.horizons import Recovery, UpdatedBounds
 from igpe.numerics.least_squares.gauss_newton import GaussNewton

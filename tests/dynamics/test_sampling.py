@@ -10,8 +10,8 @@ from zoo import ZOO
 import igpe
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.dynamics.search.restarts import Attempt, Restarts, distinct, ranked
-from igpe.dynamics.shooting.sampling import Sampling
+from igpe.dynamics.search.engine import Attempt, Restarts, distinct_points, ranked
+from igpe.dynamics.shooting.incremental.horizons import Sampling
 from igpe.numerics.least_squares.base import Fit, Linearised
 
 CASE = {case.name: case for case in ZOO}
@@ -105,7 +105,7 @@ def test_further_starts_are_others():
 
 def test_places_that_came_before_are_left_out():
     same = iter([np.zeros(1), np.ones(1), np.ones(1), np.full(1, 2.0)])
-    assert [float(p[0]) for p in distinct(same, np.zeros(1))] == [1.0, 2.0]
+    assert [float(p[0]) for p in distinct_points(same, np.zeros(1))] == [1.0, 2.0]
 
 
 def test_from_zero_where_nothing_moves_the_search_goes_elsewhere():

@@ -7,7 +7,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.dynamics.shooting.tangent import tangent
+from igpe.dynamics.likelihood import tangent
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 

@@ -14,8 +14,8 @@ import igpe
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import LocalSearch
-from igpe.algebraic.step import Form, Posing
-from igpe.structure.findings import Reach
+from igpe.algebraic.step import Posing, TargetForm
+from igpe.structure.identifiability.identifiability import Access
 
 LOCAL = LocalSearch(trials=64, starts=3)
 QUICK = igpe.Settings(
@@ -60,7 +60,7 @@ def test_the_model_agrees_with_plain_differential_equations():
 
 def test_step_2_finds_all_eight_parameters_by_algebra():
     structure = igpe.check(urethane.problem())
-    assert structure.names(Reach.ALGEBRAIC) == tuple(urethane.TRUTH)
+    assert structure.names(Access.ALGEBRAIC) == tuple(urethane.TRUTH)
     (group,) = structure.groups
     assert len(group.members) == 12
     first = structure.subsystems[0]
@@ -92,7 +92,7 @@ def test_the_papers_decomposition_first_finds_kref1_and_its_energy():
         igpe.check(problem),
         smooth_measurements(problem, igpe.smoothing.GcvSpline()),
     )
-    whole = Posing(problem, structure, curves, Form.SLOPES).regression(structure.groups[0])
+    whole = Posing(problem, structure, curves, TargetForm.SLOPES).regression(structure.groups[0])
     answer, lost, _ = Decomposed(igpe.algebraic.Projected(gap=1e-3)).estimate(whole)
     assert lost == ()
     assert [tuple(stage.parameters) for stage in answer.trail] == [

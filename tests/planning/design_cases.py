@@ -229,8 +229,8 @@ class Information:
             self.sigma = {
                 "constant": 0.02,
                 "both": igpe.Noise(0.02, 0.04),
-                "proportional": igpe.Proportional(0.05, floor=0.02),
-                "share": igpe.Proportional(0.05),
+                "proportional": igpe.Noise(absolute=0.02, relative=0.05),
+                "share": igpe.Noise(relative=0.05),
                 "unknown": None,
             }[self.noise]
         self.values |= self.extra

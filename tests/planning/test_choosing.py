@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from repeated import statistical
 
 import igpe
 from igpe.planning.choosing import Allowed, choose, sets_of_quantities
@@ -48,7 +49,7 @@ def every(allowed, experiments, fewest=None):
             yield taken
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *map(statistical, (1, 2))])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda c: type(c).__name__)
 @pytest.mark.parametrize(
     ("case", "allowed"),

@@ -291,7 +291,7 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda d: d.update(format=0), "stored plan has the format 0; this igpe reads 1"),
+        (lambda d: d.update(format=0), "stored plan has the format 0; this igpe reads 2"),
         (lambda d: d.pop("courses"), "lacks .'courses'."),
         (lambda d: d.update(criterion="Mine"), "the criterion 'Mine'"),
     ],
@@ -360,7 +360,6 @@ def test_it_is_refused_with_a_helpful_sentence(name):
         (lambda: igpe.planning.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive slope"),
         (lambda: igpe.planning.Sampling([1.0], at_most=0), "above 0"),
         (lambda: igpe.planning.Sampling([1.0], spacing=-1.0), "spacing"),
-        (igpe.Noise, "one of them positive"),
         (lambda: igpe.planning.DOptimal(of=3), "names of unknowns"),
     ],
 )
@@ -457,7 +456,7 @@ def test_too_few_samples_are_refused():
 
 @pytest.mark.parametrize(
     "sigma",
-    [igpe.Proportional(0.05), igpe.Proportional(0.05, floor=0.02), igpe.EstimatedSigma("sd")],
+    [igpe.Noise(relative=0.05), igpe.Noise(0.02, 0.05), igpe.EstimatedSigma("sd")],
     ids=str,
 )
 def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):

@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
-from igpe.smoothing import orders
-from igpe.smoothing.cross_validation import Counts
-from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.penalised import prepare, scaled_problem
+from igpe.smoothing.gcv_spline import (
+    BREAKS,
+    ORDERS,
+    GcvSpline,
+    _dense,
+    allowed,
+    averaged,
+    roughness,
+)
+from igpe.smoothing.penalised import Counts, prepare, scaled_problem
 
 
 def coarse(t, y):
-    return scaled_problem(prepare(t, y, None, None), orders.BREAKS)
+    return scaled_problem(prepare(t, y, None, None), BREAKS)
 
 
 @pytest.fixture
@@ -20,10 +26,10 @@ def problem():
     return coarse(t, np.exp(-2.0 * t) + 0.02 * rng.standard_normal(60))
 
 
-@pytest.mark.parametrize("order", orders.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
     t = problem.basis.knots
-    omega = orders.roughness(problem, order)
+    omega = roughness(problem, order)
     cube = t[1:-3] * t[2:-2] * t[3:-1]  # blossom of u^3
     assert abs(cube @ omega @ cube) < 1e-9 * np.abs(omega).max()
 
@@ -31,9 +37,9 @@ def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
 def test_roughness_of_order_four_is_the_integral(problem):
     f = np.poly1d([1.0, 0.0, 0.0, 0.0, 0.0])  # fourth derivative 24
     u = np.linspace(0.0, 1.0, 2000)
-    rows = orders._dense(problem, u, 0)
+    rows = _dense(problem, u, 0)
     c = np.linalg.lstsq(rows, f(u), rcond=None)[0]
-    assert c @ orders.roughness(problem, 4) @ c == pytest.approx(24.0**2, rel=0.1)
+    assert c @ roughness(problem, 4) @ c == pytest.approx(24.0**2, rel=0.1)
 
 
 def test_the_curve_of_cubic_data_is_the_cubic():
@@ -44,12 +50,12 @@ def test_the_curve_of_cubic_data_is_the_cubic():
 
 
 def test_trace_and_covariance_belong_together(problem):
-    found = orders.averaged(problem, Counts(60, 0, 0.0), 1.0)
+    found = averaged(problem, Counts(60, 0, 0.0), 1.0)
     variance = problem.local.variance(found.band)
     assert found.trace == pytest.approx(problem.w @ variance, rel=1e-6)
 
 
 def test_few_or_uneven_times_allow_no_high_order():
-    assert orders.allowed(np.linspace(0.0, 1.0, 8), 4)
-    assert not orders.allowed(np.linspace(0.0, 1.0, 8), 5)
-    assert not orders.allowed(np.append(np.linspace(0.0, 0.5, 30), 1.0), 4)
+    assert allowed(np.linspace(0.0, 1.0, 8), 4)
+    assert not allowed(np.linspace(0.0, 1.0, 8), 5)
+    assert not allowed(np.append(np.linspace(0.0, 0.5, 30), 1.0), 4)

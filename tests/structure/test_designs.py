@@ -11,7 +11,7 @@ from known_models import Known
 import igpe
 from igpe.estimation.summary import rank_notes
 from igpe.numerics.statistics.covariance import uncertainty
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.series.field import local_echelon
 
 CASES = {case.name: case for case in DESIGNS}
@@ -21,8 +21,8 @@ PRIME = 2147483647
 @pytest.mark.parametrize("case", DESIGNS, ids=lambda c: c.name)
 def test_known_answers(case):
     exact = igpe.check(case.problem(), identifiability=None).exact
-    assert set(exact.names(Verdict.NO)) == set(case.lost.split())
-    assert exact.names(Verdict.UNDECIDED) == ()
+    assert set(exact.names(Identifiable.NO)) == set(case.lost.split())
+    assert exact.names(Identifiable.UNDECIDED) == ()
     several = dict(text.rsplit(":", 1) for text in case.several.split())
     assert all(number == int(several.get(n, 1)) for n, number in exact.values.items())
     if case.functions is not None:
@@ -104,8 +104,8 @@ def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
 def test_conditions_on_inputs_and_in_inputs_are_pieces(slope, given, lost):
     case = Known("switched", {"x": slope}, "a b", "x", ONE, lost, "", inputs=({"u": given},))
     exact = igpe.check(case.problem()).exact
-    assert set(exact.names(Verdict.NO)) == set(lost.split())
-    assert exact.names(Verdict.UNDECIDED) == ()
+    assert set(exact.names(Identifiable.NO)) == set(lost.split())
+    assert exact.names(Identifiable.UNDECIDED) == ()
 
 
 def test_conditions_that_cannot_be_followed_leave_it_undecided():
@@ -122,7 +122,7 @@ def test_a_start_that_never_moves_tells_nothing():
     }
     case = Known("rest", slopes, "k K d v n", "x y", {"x": 0.0, "y": 1.0}, "", "")
     exact = igpe.check(case.problem()).exact
-    assert {n for n, v in exact.verdicts.items() if v is Verdict.YES} <= {"d"}
+    assert {n for n, v in exact.verdicts.items() if v is Identifiable.YES} <= {"d"}
     assert exact.unique <= {"d"}
 
 
@@ -133,14 +133,14 @@ def test_a_high_power_from_rest_is_seen_at_high_orders():
         "y": lambda v: v.a * v.x**6 / (v.h**6 + v.x**6) - v.d * v.y,
     }
     exact = igpe.check(Known("sixth", slopes, "s k a h d", "x y", {}, "", "").problem()).exact
-    assert set(exact.verdicts.values()) == {Verdict.YES}
+    assert set(exact.verdicts.values()) == {Identifiable.YES}
 
 
 def test_a_step_beyond_the_last_measurement_tells_nothing():
     rate = lambda v: -v.k0 * pyo.exp(-v.E * 120 * (1 / v.T - 1 / 350)) * v.x  # noqa: E731
     given = ({"T": igpe.step_input([0.0, 1.8], [333.8, 360.0])},)
     case = Known("beyond", {"x": rate}, "k0 E", "x", ONE, "k0 E", "", inputs=given)
-    assert set(igpe.check(case.problem()).exact.names(Verdict.NO)) == {"k0", "E"}
+    assert set(igpe.check(case.problem()).exact.names(Identifiable.NO)) == {"k0", "E"}
 
 
 def test_more_pieces_than_can_be_expanded_are_undecided_or_integrated():
@@ -148,4 +148,7 @@ def test_more_pieces_than_can_be_expanded_are_undecided_or_integrated():
     table = igpe.step_input(times, np.where(np.arange(400) % 2, 1.0, 2.0))
     case = replace(Known("many", LINEAR, "a b", "x", ONE, "", ""), inputs=({"u": table},))
     exact = igpe.check(case.problem()).exact
-    assert set(exact.verdicts.values()) <= {Verdict.UNDECIDED, Verdict.YES}
+    assert set(exact.verdicts.values()) <= {
+        Identifiable.UNDECIDED,
+        Identifiable.YES,
+    }

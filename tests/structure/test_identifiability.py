@@ -11,21 +11,25 @@ from known_models import CASES, PULSE, SIX, TIMES, Known, cascade, checked
 from repeated import statistical
 
 import igpe
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.identifiability import Algebra, identifiability, moved_unknowns
+from igpe.structure.identifiability.identifiability import (
+    Identifiable,
+    PosedAlgebra,
+    identifiability,
+    moved_unknowns,
+)
 from igpe.structure.identifiability.posed import pose
 
 
 def examined(problem, seed=0, **options):
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    return identifiability(problem, Algebra(posed, [{} for _ in posed]), seed=seed, **options)
+    return identifiability(problem, PosedAlgebra(posed, [{} for _ in posed]), seed=seed, **options)
 
 
 def lost(problem, seed=0):
     """Unknowns that are not identifiable; nothing may be undecided."""
     found = examined(problem, seed)
     assert found.why == ""
-    return set(found.names(Verdict.NO))
+    return set(found.names(Identifiable.NO))
 
 
 SIMULATED = (
@@ -192,7 +196,7 @@ def test_starts_at_which_equations_are_undefined_are_left_to_integrations():
     case = Known("root", {"A": lambda v: v.k * pyo.sqrt(v.A)}, "k", "A", {"A": 0.0}, "", "")
     found = examined(case.problem())
     assert found.generic
-    assert found.names(Verdict.YES) == ()
+    assert found.names(Identifiable.YES) == ()
     assert "start values that were given are taken as any" in str(igpe.check(case.problem()))
 
 
@@ -201,14 +205,14 @@ def test_implicit_equations_without_linear_unknowns_take_start_values_as_any():
     problem = case.problem().fixing({"K": 0.5})
     found = examined(problem)
     assert found.generic
-    assert found.names(Verdict.YES) == ("k",)
+    assert found.names(Identifiable.YES) == ("k",)
 
 
 def test_implicit_equations_of_several_experiments_may_share_an_unknown():
     """Two roots, one linear unknown: the second start value has to give way."""
     found = examined(replace(CASES["dimer, implicit"], inputs=({}, {})).problem())
     assert found.generic
-    assert found.names(Verdict.YES) == ("k", "K")
+    assert found.names(Identifiable.YES) == ("k", "K")
 
 
 def test_long_linear_blocks_are_solved_as_implicit_ones():
@@ -237,11 +241,11 @@ def test_functions_with_corners_are_undecided_or_integrated():
         "corner", {"A": lambda v: -v.k * abs(v.A) * v.s}, "k s", "A", {"A": 1.0}, "k s", ""
     )
     problem = case.problem()
-    assert set(examined(problem).verdicts.values()) == {Verdict.UNDECIDED}
+    assert set(examined(problem).verdicts.values()) == {Identifiable.UNDECIDED}
     assert "undecided: the equations contain an absolute value" in str(igpe.check(problem))
     found = igpe.check(problem, identifiability=True)
     assert found.exact.numerical
-    assert found.exact.names(Verdict.NO) == ("k", "s")
+    assert found.exact.names(Identifiable.NO) == ("k", "s")
     assert "numerical rank, not proved" in str(found)
 
 

@@ -10,9 +10,9 @@ import sympy
 from known_models import CASES, PULSE, TIMES, Known, checked
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.identifiability.posed import expand, pose
-from igpe.structure.identifiability.sensitivity_rows import Start
+from igpe.structure.identifiability.sensitivity_rows import SeriesStart
 from igpe.structure.identifiability.solutions import solutions
 from igpe.structure.series import polynomials as poly
 from igpe.structure.series.ideal import Ideal
@@ -32,12 +32,12 @@ def test_known_answers(case):
     exact = checked(case.name).exact
     functions = tuple(f for c in exact.combinations for f in c.functions)
     assert case.functions in (None, functions)
-    assert exact.names(Verdict.UNDECIDED) == ()
-    assert exact.unique <= set(exact.names(Verdict.YES))
+    assert exact.names(Identifiable.UNDECIDED) == ()
+    assert exact.unique <= set(exact.names(Identifiable.YES))
     several = {name: int(n) for name, n in (s.rsplit(":", 1) for s in case.several.split())}
     undecided = set(case.undecided.split())
-    assert set(exact.names(Verdict.NO)) == set(case.lost.split())
-    expected = {n: several.get(n, 1) for n in exact.names(Verdict.YES) if n not in undecided}
+    assert set(exact.names(Identifiable.NO)) == set(case.lost.split())
+    expected = {n: several.get(n, 1) for n in exact.names(Identifiable.YES) if n not in undecided}
     assert dict(exact.values) == expected
     assert bool(exact.why_not) == bool(undecided)
 
@@ -114,7 +114,7 @@ def test_equations_hold_at_the_point_they_were_made_at(name):
     n = len(problem.box)
     random = np.random.default_rng(4)
     first = [replace(e.dynamics, pieces=e.dynamics.pieces[:1]) for e in experiments]
-    start = Start(first, n, random, generic=False)
+    start = SeriesStart(first, n, random, generic=False)
     for course in start.courses:
         for _ in range(5):
             course.advance()
@@ -226,7 +226,7 @@ def test_a_chain_of_which_only_the_end_is_measured():
 def test_a_function_that_is_not_one_to_one_leaves_its_argument_open():
     case = Known("angle", {"A": lambda v: -pyo.sin(v.p) * v.A}, "p", "A", {"A": 1.0}, "", "")
     exact = found(case)
-    assert exact.names(Verdict.YES) == ("p",)
+    assert exact.names(Identifiable.YES) == ("p",)
     assert exact.values == {}
     assert "leave other values open" in exact.why_not
     one_to_one = replace(case, slopes={"A": lambda v: -pyo.exp(v.p) * v.A})
@@ -245,7 +245,7 @@ def test_arrhenius_laws_that_share_an_energy():
     both = replace(case, inputs=(one, {"T": 1.1}))
     # the two rates exchange at each temperature, but not at both with these laws
     exact = found(both)
-    assert exact.names(Verdict.YES) == ("k1", "k2", "E")
+    assert exact.names(Identifiable.YES) == ("k1", "k2", "E")
     assert set(exact.values.values()) <= {1}
 
 
@@ -268,7 +268,7 @@ def test_what_alone_is_measured_once_is_undecided():
     run = igpe.Experiment(table, start={"A": 1.0, "B": 0.0}, start_time=0.0)
     found = igpe.check(igpe.Problem(case.model, parameters=["k", "m"], experiments=run))
     assert found.exact.values == {"k": 1}
-    assert found["m"].verdict is Verdict.YES
+    assert found["m"].verdict is Identifiable.YES
     assert "Globally undecided are m: what is measured once or twice is not used." in str(found)
 
 

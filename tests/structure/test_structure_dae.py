@@ -9,7 +9,7 @@ from pyomo import dae
 
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
-from igpe.structure.findings import Form, Reach
+from igpe.structure.identifiability.identifiability import Access, Dependence
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import predicted_slopes
 
@@ -73,11 +73,11 @@ def urethane_problem(*measured):
 
 def test_whole_urethane_model_is_suitable():
     found = analyse(urethane_problem("nA", "nB", "nC"))
-    assert found.names(Reach.ALGEBRAIC) == tuple(UNKNOWN)
+    assert found.names(Access.ALGEBRAIC) == tuple(UNKNOWN)
     (group,) = found.groups
     assert len(group.equations) == 15
     assert set(group.jointly) == {"kref1", "kref2", "kref4"}
-    assert found["Ea1"].form is Form.NONLINEAR
+    assert found["Ea1"].form is Dependence.NONLINEAR
     assert found.surplus == ()
 
 
@@ -101,7 +101,7 @@ def test_of_overlapping_balances_the_smallest_are_used():
 def test_unmeasured_product_leaves_urethane_to_the_dynamics():
     found = analyse(urethane_problem("nA", "nB"))
     assert found.groups == ()
-    assert found.names(Reach.DYNAMIC) == tuple(UNKNOWN)
+    assert found.names(Access.DYNAMIC) == tuple(UNKNOWN)
     assert found["kref1"].measure == (("nC",),)
 
 
@@ -137,8 +137,8 @@ def test_conservation_recovers_an_unmeasured_state():
     (one,) = found.subsystems
     assert set(one.equations) == {"rate_A", "total"}
     assert set(one.unknowns) == {"d(A)", "B"}
-    assert found["k"].reach is Reach.ALGEBRAIC
-    assert found["K"].reach is Reach.UNREACHABLE
+    assert found["k"].reach is Access.ALGEBRAIC
+    assert found["K"].reach is Access.UNREACHABLE
     assert found["K"].measure == (("D",),)
 
 
@@ -165,14 +165,14 @@ def test_without_a_closed_expression_it_is_left_to_the_dynamics():
     found = analyse(problem_of(cubic, ["k", "K"], ["total"], start={"total": 1.0}))
     assert found.groups == ()
     assert found.subsystems[0].implicit == ("M",)
-    assert found["k"].reach is Reach.DYNAMIC
+    assert found["k"].reach is Access.DYNAMIC
     assert "M cannot be written in closed form" in str(found)
 
 
 def test_measuring_the_implicit_variable_closes_the_expression():
     found = analyse(problem_of(cubic, ["k", "K"], ["total", "M"], start={"total": 1.0}))
-    assert found["k"].reach is Reach.ALGEBRAIC
-    assert found["K"].reach is Reach.DYNAMIC
+    assert found["k"].reach is Access.ALGEBRAIC
+    assert found["K"].reach is Access.DYNAMIC
 
 
 def bound(times):
@@ -187,5 +187,5 @@ def bound(times):
 def test_of_overlapping_equations_those_in_closed_form_are_used():
     measured = ["total", "P", "Q"]
     found = analyse(problem_of(bound, ["k", "K"], measured, start={"total": 1.0}))
-    assert found["k"].reach is Reach.ALGEBRAIC
+    assert found["k"].reach is Access.ALGEBRAIC
     assert found["k"].equations == ("split", "rate")

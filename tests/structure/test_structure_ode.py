@@ -11,7 +11,7 @@ from pyomo import dae
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
 from igpe.problem.problem import Problem
-from igpe.structure.findings import Form, Reach
+from igpe.structure.identifiability.identifiability import Access, Dependence
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import Member
 
@@ -83,9 +83,9 @@ def chain(*runs, parameters=("k1", "k2"), **options):
 
 def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_in_the_dark():
     found = analyse(six("x1"))
-    assert found["k1"].reach is Reach.DYNAMIC
+    assert found["k1"].reach is Access.DYNAMIC
     assert found["k1"].measure == (("x2",),)
-    assert found["k2"].reach is Reach.UNREACHABLE
+    assert found["k2"].reach is Access.UNREACHABLE
     assert found["k2"].measure == (("x4",), ("x5",), ("x6",))
     assert found.groups == ()
     assert "measuring x2 as well would make it algebraic" in str(found)
@@ -94,8 +94,8 @@ def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_
 
 def test_both_educts_measured_make_the_rate_algebraic():
     found = analyse(six("x1", "x2"))
-    assert found.names(Reach.ALGEBRAIC) == ("k1",)
-    assert found["k1"].form is Form.LINEAR
+    assert found.names(Access.ALGEBRAIC) == ("k1",)
+    assert found["k1"].form is Dependence.LINEAR
     assert "k1  from the slopes of x1, x2: equations rate_1, rate_2 (linear)" in str(found)
     assert [s.equations for s in found.subsystems] == [("rate_1",), ("rate_2",)]
 
@@ -114,18 +114,18 @@ def test_a_product_alone_needs_two_more_measurements():
 @pytest.mark.parametrize(
     ("measured", "algebraic", "others"),
     [
-        (["A"], {"k1"}, {"k2": Reach.UNREACHABLE}),
-        (["B"], set(), {"k1": Reach.DYNAMIC, "k2": Reach.DYNAMIC}),
-        (["C"], set(), {"k1": Reach.DYNAMIC, "k2": Reach.DYNAMIC}),
+        (["A"], {"k1"}, {"k2": Access.UNREACHABLE}),
+        (["B"], set(), {"k1": Access.DYNAMIC, "k2": Access.DYNAMIC}),
+        (["C"], set(), {"k1": Access.DYNAMIC, "k2": Access.DYNAMIC}),
         (["A", "B"], {"k1", "k2"}, {}),
-        (["A", "C"], {"k1"}, {"k2": Reach.DYNAMIC}),
-        (["B", "C"], {"k2"}, {"k1": Reach.DYNAMIC}),
+        (["A", "C"], {"k1"}, {"k2": Access.DYNAMIC}),
+        (["B", "C"], {"k2"}, {"k1": Access.DYNAMIC}),
         (["A", "B", "C"], {"k1", "k2"}, {}),
     ],
 )
 def test_consecutive_reaction(measured, algebraic, others):
     found = analyse(chain(run(*measured, start=ABC)))
-    assert set(found.names(Reach.ALGEBRAIC)) == algebraic
+    assert set(found.names(Access.ALGEBRAIC)) == algebraic
     assert {f.unknown: f.reach for f in found.findings if f.unknown not in algebraic} == others
 
 
@@ -133,12 +133,12 @@ def test_advice_is_followed_by_what_it_promised():
     found = analyse(chain(run("C", start=ABC)))
     assert found["k2"].measure == (("B",),)
     assert found["k1"].measure == (("A",),)
-    assert analyse(chain(run("C", "A", start=ABC)))["k1"].reach is Reach.ALGEBRAIC
+    assert analyse(chain(run("C", "A", start=ABC)))["k1"].reach is Access.ALGEBRAIC
 
 
 def test_measured_expression_recovers_an_unmeasured_state():
     found = analyse(chain(run("A", "C", "signal", start=ABC)))
-    assert found["k2"].reach is Reach.ALGEBRAIC
+    assert found["k2"].reach is Access.ALGEBRAIC
     (one,) = [s for s in found.subsystems if s.slopes == ("C",)]
     assert set(one.equations) == {"rate_C", "measured signal"}
     assert set(one.unknowns) == {"d(C)", "B"}
@@ -152,14 +152,14 @@ def test_measured_expression_of_measured_states_is_surplus():
 
 def test_scale_of_an_expression_is_seen_through_the_dynamics():
     found = analyse(chain(run("B", "scaled", start=ABC), parameters=("k1", "k2", "scale")))
-    assert found["scale"].reach is Reach.DYNAMIC
+    assert found["scale"].reach is Access.DYNAMIC
 
 
 def test_two_experiments_measure_different_states():
     first = run("A", start=ABC, name="first")
     second = run("B", "C", start=ABC, name="second")
     found = analyse(chain(first, second))
-    assert found["k1"].reach is found["k2"].reach is Reach.ALGEBRAIC
+    assert found["k1"].reach is found["k2"].reach is Access.ALGEBRAIC
     assert [g.members for g in found.groups] == [(Member(0, "A"),), (Member(1, "C"),)]
 
 
@@ -175,9 +175,9 @@ def test_shared_parameters_couple_experiments_and_local_ones_do_not():
 def test_local_unknown_is_judged_in_its_own_experiment():
     runs = [run("A", start=ABC, name="a"), run("B", "C", start=ABC, name="b")]
     found = analyse(chain(*runs, local=["k1", "k2"]))
-    assert found["k1@a"].reach is Reach.ALGEBRAIC
-    assert found["k1@b"].reach is Reach.DYNAMIC
-    assert found["k2@a"].reach is Reach.UNREACHABLE
+    assert found["k1@a"].reach is Access.ALGEBRAIC
+    assert found["k1@b"].reach is Access.DYNAMIC
+    assert found["k2@a"].reach is Access.UNREACHABLE
     assert found["k1@b"].measure == (("A",),)
 
 
@@ -198,8 +198,8 @@ def test_fixed_parameters_are_known():
 def test_start_values_come_from_smoothing_where_the_state_is_measured():
     start = {"A": Unknown(0.0, 2.0), "B": Unknown(0.0, 1.0), "C": Unknown(0.0, 1.0)}
     found = analyse(chain(run("A", "C", start=start)))
-    assert found.names(Reach.SMOOTHING) == ("A(t0)", "C(t0)")
-    assert found["B(t0)"].reach is Reach.DYNAMIC
+    assert found.names(Access.SMOOTHING) == ("A(t0)", "C(t0)")
+    assert found["B(t0)"].reach is Access.DYNAMIC
     assert found["B(t0)"].measure == (("B",),)
     assert "as a start value" in str(found)
 
@@ -217,19 +217,19 @@ def test_a_parameter_in_no_equation_is_said_to_be_so():
 def test_a_state_measured_once_has_no_slope_but_is_seen():
     table = pd.DataFrame({"time": TIMES, "A": TIMES, "B": [np.nan] * 5 + [1.0]})
     found = analyse(chain(Experiment(table, start=ABC)))
-    assert found["k1"].reach is Reach.ALGEBRAIC
-    assert found["k2"].reach is Reach.DYNAMIC
+    assert found["k1"].reach is Access.ALGEBRAIC
+    assert found["k2"].reach is Access.DYNAMIC
 
 
 def test_only_start_values_unknown():
     start = {**ABC, "A": Unknown(0.0, 2.0)}
     problem = chain(run("B", start=start)).fixing({"k1": 1.0, "k2": 1.0})
-    assert analyse(problem)["A(t0)"].reach is Reach.DYNAMIC
+    assert analyse(problem)["A(t0)"].reach is Access.DYNAMIC
 
 
 def test_a_function_of_time_that_is_unknown_is_no_datum():
     unknown = {"feed": PiecewiseConstant(breaks=(0.5,), lower=0.0, upper=1.0)}
-    for measured, reach in ((["A"], Reach.DYNAMIC), (["A", "feed"], Reach.ALGEBRAIC)):
+    for measured, reach in ((["A"], Access.DYNAMIC), (["A", "feed"], Access.ALGEBRAIC)):
         experiment = run(*measured, start={"A": 1.0})
         problem = Problem(fed, parameters=["k"], experiments=experiment, time_varying=unknown)
         assert analyse(problem)["k"].reach is reach
@@ -256,7 +256,7 @@ def test_advice_on_a_long_cascade_is_local_and_ends_somewhere():
     found = analyse(Problem(cascade, parameters=["k"], experiments=run("x[60]", start=start)))
     assert found["k[1]"].measure == (("x[1]",),)
     assert found["k[9]"].measure == (("x[8]", "x[9]"), ("x[9]", "x[10]"))
-    assert found["k[59]"].reach is Reach.DYNAMIC
+    assert found["k[59]"].reach is Access.DYNAMIC
     assert found["k[59]"].measure == ()
 
 

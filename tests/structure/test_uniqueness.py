@@ -8,7 +8,7 @@ import pytest
 from known_models import PULSE, Known, checked
 
 import igpe
-from igpe.structure.findings import Verdict
+from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.identifiability.uniqueness import Lattice, NoQuotient, quotient
 
 
@@ -42,7 +42,7 @@ def test_slopes_of_measured_states_decide(name, names):
 )
 def test_what_may_be_exchanged_is_not_called_unique(name, exchange):
     found = checked(name).exact
-    assert set(exchange.split()) <= set(found.names(Verdict.YES))
+    assert set(exchange.split()) <= set(found.names(Identifiable.YES))
     assert not set(exchange.split()) & found.unique
 
 

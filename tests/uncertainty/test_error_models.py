@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.dynamics.shooting.settling import weighted_at
+from igpe.dynamics.shooting.reweighting import weighted_at
 from models import consecutive
 
 
@@ -18,7 +18,7 @@ def fitted():
     noisy = {n: x * (1 + 0.1 * random.standard_normal(len(x))) for n, x in truth.items()}
     data = pd.DataFrame({"time": times, "x1": noisy["A"], "x2": noisy["B"]})
     run = igpe.Experiment(
-        data, start={"x1": 1.0, "x2": 0.0}, sigma=igpe.Proportional(0.1, floor=1e-3)
+        data, start={"x1": 1.0, "x2": 0.0}, sigma=igpe.Noise(absolute=1e-3, relative=0.1)
     )
     problem = igpe.Problem(consecutive.model, parameters=["p1", "p2"], experiments=run)
     found = igpe.SingleShooting().estimate(problem, {"p1": 1.0, "p2": 0.5})

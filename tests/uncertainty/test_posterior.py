@@ -6,6 +6,7 @@ from itertools import count
 import numpy as np
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
+from repeated import statistical
 from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
@@ -23,7 +24,7 @@ def needs_emcee():
         pytest.importorskip(name)
 
 
-@pytest.mark.parametrize("sigma", [0.2, None])
+@pytest.mark.parametrize("sigma", [0.2, statistical(None)])
 def test_of_a_line_the_posterior_is_known(sigma):
     """Normal, or Student's t where sigma is integrated out."""
     needs_emcee()

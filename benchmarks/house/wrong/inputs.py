@@ -159,9 +159,11 @@ def floor_ignored() -> None:
     """The constant part of a proportional error does not count."""
 
     def wrong(right: Any, model: Any, predicted: Any) -> Any:
-        return right(replace(model, floor=0.0), predicted)
+        name = "absolute" if hasattr(model, "absolute") else "floor"
+        share = getattr(model, "relative", getattr(model, "share", 0.0))
+        return right(replace(model, **{name: 0.0}) if share else model, predicted)
 
-    method("Proportional", "deviation", wrong)
+    method("Noise Proportional", "deviation", wrong)
 
 
 @fault("test_error_model test_model_weights")

@@ -13,6 +13,8 @@ next to be known.
 Small convex quadratic programs, by daqp. No bound depends on their answers being right.
 
 All that the columns can be on a box, as far as their enclosures tell: support in a direction.
+
+The best linear parameters at one theta (variable projection).
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ import daqp
 import numpy as np
 
 from igpe.algebraic.bounds.columns import Cells
+from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -51,7 +54,7 @@ def minimum(
 SEVERAL, NEARLY = 4, 0.3  # atoms of a column, if they reach that share of the farthest
 
 
-class Part(NamedTuple):
+class BoundedColumn(NamedTuple):
     """A column, or its negative, on the cells that cover a box.
 
     column  its number
@@ -111,7 +114,7 @@ class Support(NamedTuple):
 class Hull:
     """The polynomials of several columns on a box; those of fewer axes as if they had more."""
 
-    def __init__(self, parts: Sequence[Part], n_coordinates: int) -> None:
+    def __init__(self, parts: Sequence[BoundedColumn], n_coordinates: int) -> None:
         self.parts = parts
         usable = np.ones(n_coordinates, dtype=bool)
         for part in parts:
@@ -352,3 +355,39 @@ class _Program:
                 low.append(0.0)
                 high.append(np.inf)
         return np.array(rows).reshape(len(rows), len(size)), np.array(low), np.array(high)
+
+
+LINEAR_RIDGE = 1e-12
+
+
+def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, float] | None:
+    """(beta, sum of squares); None where the columns are not finite or no beta is feasible.
+
+    columns  (n_residuals, 1 + K), `Separable.values` at one theta
+    """
+    if not np.isfinite(columns).all():
+        return None
+    d, phi = problem.target - columns[:, 0], columns[:, 1:]
+    size = np.linalg.norm(phi, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    square = (phi / size).T @ (phi / size) + LINEAR_RIDGE * np.eye(len(size))
+    rows = [
+        sign * (_unit(r.second, len(size)) - factor * _unit(r.first, len(size)))
+        for r in problem.ratios
+        for factor, sign in ((r.low, 1.0), (r.high, -1.0))
+        if np.isfinite(factor)
+    ]
+    lower = np.concatenate([problem.lower * size, np.zeros(len(rows))])
+    upper = np.concatenate([problem.upper * size, np.full(len(rows), np.inf)])
+    matrix = np.array(rows).reshape(len(rows), len(size)) / size
+    scale = np.abs(matrix).max(axis=1, initial=0.0)[:, None] if rows else 1.0
+    x = minimum(square, -((phi / size).T @ d), matrix / scale, lower, upper)
+    if x is None:
+        return None
+    beta = np.clip(x / size, problem.lower, problem.upper)
+    rest = d - phi @ beta
+    return beta, float(rest @ rest)
+
+
+def _unit(k: int, n: int) -> FloatArray:
+    return np.asarray(np.eye(n)[k])

@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.bounds.box import Box
+from igpe.algebraic.bounds.columns import SearchBox
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.taylor.expansion import (
-    Curvature,
+    ColumnCurvature,
     Derivatives,
     Expansion,
     at_point,
@@ -117,7 +117,7 @@ class Bound:
     """
 
     def __init__(
-        self, growth: Growth, curvature: Curvature, missed: tuple[FloatArray, FloatArray]
+        self, growth: Growth, curvature: ColumnCurvature, missed: tuple[FloatArray, FloatArray]
     ) -> None:
         self.given, self.missed = growth, missed
         e, self.lengths = growth.by_z, lengths(growth.scale)
@@ -496,7 +496,7 @@ class Surroundings:
         self._found: Neighbourhood | None = None
         self._objective = math.inf
 
-    def look(self, box: Box, gap: Gap) -> None:
+    def look(self, box: SearchBox, gap: Gap) -> None:
         """Find it, if the box is small, around the best point, and far from closed."""
         n = len(self.problem.axes)
         worth = 2 * n + EXPENSIVE  # boxes, as many as it will cost to find it and to cut it out
@@ -513,13 +513,13 @@ class Surroundings:
         growth = 4 ** (worth / (2 * n)) * gap.allowed
         self._found = neighbourhood(self.problem, theta, gap.goal, growth)
 
-    def lower_bound(self, box: Box) -> float:
+    def lower_bound(self, box: SearchBox) -> float:
         """Of a box inside the neighbourhood; 0 of others."""
         if self._found is None or not self._found.covers(*box.ends(self.problem)):
             return 0.0
         return self._found.lower_bound
 
-    def pieces(self, box: Box, gap: Gap) -> tuple[Box, ...]:
+    def pieces(self, box: SearchBox, gap: Gap) -> tuple[SearchBox, ...]:
         """What is around the neighbourhood, and what is in it; nothing where that does not pay.
 
         It pays if the sum of squares has grown there by all that the box's bound lacks, so that
@@ -528,7 +528,7 @@ class Surroundings:
         found = self._found
         if found is None or found.growth < gap.goal - gap.lower:
             return ()
-        pieces: list[Box] = []
+        pieces: list[SearchBox] = []
         low, high = found.theta - found.half, found.theta + found.half
         for j, axis in enumerate(self.problem.axes):
             a, b = axis.coordinate(low[j]), axis.coordinate(high[j])

@@ -1,9 +1,10 @@
 """Branch and bound over the nonlinear parameters.
 
-What is proved. Let L be the `lower_bound` of an `Outcome`. For every theta and beta that keep the
-bounds (and those on ratios and differences) of the `Separable`, the sum of squares, of the numbers
-that it holds and in exact arithmetic, is at least L. Every box that was put aside has a lower bound
-of L or more, every box that is still open has one too, and together they cover all of the problem.
+What is proved. Let L be the `lower_bound` of a `BranchAndBoundResult`. For every theta and beta
+that keep the bounds (and those on ratios and differences) of the `Separable`, the sum of squares,
+of the numbers that it holds and in exact arithmetic, is at least L. Every box that was put aside
+has a lower bound of L or more, every box that is still open has one too, and together they cover
+all of the problem.
 `docs/projection.md` has the whole proof.
 
 Which parameter of a box to halve.
@@ -26,9 +27,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.bounds.bound import Bounded, Hull, Part, Ranges, bound
-from igpe.algebraic.bounds.box import Box, Open, root
-from igpe.algebraic.bounds.columns import Cell, Columns, cell_places, subcells
+from igpe.algebraic.bounds.bound import Bounded, BoundedColumn, Hull, Ranges, bound
+from igpe.algebraic.bounds.columns import (
+    Cell,
+    Columns,
+    Open,
+    SearchBox,
+    cell_places,
+    root,
+    subcells,
+)
 from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
 from igpe.algebraic.bounds.neighbourhood import Gap, Surroundings
 from igpe.algebraic.bounds.separable import Separable
@@ -44,7 +52,7 @@ MOST_MOVE = 2.0  # distance of opposite directions
 SMALLEST = 1e-300
 
 
-def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int:
+def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) -> int:
     """The nonlinear parameter whose halving promises most."""
     n = len(box.spans)
     loss, shape = np.zeros(n), np.zeros(n)
@@ -68,7 +76,7 @@ def axis_to_halve(columns: Columns, box: Box, hull: Hull, found: Bounded) -> int
     return int(np.argmax(score + _share(loss) if found.lower > 0 else score))
 
 
-class _Course(NamedTuple):
+class _Progress(NamedTuple):
     """Weights (n,) and places (n, J) of a column's atoms in the relaxation's solution."""
 
     weights: FloatArray
@@ -86,13 +94,15 @@ def _share(x: FloatArray) -> FloatArray:
     return x / max(float(x.sum()), SMALLEST)
 
 
-def _course(found: Bounded, k: int, n_axes: int) -> _Course:
+def _course(found: Bounded, k: int, n_axes: int) -> _Progress:
     owners = found.atoms.owners[: len(found.weights)]
     mine = np.flatnonzero((owners == k) & (found.weights > 0))
-    return _Course(found.weights[mine], found.atoms.places[mine, :n_axes])
+    return _Progress(found.weights[mine], found.atoms.places[mine, :n_axes])
 
 
-def _change(columns: Columns, box: Box, hull: Hull, part: Part) -> tuple[FloatArray, FloatArray]:
+def _change(
+    columns: Columns, box: SearchBox, hull: Hull, part: BoundedColumn
+) -> tuple[FloatArray, FloatArray]:
     """(J,) how a column changes from half to half of its axes: in direction, and in all."""
     n = len(part.axes)
     cells = columns.cells(box.key(columns.problem, part.column), 1)
@@ -117,7 +127,7 @@ def _moves(halves: FloatArray, doubt: FloatArray, n: int) -> FloatArray:
     return found
 
 
-def _loss(cell: Cell, slopes: FloatArray, course: _Course) -> tuple[FloatArray, list[_Mean]]:
+def _loss(cell: Cell, slopes: FloatArray, course: _Progress) -> tuple[FloatArray, list[_Mean]]:
     """(J,) how far a column's course is from one shape of its own, and its mean place."""
     weights, places = course
     n, beta = places.shape[1], float(weights.sum())
@@ -140,7 +150,7 @@ def _disagreement(seen: list[_Mean]) -> float:
     return float(weight @ np.abs(place - weight @ place / weight.sum()))
 
 
-def guess(columns: Columns, box: Box, hull: Hull, found: Bounded) -> FloatArray:
+def guess(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) -> FloatArray:
     """(J,) a theta where the relaxation's solution points to."""
     n = len(box.spans)
     total, mass = np.zeros(n), np.zeros(n)
@@ -177,7 +187,7 @@ class FineEnough:
         ]
         self._finest = max((self._halvings(k, 99) for k in self.active), default=0)
 
-    def bounded(self, boxes: Sequence[Box], cutoff: float) -> list[tuple[Hull, Bounded]]:
+    def bounded(self, boxes: Sequence[SearchBox], cutoff: float) -> list[tuple[Hull, Bounded]]:
         """Bound each box, with cells as fine as are needed; cutoff: a norm that is enough."""
         done: dict[int, tuple[Hull, Bounded]] = {}
         waiting = set(range(len(boxes)))
@@ -193,7 +203,7 @@ class FineEnough:
                     waiting.discard(i)  # finer cells would not change that
         return [done[i] for i in range(len(boxes))]
 
-    def prepare(self, boxes: Sequence[Box], halvings: int) -> None:
+    def prepare(self, boxes: Sequence[SearchBox], halvings: int) -> None:
         """Enclose what bounding and dividing the boxes needs, together."""
         self.columns.prepare(
             key
@@ -210,9 +220,9 @@ class FineEnough:
         finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
         return min(wanted, finest.get(len(own), 1))
 
-    def hull(self, box: Box, halvings: int) -> tuple[Hull, Ranges]:
+    def hull(self, box: SearchBox, halvings: int) -> tuple[Hull, Ranges]:
         """The columns on the box, those of parameters of any sign twice; and their factors."""
-        parts: list[Part] = []
+        parts: list[BoundedColumn] = []
         lower, upper, index = [], [], {}
         for k in self.active:
             own, m = self.problem.depends[k], self._halvings(k, halvings)
@@ -221,7 +231,7 @@ class FineEnough:
             for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
                 if b > 0:
                     index[k] = len(parts)
-                    parts.append(Part(k, cells, cell_places(len(own), m), own, sign))
+                    parts.append(BoundedColumn(k, cells, cell_places(len(own), m), own, sign))
                     lower.append(max(a, 0.0))
                     upper.append(b)
         ratios = tuple(
@@ -244,7 +254,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """When to stop.
 
     gap         (objective - bound) / objective
@@ -258,7 +268,7 @@ class Limits:
     boxes: int = 1_000_000
 
 
-class Outcome(NamedTuple):
+class BranchAndBoundResult(NamedTuple):
     """How the search ended.
 
     lower_bound  proven, see the top of the file
@@ -273,7 +283,7 @@ class Outcome(NamedTuple):
     left: int
 
 
-class Search:
+class BoxSearch:
     """One search; `run` it once.
 
     trial  theta -> objective of a point near it, or infinity: a local search that may improve on
@@ -298,7 +308,7 @@ class Search:
         axes = [a for k in self._active for a in problem.depends[k]]
         self._shared = len(axes) > len(set(axes))
 
-    def run(self, objective: float, limits: Limits) -> Outcome:
+    def run(self, objective: float, limits: SearchLimits) -> BranchAndBoundResult:
         """Search until the gap is closed or a limit is reached. Ctrl-C ends it with what is there.
 
         objective  of the best point known
@@ -321,9 +331,11 @@ class Search:
             status = Status.INTERRUPTED
         if status is Status.OPTIMAL_WITHIN_GAP and self._bound(queue) < self._goal(limits):
             status = Status.ITERATION_LIMIT  # a box that cannot be divided any more was put aside
-        return Outcome(status, self._bound(queue), self.objective, self.boxes, len(queue))
+        return BranchAndBoundResult(
+            status, self._bound(queue), self.objective, self.boxes, len(queue)
+        )
 
-    def _goal(self, limits: Limits) -> float:
+    def _goal(self, limits: SearchLimits) -> float:
         """The lower bound that closes the gap."""
         if np.isinf(self.objective):  # no point is known yet
             return float(FAR * (self.columns.target @ self.columns.target))
@@ -338,7 +350,7 @@ class Search:
         gap = 100 * (1 - lower / self.objective) if self.objective > 0 else 0.0
         log.info("gap %.3g %%, %d boxes bounded, %d open", gap, self.boxes, len(queue))
 
-    def _advance(self, queue: list[Open], limits: Limits) -> None:
+    def _advance(self, queue: list[Open], limits: SearchLimits) -> None:
         """Bound the most promising boxes, and put aside or divide each."""
         waiting: list[Open] = []
         try:
@@ -370,7 +382,7 @@ class Search:
             waiting.remove(item)
         self._try([(item.box, *f) for item, f in zip(batch, found, strict=True)], goal)
 
-    def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[Box, float]:
+    def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[SearchBox, float]:
         """The box, perhaps with narrower ranges, and its lower bound, all bounds considered."""
         lower = max(item.lower_bound, self._square(bounded.lower))
         worth = self._shared and bounded.lower > WORTH_COUPLING * self._norm(goal)
@@ -379,7 +391,7 @@ class Search:
         box, norm = self._coupled(item.box, bounded, goal)
         return box, max(lower, min(self._square(norm), goal))
 
-    def _try(self, bounded: Sequence[tuple[Box, Hull, Bounded]], goal: float) -> None:
+    def _try(self, bounded: Sequence[tuple[SearchBox, Hull, Bounded]], goal: float) -> None:
         """A local search where the most promising of the boxes points to."""
         left = [item for item in bounded if self._square(item[2].lower) < goal]
         if left:
@@ -406,7 +418,7 @@ class Search:
         """The norm of coordinates that proves a sum of squares."""
         return float(np.sqrt(max(goal, 0.0))) * self.columns.norm * (1 + 1e-13)
 
-    def _coupled(self, box: Box, bounded: Bounded, goal: float) -> tuple[Box, float]:
+    def _coupled(self, box: SearchBox, bounded: Bounded, goal: float) -> tuple[SearchBox, float]:
         """The box with narrower ranges of the linear parameters, and the bound they give.
 
         Both are about points below the goal: nothing above it is claimed from here on.
@@ -424,7 +436,9 @@ class Search:
         lower, upper = (tuple(x[skip:].tolist()) for x in found)
         return replace(box, lower=lower, upper=upper), coupled(columns, found)
 
-    def _children(self, box: Box, hull: Hull, found: Bounded, gap: Gap) -> tuple[Box, ...]:
+    def _children(
+        self, box: SearchBox, hull: Hull, found: Bounded, gap: Gap
+    ) -> tuple[SearchBox, ...]:
         """By the sign of a linear parameter, around the best point, else halves of an axis."""
         for k in range(self.problem.n_linear):
             if box.lower[k] < 0 < box.upper[k]:

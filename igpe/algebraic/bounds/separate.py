@@ -1,15 +1,20 @@
-"""From residuals as the model writes them to a separable problem, and back."""
+"""From residuals as the model writes them to a separable problem, and back.
 
-from collections.abc import Sequence
+Residuals that can be computed together: at the same places, or by the same formula elsewhere.
+
+The same reactions in several experiments give the same formula with other numbers in it, such as
+start values. These become something known at each place, and the experiments one: enclosures, whose
+cost is in the number of formulas far more than in that of places, are computed for all at once.
+"""
+
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.bounds.alike import Group, Source, grouped
-from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.separable import Block, Pair, Separable
+from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable
 from igpe.algebraic.bounds.taylor.graph import TaylorGraph
 from igpe.algebraic.bounds.taylor.terms import (
     Exchange,
@@ -20,9 +25,147 @@ from igpe.algebraic.bounds.taylor.terms import (
     sum_bounds,
     terms_of,
 )
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.box import Box
+from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.system import linear_parameters
+
+
+class ResidualSource(Protocol):
+    """Residuals weight * (target - combine @ predict(known, p)), as `algebraic` poses them."""
+
+    @property
+    def predict(self) -> Any: ...
+    @property
+    def known(self) -> FloatArray: ...
+    @property
+    def combine(self) -> FloatArray | None: ...
+    @property
+    def target(self) -> FloatArray: ...
+    @property
+    def weight(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class Together:
+    """A source made of several; its fields are those of `ResidualSource`."""
+
+    predict: Any
+    known: FloatArray
+    combine: FloatArray | None
+    target: FloatArray
+    weight: FloatArray
+
+
+class ResidualGroup(NamedTuple):
+    """Sources at the same places, and which of all residuals theirs are, one after the other."""
+
+    sources: list[ResidualSource]
+    order: IntArray
+
+
+def grouped(sources: Sequence[ResidualSource]) -> list[ResidualGroup]:
+    """All residuals in as few groups as there are formulas and sets of places."""
+    ends = np.cumsum([len(s.target) for s in sources])
+    rows = [np.arange(end - len(s.target), end) for s, end in zip(sources, ends, strict=True)]
+    families: dict[Hashable, list[list[int]]] = {}
+    for own in _at_the_same_places(sources):
+        shape = tuple(_shape(sources[i]) for i in own)
+        families.setdefault(shape, []).append(own)
+    return [_joined(sources, rows, family) for family in families.values()]
+
+
+def _at_the_same_places(sources: Sequence[ResidualSource]) -> list[list[int]]:
+    """Indices of sources that know the same numbers at the same places."""
+    groups: list[list[int]] = []
+    for i, s in enumerate(sources):
+        for group in groups:
+            first = sources[group[0]]
+            alike = len(first.target) == len(s.target)
+            if alike and _same(first.known, s.known) and _same(first.combine, s.combine):
+                group.append(i)
+                break
+        else:
+            groups.append([i])
+    return groups
+
+
+def _same(a: FloatArray | None, b: FloatArray | None) -> bool:
+    return a is b or (a is not None and b is not None and np.array_equal(a, b))
+
+
+def _shape(source: ResidualSource) -> Hashable:
+    """Equal for formulas that differ in their numbers alone."""
+    graph = Graph.of_function(source.predict, merged=False)
+    steps = tuple(node._replace(value=0.0) for node in graph.nodes)
+    width = None if source.combine is None else source.combine.shape[1]
+    return source.known.shape[0], width, steps, tuple(graph.results)
+
+
+class _Formula(NamedTuple):
+    """Sources of one shape.
+
+    numbers    (n_sources, n_constants) in each, in the order of the instructions
+    different  (n_constants,) which are not the same in all
+    """
+
+    sources: list[ResidualSource]
+    numbers: FloatArray
+    different: BoolArray
+
+    def together(self, known: FloatArray, at: int) -> Together:
+        """All of them as one; numbers that are different are rows of `known` from `at` on."""
+        first = self.sources[0]
+        new, p = ca.SX.sym("known", len(known)), first.predict.sx_in(1)
+        rows = iter(np.where(self.different, at + np.cumsum(self.different) - 1, -1).tolist())
+
+        def constant(number: float) -> Any:  # called in the order of the nodes
+            row = next(rows)
+            return ca.SX(number) if row < 0 else new[row]
+
+        def given(argument: int, i: int) -> Any:
+            return new[i] if argument == 0 else p[i]
+
+        graph = Graph.of_function(first.predict, merged=False)
+        (result,) = graph.evaluate(given, constant, apply_to_sx)
+        combine = [s.combine for s in self.sources if s.combine is not None]
+        return Together(
+            ca.Function("predict", [new, p], [result]),
+            known,
+            np.vstack(combine) if combine else None,
+            np.concatenate([s.target for s in self.sources]),
+            np.concatenate([s.weight for s in self.sources]),
+        )
+
+
+def _joined(
+    sources: Sequence[ResidualSource], rows: Sequence[IntArray], family: Sequence[Sequence[int]]
+) -> ResidualGroup:
+    """One group of several, whose formulas are the same one by one."""
+    order = np.concatenate([rows[i] for same in zip(*family, strict=True) for i in same])
+    if len(family) == 1:
+        return ResidualGroup([sources[i] for i in family[0]], order)
+    formulas = [_formula([sources[i] for i in same]) for same in zip(*family, strict=True)]
+    old = [sources[own[0]].known for own in family]
+    numbers = np.hstack([f.numbers[:, f.different] for f in formulas])
+    more = np.repeat(numbers.T, [k.shape[1] for k in old], axis=1)
+    known, at = np.vstack([np.hstack(old), more]), len(old[0])
+    found: list[ResidualSource] = []
+    for formula in formulas:
+        found.append(formula.together(known, at))
+        at += int(formula.different.sum())
+    return ResidualGroup(found, order)
+
+
+def _formula(sources: list[ResidualSource]) -> _Formula:
+    numbers = np.array([_constants(s.predict) for s in sources])
+    return _Formula(sources, numbers, (numbers != numbers[0]).any(axis=0))
+
+
+def _constants(function: Any) -> list[float]:
+    nodes = Graph.of_function(function, merged=False).nodes
+    return [node.value for node in nodes if node.name == "CONST"]
+
 
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
 
@@ -76,7 +219,7 @@ class Separated:
         return self.box.clip(np.where(np.isfinite(p), p, middle))
 
 
-def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> Separated:
+def separate(sources: Sequence[ResidualSource], box: Box, *, exchange: bool = True) -> Separated:
     """Find the linear parameters and new ones, and write the columns.
 
     sources   residuals, all functions of the same parameters
@@ -96,7 +239,7 @@ def separate(sources: Sequence[Source], box: Box, *, exchange: bool = True) -> S
 class _System:
     """Sources at the same places, as terms."""
 
-    def __init__(self, group: Group, p: Any) -> None:
+    def __init__(self, group: ResidualGroup, p: Any) -> None:
         self.sources, self.order = group
         self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
         whole = [s.predict(self.known, p) for s in self.sources]
@@ -172,7 +315,7 @@ def _separated(
     return Separated(problem, box, tuple(linear), nonlinear, tuple(products), tuple(sums), order)
 
 
-def _axes(blocks: Sequence[Block], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
+def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
     graphs = [b.graph(tuple(range(b.columns.shape[1]))) for b in blocks]
     scales = {j for graph in graphs for j in graph.logarithmic()}
     powers = {j for graph in graphs for j in graph.exponentiated()}
@@ -209,13 +352,13 @@ def _block(
     rows: Sequence[Sequence[Term]],
     linear: tuple[int, ...],
     nonlinear: tuple[int, ...],
-) -> Block:
+) -> ColumnBlock:
     p, theta = system.p, ca.SX.sym("theta", len(nonlinear))
     columns = ca.vertcat(*[_columns(own, p, linear) for own in rows])
     if nonlinear:
         columns = ca.substitute(columns, ca.vertcat(*[p[i] for i in nonlinear]), theta)
     first = system.sources[0]
-    return Block(
+    return ColumnBlock(
         columns, system.known, theta, first.known, first.combine,
         np.array([s.target for s in system.sources]),
         np.array([s.weight for s in system.sources]),
@@ -253,10 +396,10 @@ def _bounds(
     return lower, upper
 
 
-def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[Pair, ...]:
+def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[ParameterPair, ...]:
     """Bounds on ratios or differences of new parameters, numbered as in `order`."""
     return tuple(
-        Pair(
+        ParameterPair(
             order.index(e.old[way[1]]), order.index(e.old[way[0]]),
             float(box.lower[i]), float(box.upper[i]),
         )

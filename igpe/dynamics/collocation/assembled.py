@@ -292,7 +292,10 @@ def _by_element(values: Any) -> Any:
 
 
 class Assembled:
-    """A problem on one mesh for each experiment; see `Posed`."""
+    """A problem on one mesh for each experiment, as variables that have values.
+
+    refinable  whether other meshes are possible
+    """
 
     refinable = True
 

@@ -1,15 +1,13 @@
 """Simultaneous correction: all parameters and all trajectories at once, by Radau collocation.
 
 Step 5 of the method (Michalik, Chachuat, Marquardt 2009, IGPE). Unlike shooting it keeps boundary
-conditions and inequalities over time, and an unstable course cannot run away from it.
-
-The discretised problem, however it is written down.
+conditions and inequalities over time, and an unstable trajectory cannot run away from it.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,59 +29,12 @@ from igpe.dynamics.shooting.base import (
     require_numbers,
     require_plain,
 )
-from igpe.dynamics.shooting.polish import put_on_bounds
+from igpe.dynamics.shooting.refine import put_on_bounds
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
-
-
-class Posed(Protocol):
-    """A problem on one mesh for each experiment, as variables that have values.
-
-    refinable  whether other meshes are possible
-    """
-
-    @property
-    def problem(self) -> Problem:
-        """What is discretised."""
-        ...
-
-    @property
-    def meshes(self) -> Sequence[Mesh]:
-        """One for each experiment."""
-        ...
-
-    @property
-    def refinable(self) -> bool:
-        """Whether other meshes are possible."""
-        ...
-
-    def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
-        """See `igpe.dynamics.collocation.guess.begin`."""
-        ...
-
-    def prepare(self, solver: Ipopt, starts: Sequence[Mapping[str, float]]) -> None:
-        """Translate for the solver, scaled by where the variables now stand."""
-        ...
-
-    def solve(self, time_limit: float | None, known: Sequence[Known]) -> Answer:
-        """From the present values; see `igpe.solvers.ipopt.Prepared.solve`."""
-        ...
-
-    @property
-    def handles(self) -> tuple[object, ...]:
-        """What `Known` calls the free unknowns."""
-        ...
-
-    def parameters(self) -> dict[str, float]:
-        """The free unknowns' present values."""
-        ...
-
-    def courses(self) -> list[Course]:
-        """As the variables now stand."""
-        ...
 
 
 class Poser:
@@ -93,7 +44,7 @@ class Poser:
         self.problem = problem
         self._parts: Parts | None = parts(problem, radau)
 
-    def on(self, meshes: Sequence[Mesh]) -> Posed:
+    def on(self, meshes: Sequence[Mesh]) -> "Program":
         """The problem on these meshes; a model with times of its own may know better ones."""
         if self._parts is not None:
             return Assembled(self._parts, meshes)
@@ -123,11 +74,11 @@ class Transcribed:
         begin(self._program, start, profiles)
 
     def prepare(self, solver: Ipopt, starts: Sequence[Mapping[str, float]]) -> None:
-        """See `Posed.prepare`."""
+        """See `Assembled.prepare`."""
         self._prepared = solver.prepare(self._program.model, sizes(self._program, starts))
 
     def solve(self, time_limit: float | None, known: Sequence[Known]) -> Answer:
-        """See `Posed.solve`."""
+        """See `Assembled.solve`."""
         assert self._prepared is not None, "prepared before it is solved"
         return self._prepared.solve(time_limit, known)
 
@@ -144,6 +95,9 @@ class Transcribed:
         """As the variables now stand."""
         return [course(run) for run in self._program.runs]
 
+
+Program: TypeAlias = Assembled | Transcribed
+"""A problem on one mesh for each experiment, as variables that have values."""
 
 WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
 SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
@@ -192,7 +146,7 @@ class Collocation:
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`."""
         local = replace(self, solver=self.solver if isinstance(self.solver, Ipopt) else Ipopt())
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self._or_start(p, s, profiles),
@@ -266,12 +220,12 @@ class Collocation:
 
     def _solve_all(
         self,
-        program: Posed,
+        program: Program,
         starts: Sequence[Mapping[str, float]],
         guesses: Sequence[Sequence[Profile]],
         fits: list[Fit],
         begun: float,
-    ) -> Posed:
+    ) -> Program:
         """The program solved from all starts, one after the other, into `fits`."""
         program.begin(starts[0], guesses[0])
         program.prepare(self._local(), starts)
@@ -369,7 +323,7 @@ class Collocation:
 
 
 def _solve(
-    program: Posed,
+    program: Program,
     start: Mapping[str, float],
     left: float | None,
     known: Sequence[Known] = (),
@@ -385,7 +339,7 @@ def _solve(
     )
 
 
-def _known(program: Posed, fit: Fit) -> Known:
+def _known(program: Program, fit: Fit) -> Known:
     """Where a solve from another start need not go to the end: it would end like this one."""
     box, objective = program.problem.box, fit.answer.objective
     values = box.vector(fit.parameters)

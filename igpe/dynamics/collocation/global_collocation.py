@@ -135,7 +135,7 @@ BOUNDED = (
 SLACK = 1e-3  # the cut-off lies this much above the incumbent, so that rounding never cuts it off
 ROUNDING = 1e-6  # taken off a bound on an objective of order one, for the solver's rounding
 FLOOR = 1e-8  # of the data's squares: the least objective that is scaled to order one
-POLISH = 5.0  # s for the local search from the solver's incumbent, when the time is over
+REFINING = 5.0  # s for the local search from the solver's incumbent, when the time is over
 WIDENINGS = 2  # of courses' bounds on which the best point was found
 TOLERANCE = 1e-5  # of the first mesh; without guessed courses it is measured times and ten elements
 
@@ -248,10 +248,10 @@ class GlobalCollocation:
     ) -> Estimate:
         incumbent, point = flat.objective, _values(program)
         if flat.take(answer) and not stopped():
-            left = None if self.time_limit is None else max(self._left(began) or 0.0, POLISH)
-            polished = self.local.prepare(program.model, flat.sizes).solve(left)
-            if polished.status is Status.CONVERGED and polished.objective < incumbent:
-                incumbent, point = polished.objective, _values(program)
+            left = None if self.time_limit is None else max(self._left(began) or 0.0, REFINING)
+            refined = self.local.prepare(program.model, flat.sizes).solve(left)
+            if refined.status is Status.CONVERGED and refined.objective < incumbent:
+                incumbent, point = refined.objective, _values(program)
         _put(point)
         name, mesh = name_of(self.solver), f"Radau, {program.n_elements} elements"
         method = f"global search by {name} on the collocated problem ({mesh}"

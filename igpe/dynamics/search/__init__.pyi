@@ -1,3 +1,3 @@
+from .engine import Restarts as Restarts
 from .iterated_search import IteratedSearch as IteratedSearch
 from .multistart import MultiStart as MultiStart
-from .restarts import Restarts as Restarts

@@ -13,8 +13,9 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.engine import UNANSWERED, unanswered
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.search.searches import UNANSWERED, unanswered
 from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
@@ -25,17 +26,18 @@ from igpe.tasks.run import Place, run
 
 ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
+MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
 
-class Asked(NamedTuple):
-    """What a task needs to know."""
+class ComplementJob(NamedTuple):
+    """What a task needs: a problem, and how its remaining unknowns are searched."""
 
     problem: Problem
     search: Estimator
 
 
 def complements(
-    asked: Asked, ladder: Sequence[Mapping[str, float]], place: Place
+    job: ComplementJob, ladder: Sequence[Mapping[str, float]], place: Place
 ) -> list[Estimate | None]:
     """`complement` of every candidate of step 3, in their order, wherever that is done.
 
@@ -45,18 +47,16 @@ def complements(
            `igpe.tasks.run` raises
     """
     series = (
-        ""
-        if place.store is None
-        else digest("complement", fingerprint(asked.problem), asked.search)
+        "" if place.store is None else digest("complement", fingerprint(job.problem), job.search)
     )
     items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
     known: dict[str, Estimate] = {}
     try:
-        for one in run(Work(_prepared, asked, series), map(Item, items, items.values()), place):
+        for one in run(Work(_prepared, job, series), map(Item, items, items.values()), place):
             if one.status is None:
                 known[one.key] = estimate_of(one.row)
             else:
-                rest = asked.problem.fixing(items[one.key]).box
+                rest = job.problem.fixing(items[one.key]).box
                 known[one.key] = unanswered(one, {**items[one.key], **rest.mapping(rest.middle)})
             if known[one.key].status is Status.INTERRUPTED:
                 break
@@ -73,16 +73,17 @@ def complements(
     return [known.get(key) for key in items]
 
 
-def _prepared(asked: Asked) -> Function:
-    return lambda found: estimate_row(complement(asked.problem, found, asked.search))
+def _prepared(job: ComplementJob) -> Function:
+    return lambda found: estimate_row(complement(job.problem, found, job.search))
 
 
 def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:
     """All free unknowns: those `found`, and the others from many starts with these held.
 
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. Where the search proves a bound, it holds
-    with what was `found` held.
+    multiple shooting where the loss is not least squares. `IteratedSearch` replaces the default
+    search where step 3 estimated nothing and many unknowns are left, as in most PEtab problems.
+    Where the search proves a bound, it holds with what was `found` held.
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
@@ -90,6 +91,9 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
     if not is_plain(problem) and isinstance(search, MultiStart):
         local = Collocation() if minimises_squares(problem) else MultipleShooting()
         search = MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
+    elif not found and len(rest.box) >= MANY and isinstance(search, MultiStart):
+        is_default = search == MultiStart(seed=search.seed)
+        search = IteratedSearch(seed=search.seed) if is_default else search
     answer = search.estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},

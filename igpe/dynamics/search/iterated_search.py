@@ -27,17 +27,17 @@ from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticInterva
 from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.multistart import distinct
+from igpe.dynamics.search.engine import best_of
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.residuals import FINISH
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import Landscape, is_same_objective, is_same_optimum
+from igpe.numerics.optima import Landscape, is_same_objective, match
 from igpe.problem.problem import Problem
 
-ROUGH, RATHER = 1e-4, 1e-7  # rtol of the hunt, and of the way to what is integrated exactly
+ROUGH, RATHER = 1e-4, 1e-7  # rtol of the search, and of the way to what is integrated exactly
 MOST_STEPS = 2000  # of an integration; more is not worth waiting for
 FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5 s for each whose
 # equations are its own; Bruno's six take three times as long then, as nothing is stiff
@@ -55,7 +55,7 @@ class IteratedSearch:
     local       makes the exact ones; by CVODES, as near a stiff optimum `Automatic` may leave a run
                 that used up its steps to LSODA, which takes minutes with many sensitivities
     starts      random starts, of a seeded Sobol sequence
-    agreeing    so many random starts that end at the best optimum end the hunt
+    agreeing    so many random starts that end at the best optimum end the search
     patience    so many redrawn starts without a better optimum do
     most        redrawn starts
     pool        so many of the best optima are redrawn
@@ -79,7 +79,7 @@ class IteratedSearch:
         for field in (*some, "patience", "most", "seed"):
             value, least = getattr(self, field), int(field in some)
             ok = is_count(value) and value >= least
-            require(ok, "IteratedSearch", field, value, f"a whole number, {least} or more")
+            require(ok, "IteratedSearch", field, value, f"a complete number, {least} or more")
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -96,7 +96,9 @@ class IteratedSearch:
         require_bounds(problem, "A search from random starts")
         if start:
             require_start(start, problem.box, "IteratedSearch")
-        return settled(problem, start, self._estimate, self.local.estimate, self.local.integrator)
+        return iteratively_reweighted(
+            problem, start, self._estimate, self.local.estimate, self.local.integrator
+        )
 
     def _estimate(self, problem: Problem, start: Mapping[str, float]) -> Estimate:
         began = time.perf_counter()
@@ -104,18 +106,18 @@ class IteratedSearch:
         if len(problem.box) == 0:
             return exact.estimate({})
         given = [problem.box.vector(start)] if start else []
-        hunt = _Hunt(self, self._prepared(problem, ROUGH))
+        search = _Search(self, self._prepared(problem, ROUGH))
         finals: list[Estimate] = []
         try:
             with interruptible():
-                hunt.run(given)
-                self._finish(hunt, self._prepared(problem, RATHER), exact, finals)
-            whole = not any(e.status is Status.INTERRUPTED for e in finals)
+                search.run(given)
+                self._finish(search, self._prepared(problem, RATHER), exact, finals)
+            complete = not any(e.status is Status.INTERRUPTED for e in finals)
         except KeyboardInterrupt:
-            whole = False
+            complete = False
             if not any(e.status.usable for e in finals):
-                finals = [self._cut_short(hunt, exact)]
-        found = _concluded(problem, hunt, finals, whole=whole)
+                finals = [self._cut_short(search, exact)]
+        found = _concluded(problem, search, finals, complete=complete)
         return replace(found, seconds=time.perf_counter() - began)
 
     def _prepared(self, problem: Problem, rtol: float) -> PreparedShooting:
@@ -129,27 +131,27 @@ class IteratedSearch:
 
     def _finish(
         self,
-        hunt: "_Hunt",
+        search: "_Search",
         rather: PreparedShooting,
         exact: PreparedShooting,
         finals: list[Estimate],
     ) -> None:
         """Exact searches from the best into `finals`, until enough of them can be integrated."""
         box = exact.problem.box
-        for end in hunt.pool:
+        for end in search.pool:
             fit = _continued(rather, end._replace(at=None, status=Status.ITERATION_LIMIT), LONGER)
             x = end.x if fit.at is None else fit.x
             finals.append(exact.estimate(box.mapping(x)))
             if sum(e.status.usable for e in finals) >= self.finalists:
                 return
 
-    def _cut_short(self, hunt: "_Hunt", exact: PreparedShooting) -> Estimate:
+    def _cut_short(self, search: "_Search", exact: PreparedShooting) -> Estimate:
         """The best end of a rough search that can be integrated exactly, as it is.
 
         raises KeyboardInterrupt if there is none
         """
-        here = hunt.rough.residuals.best.x
-        points = [*(end.x for end in hunt.pool), *([] if here is None else [here])]
+        here = search.rough.residuals.best.x
+        points = [*(end.x for end in search.pool), *([] if here is None else [here])]
         patience = Deadline.after(ENDING)
         exact.residuals.best.clear()
         with finishing(), allowance(FINISH):
@@ -162,7 +164,7 @@ class IteratedSearch:
         return Estimate(parameters, fit.cost, fit.status, "an interrupted search")
 
 
-class _Hunt:
+class _Search:
     """The rough searches of one problem.
 
     pool  the best distinct ends, best first;  reached: costs of all that ended
@@ -209,17 +211,12 @@ class _Hunt:
 
     def _add(self, end: Fit) -> None:
         """Keep it, if it is among the best and none of them is the same."""
-        same = next((k for k, one in enumerate(self.pool) if self._is_same(one, end)), None)
+        same = match(self.landscape, self.pool, end, level=True)
         if same is None:
             self.pool.append(end)
         elif end.cost < self.pool[same].cost:
             self.pool[same] = end
         self.pool = sorted(self.pool, key=lambda one: one.cost)[: self.method.pool]
-
-    def _is_same(self, one: Fit, other: Fit) -> bool:
-        better, worse = sorted((one, other), key=lambda end: end.cost)
-        same_height = is_same_objective(one.cost, other.cost)
-        return same_height and is_same_optimum(self.landscape, better, worse)
 
 
 def _below(one: float, other: float) -> bool:
@@ -252,22 +249,16 @@ def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
 
 
 def _concluded(
-    problem: Problem, hunt: _Hunt, finals: Sequence[Estimate], *, whole: bool
+    problem: Problem, search: _Search, finals: Sequence[Estimate], *, complete: bool
 ) -> Estimate:
     """The best of the finalists."""
-    count, optima = len(hunt.reached), distinct(finals, problem.box)
-    if not optima:
+    count = len(search.reached)
+    best = best_of(finals, problem.box, f"{count} rough searches", complete=complete)
+    if best is None:
         if finals:
             return finals[0]
-        middle = problem.box.mapping(problem.box.sobol(1, hunt.method.seed)[0])
+        middle = problem.box.mapping(problem.box.sobol(1, search.method.seed)[0])
         method = f"none of {count} starts could be simulated"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
-    best = optima[0]
-    status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
-    return replace(
-        best,
-        status=status if whole else Status.INTERRUPTED,
-        method=f"best of {count} rough searches, {best.method}",
-        trail=tuple(optima[1:]),
-        reached=(*hunt.reached, *(e.objective for e in finals if e.status.usable)),
-    )
+    usable = (e.objective for e in finals if e.status.usable)
+    return replace(best, reached=(*search.reached, *usable))

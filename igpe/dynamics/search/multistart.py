@@ -8,22 +8,27 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arguments import is_count, require
 from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
-from igpe.core.estimates import Estimate, Horizon
+from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.search.searches import UNANSWERED, Asked, Run, missing, prepared, searched
+from igpe.dynamics.search.engine import (
+    UNANSWERED,
+    Run,
+    SearchJob,
+    best_of,
+    missing,
+    prepared,
+    searched,
+)
 from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds, require_start
 from igpe.dynamics.shooting.residuals import Best
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
-from igpe.numerics.optima import has_same_values, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.tasks.crew import Workers
 from igpe.tasks.run import Place
@@ -78,7 +83,7 @@ class MultiStart:
         require_bounds(problem, "A search from many starts")
         if start:
             require_start(start, problem.box, "MultiStart")
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self._estimate(p, s, profiles, place),
@@ -94,20 +99,19 @@ class MultiStart:
     ) -> Estimate:
         began = time.perf_counter()
         given = [problem.box.vector(start)] if start else []
-        asked = Asked(problem, {"local": self.local}, profiles, whole=True)
+        job = SearchJob(problem, {"local": self.local}, profiles, trails=True)
         if not isinstance(self.local, SingleShooting):
             points = list(problem.box.sobol(self.starts, self.seed))
-            runs = searched(asked, np.array([*given, *points]), place)
+            runs = searched(job, np.array([*given, *points]), place)
             return self._concluded(problem, runs, began)
         shooting = self.local.prepare(problem)
         best, tried = shooting.residuals.best, Best()
         try:
             points, steps = self._best_trials(shooting)
             tried = replace(best)  # searches begin with a best of their own
-            local = _Within(self.local, steps)
-            asked = asked._replace(methods={"local": local})
-            here = prepared(asked, {"local": _PreparedWithin(shooting, steps).estimate})
-            runs = searched(asked, np.array([*given, *points]), place, here=here)
+            job = job._replace(steps=steps)
+            here = prepared(job, {"local": shooting.estimate})
+            runs = searched(job, np.array([*given, *points]), place, here=here)
             return self._concluded(problem, runs, began)
         except KeyboardInterrupt:
             if tried.x is not None and tried.at is not None:
@@ -118,28 +122,13 @@ class MultiStart:
 
     def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:
         """The best of the searches."""
-        found, whole = _until_interrupted(runs)
-        optima = distinct(found, problem.box)
-        reached = tuple(e.objective if e.status.usable else np.inf for e in found)
+        found, complete = _until_interrupted(runs)
         seconds = time.perf_counter() - began
-        if not optima:
+        best = best_of(found, problem.box, f"{len(found)} starts", complete=complete)
+        if best is None:
+            reached = (np.inf,) * len(found)
             return replace(self._nothing(problem, found), seconds=seconds, reached=reached)
-        best, others = optima[0], optima[1:]
-        status = Status.BEST_OF_SEVERAL if best.status is Status.CONVERGED else best.status
-        status = status if whole else Status.INTERRUPTED
-        horizons = (h for h in best.trail if isinstance(h, Horizon))
-        method = f"best of {len(found)} starts, {best.method}"
-        left = (h for e in found if e is not best for h in (*e.trail, *e.elsewhere))
-        return replace(
-            best,
-            status=status,
-            method=method,
-            seconds=seconds,
-            notes=(*best.notes, *missing(found)),
-            trail=(*horizons, *others),
-            elsewhere=(*best.elsewhere, *(h for h in left if isinstance(h, Horizon))),
-            reached=reached,
-        )
+        return replace(best, seconds=seconds)
 
     def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
         """Trials that are searched from, best first, and what an integration then may take.
@@ -172,37 +161,6 @@ class MultiStart:
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
 
 
-@dataclass(frozen=True)
-class _Within:
-    """Single shooting whose integrations have an allowance of steps, wherever it is done."""
-
-    method: SingleShooting
-    steps: int | None
-
-    def estimate(
-        self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
-    ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`."""
-        with allowance(self.steps):
-            return self.method.estimate(problem, start, profiles)
-
-    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "_PreparedWithin":
-        """See `igpe.dynamics.shooting.base.Preparable`."""
-        return _PreparedWithin(self.method.prepare(problem, profiles), self.steps)
-
-
-class _PreparedWithin(NamedTuple):
-    """The same, compiled for one problem."""
-
-    shooting: PreparedShooting
-    steps: int | None
-
-    def estimate(self, start: Mapping[str, float]) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Prepared`."""
-        with allowance(self.steps):
-            return self.shooting.estimate(start)
-
-
 def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
     """What has been found when all are there, or at Ctrl-C, by number; whether all are.
 
@@ -218,17 +176,3 @@ def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
             raise
         whole = False
     return [one.estimate for one in sorted(found, key=lambda one: one.number)], whole
-
-
-def distinct(found: Sequence[Estimate], box: Box) -> list[Estimate]:
-    """Usable estimates that differ in their objectives or their values, best first."""
-    kept: list[Estimate] = []
-    for one in sorted((e for e in found if e.status.usable), key=lambda e: e.objective):
-        if not any(_is_same(one, other, box) for other in kept):
-            kept.append(one)
-    return kept
-
-
-def _is_same(one: Estimate, other: Estimate, box: Box) -> bool:
-    a, b = (box.vector(e.parameters) for e in (one, other))
-    return is_same_objective(one.objective, other.objective) and has_same_values(a, b, box)

@@ -28,7 +28,7 @@ from igpe.numerics.optima import (
     Landscape,
     differences,
     is_same_objective,
-    is_same_optimum,
+    match,
     profiled,
     spread,
 )
@@ -67,13 +67,13 @@ def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], bo
     returns  (n,) values of each, and whether the search was not interrupted (Ctrl-C)
     """
     residuals = Residuals(problem, QUICKLY)
-    hunt = _Hunt(Landscape(residuals, problem.box, rounding(problem)), sought)
+    search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     complete = True
     try:
-        hunt.run()
+        search.run()
     except KeyboardInterrupt:
         complete = False
-    return [fit.x for fit in sorted(hunt.others, key=lambda fit: fit.cost)], complete
+    return [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)], complete
 
 
 def rounding(problem: Problem) -> float:
@@ -82,7 +82,7 @@ def rounding(problem: Problem) -> float:
     return ROUNDING * sum(float(v @ v) for v in data)
 
 
-class _Hunt:
+class _Search:
     """The search.
 
     found     optima within the threshold, the one next to the estimate first
@@ -144,12 +144,12 @@ class _Hunt:
         """KNOWN, or the place of what it is a better end of, or NEW."""
         if fit.at is None:
             return KNOWN
-        for k, one in enumerate(self.found):
-            better, worse = sorted((one, fit), key=lambda f: f.cost)
-            if is_same_optimum(self.landscape, better, worse):
-                level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
-                return KNOWN if level or better is one else k
-        return NEW
+        place = match(self.landscape, self.found, fit)
+        if place is None:
+            return NEW
+        one = self.found[place]
+        level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
+        return KNOWN if level or one.cost <= fit.cost else place
 
     def _scattered(self) -> list[FloatArray]:
         box = self.landscape.box

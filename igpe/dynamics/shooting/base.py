@@ -26,8 +26,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
-from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.numerics.least_squares.base import PLAIN, Fit, Linearised, Robust
 from igpe.problem.losses import L1, Huber, LeastSquares
 from igpe.problem.problem import Problem
 
@@ -216,7 +215,7 @@ def require_numbers(problem: Problem, method: str) -> None:
     if problem.sigma_follows_model:
         raise Unsupported(
             f"{method} is made ready for standard deviations that are numbers, but here they "
-            "follow the model (igpe.Proportional); use the method's estimate(problem, start), or "
+            "follow the model (igpe.Noise); use the method's estimate(problem, start), or "
             "hold them: problem.weighted(sigma)."
         )
 

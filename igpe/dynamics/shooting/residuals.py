@@ -27,6 +27,8 @@ Residuals that hang on no measurement: priors, and jumps of unknowns that vary w
 unknown that varies with time (Houska, Logist, Diehl & Van Impe, section 2.4). All are linear.
 
 Where an initial value problem starts, and how that depends on its unknowns, as plain arrays.
+
+Trajectories to begin the correction with: smoothed data if there are any, else a simulation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,12 +47,13 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.shooting.base import losses_of
+from igpe.dynamics.shooting.base import Profile, losses_of
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
+from igpe.smoothing.base import Smooth
 
 ROOT = float(np.sqrt(2.0))
 
@@ -409,3 +412,61 @@ def starting(ivp: InitialValueProblem) -> Starting:
         return at
     known = at(np.zeros(ivp.q.numel()))
     return lambda _: known
+
+
+POINTS = 200  # places at which a simulation is kept for a guess
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """All experiments simulated once, when first asked for."""
+
+    problem: Problem
+    integrator: Integrator
+    values: Mapping[str, float]
+
+    @cached_property
+    def runs(self) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
+        """Of each experiment its initial value problem and trajectory on a fine grid."""
+        grids = tuple(fine_grid(self.problem, k) for k in range(len(self.problem.experiments)))
+        return simulate(self.problem, self.integrator, self.values, grids)
+
+    def series(self, experiment: int, name: str) -> tuple[FloatArray, FloatArray] | None:
+        """Times and values of a state or algebraic variable, as far as the simulation came."""
+        ivp, run = self.runs[experiment]
+        if name in ivp.states:
+            values = run.states[:, ivp.states.index(name)]
+        elif name in ivp.algebraic:
+            values = _algebraic(ivp, run, name)
+        else:
+            return None
+        there = np.isfinite(values)
+        return (run.times[there], values[there]) if there.any() else None
+
+
+def fine_grid(problem: Problem, experiment: int, points: int = POINTS) -> FloatArray:
+    """Evenly spread times of an experiment together with its measured ones."""
+    e = problem.experiments[experiment]
+    return np.union1d(np.linspace(e.start_time, e.times[-1], points), e.times)
+
+
+def profiles(simulated: Simulated, curves: Sequence[Mapping[str, Smooth]]) -> list[Profile]:
+    """For each experiment: (name, times) -> smoothed values, else simulated ones, else None."""
+    return [_profile(simulated, k, smooth) for k, smooth in enumerate(curves)]
+
+
+def _profile(simulated: Simulated, experiment: int, smooth: Mapping[str, Smooth]) -> Profile:
+    def guess(name: str, times: FloatArray) -> FloatArray | None:
+        if name in smooth:
+            return smooth[name].value(times)
+        found = simulated.series(experiment, name)
+        return None if found is None else np.interp(times, *found)
+
+    return guess
+
+
+def _algebraic(ivp: InitialValueProblem, run: Trajectory, name: str) -> FloatArray:
+    function = ca.Function("algebraic", [ivp.t, ivp.x, ivp.y, ivp.u], [ivp.algebraic[name]])
+    inputs = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
+    columns = inputs.reshape(len(run.times), -1).T
+    return np.asarray(function(run.times[None], run.states.T, run.implicit.T, columns)).ravel()

@@ -12,7 +12,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
+from igpe.dynamics.search.engine import Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Profile,
     in_deviations,
@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.base import (
     spread_of,
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -64,7 +64,7 @@ class SingleShooting:
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are not used."""
         once = replace(self, restarts=ONCE)
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self.prepare(p).estimate(s),

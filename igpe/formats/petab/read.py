@@ -35,7 +35,7 @@ from igpe.formats.petab.sbml import Course, Meaning, Parameter, PetabModel, Sbml
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import step_input
 from igpe.problem.losses import NormalPrior
-from igpe.problem.noise.sigma import EstimatedSigma
+from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
 
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base

@@ -80,7 +80,7 @@ def _unseen(gap: FloatArray, at: Linearised, box: Box) -> BoolArray:
     return np.asarray(seen & unseen & (gap <= UNSEEN * width))
 
 
-RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is lost
+LOST = 1e-8  # a direction whose singular value is below this fraction of the largest is lost
 NOTHING = 1e-12  # an unknown whose effect is below this fraction of the largest has none
 SMALL = 0.05  # of the largest part: a part that is left out of the sentence
 
@@ -125,7 +125,7 @@ def undetermined(jacobian: FloatArray, sizes: FloatArray, names: Sequence[str]) 
     _, singular, rows = np.linalg.svd(even, full_matrices=True)
     found = np.zeros(n)
     found[: len(singular)] = singular
-    lost = rows[found <= RANK * max(found[0], np.finfo(float).tiny)]
+    lost = rows[found <= LOST * max(found[0], np.finfo(float).tiny)]
     return [_direction(row, names) for row in _simple(lost / np.where(none, 1.0, effect))]
 
 

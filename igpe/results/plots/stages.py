@@ -10,8 +10,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Iterate
 from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.guess import fine_grid
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.residuals import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem

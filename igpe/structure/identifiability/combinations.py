@@ -16,8 +16,15 @@ if the same numbers w do at every point. For scalings and translations they are 
 small quotients, which residues modulo different primes give away.
 
 What symmetries leave unchanged, in words: products of powers, and sums.
+
+Which further measurements would make unknowns identifiable: the smallest sets, by exact rank.
+
+The rows of all states and algebraic variables have been computed with those of what is measured. On
+the null space Z of the latter, a further measurement leaves open what its rows times Z leave open;
+these matrices are as wide as there are directions, so that many sets can be tried.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,8 +35,15 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.connected import connected
-from igpe.structure.identifiability.sensitivity_rows import Rows
-from igpe.structure.series.field import Echelon, Residues, echelon, null_space, reconstructed
+from igpe.structure.identifiability.sensitivity_rows import SensitivityRows
+from igpe.structure.series.field import (
+    Echelon,
+    Residues,
+    echelon,
+    null_space,
+    product,
+    reconstructed,
+)
 
 LARGEST_WEIGHT = 100  # numerator and denominator; one in 1e5 random residues is such a quotient
 
@@ -44,7 +58,7 @@ class Mixed(NamedTuple):
     scaled: tuple[int, ...]
 
 
-def weights(rows: Rows, part: list[int], *, scaling: bool) -> list[list[Fraction]]:
+def weights(rows: SensitivityRows, part: list[int], *, scaling: bool) -> list[list[Fraction]]:
     """The reduced basis of all scalings (or translations) of a part; empty if there are none.
 
     Points of one prime are stacked: a weight must leave the outputs alone at each of them. Primes
@@ -59,7 +73,7 @@ def weights(rows: Rows, part: list[int], *, scaling: bool) -> list[list[Fraction
     return known if agreed else []
 
 
-def mixed(rows: Rows, part: list[int]) -> Mixed | None:
+def mixed(rows: SensitivityRows, part: list[int]) -> Mixed | None:
     """How the only direction of a part mixes translations and scalings; None if it does not."""
     for reference in range(len(part)):
         found = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
@@ -68,7 +82,9 @@ def mixed(rows: Rows, part: list[int]) -> Mixed | None:
     return None
 
 
-def _mixed_modulo(rows: Rows, points: list[int], part: list[int], reference: int) -> Mixed | None:
+def _mixed_modulo(
+    rows: SensitivityRows, points: list[int], part: list[int], reference: int
+) -> Mixed | None:
     """The same at the points of one prime, if the unknown at `reference` is translated."""
     prime = rows.primes[points[0]]
     shifts, scales = [], []
@@ -86,12 +102,14 @@ def _mixed_modulo(rows: Rows, points: list[int], part: list[int], reference: int
     return Mixed(translated, scaled) if covered else None
 
 
-def _by_prime(rows: Rows) -> Iterator[tuple[int, list[int]]]:
+def _by_prime(rows: SensitivityRows) -> Iterator[tuple[int, list[int]]]:
     for prime, points in groupby(rows.best, key=lambda k: rows.primes[k]):
         yield prime, list(points)
 
 
-def _stacked(rows: Rows, points: list[int], part: list[int], *, scaling: bool) -> Echelon:
+def _stacked(
+    rows: SensitivityRows, points: list[int], part: list[int], *, scaling: bool
+) -> Echelon:
     prime = np.uint64(rows.primes[points[0]])
     factors = [rows.values[k, part] if scaling else np.uint64(1) for k in points]
     matrices = [
@@ -100,7 +118,7 @@ def _stacked(rows: Rows, points: list[int], part: list[int], *, scaling: bool) -
     return echelon(np.vstack(matrices), int(prime))
 
 
-def _restricted(rows: Rows, k: int, part: list[int]) -> Echelon:
+def _restricted(rows: SensitivityRows, k: int, part: list[int]) -> Echelon:
     """The rows of a part: those of other parts have nothing but zeros in its columns."""
     matrix: Residues = rows.told[k].rows[:, part]
     return echelon(matrix, rows.primes[k])
@@ -214,7 +232,7 @@ def _sum(factors: list[int], names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Combination:
+class IdentifiableCombination:
     """Unknowns of which only functions can be determined.
 
     unknowns    in the problem's order
@@ -233,7 +251,9 @@ class Combination:
         return self.directions == len(self.unknowns)
 
 
-def combinations(rows: Rows, names: Sequence[str]) -> tuple[Combination, ...]:
+def combinations(
+    rows: SensitivityRows, names: Sequence[str]
+) -> tuple[IdentifiableCombination, ...]:
     """The parts of the null space."""
     k = rows.best[0]
     basis = null_space(rows.told[k], rows.primes[k])
@@ -245,17 +265,19 @@ def _parts(basis: Residues) -> list[list[int]]:
     return sorted(sorted(part) for part in connected(np.flatnonzero(r).tolist() for r in basis))
 
 
-def _combination(rows: Rows, part: list[int], names: Sequence[str]) -> Combination:
+def _combination(
+    rows: SensitivityRows, part: list[int], names: Sequence[str]
+) -> IdentifiableCombination:
     own = tuple(names[i] for i in part)
     pivots = rows.told[rows.best[0]].pivots
     directions = len(part) - sum(pivot in part for pivot in pivots)
     nothing = directions == len(part)
     functions = () if nothing else _functions(rows, part, own, directions)
-    return Combination(own, directions, functions)
+    return IdentifiableCombination(own, directions, functions)
 
 
 def _functions(
-    rows: Rows, part: list[int], names: Sequence[str], directions: int
+    rows: SensitivityRows, part: list[int], names: Sequence[str], directions: int
 ) -> tuple[str, ...]:
     scalings = weights(rows, part, scaling=True)
     if len(scalings) == directions:
@@ -265,3 +287,35 @@ def _functions(
         return sums(translations, names)
     both = mixed(rows, part) if directions == 1 else None
     return mixtures(both, names) if both else ()
+
+
+MOST_CANDIDATES = 60  # of which pairs are tried
+
+
+def additional(rows: SensitivityRows) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """Unknown that is not identifiable -> the smallest sets, of one or of two, that free it."""
+    k = rows.best[0]
+    prime = rows.primes[k]
+    open_ = null_space(rows.told[k], prime)
+    told = {
+        name: echelon(product(own, open_.T, prime), prime).rows
+        for name, own in rows.extra[k].items()
+    }
+    told = {name: matrix for name, matrix in told.items() if len(matrix)}
+    waiting = set(np.flatnonzero(open_.any(axis=0)).tolist())
+    found: dict[int, list[tuple[str, ...]]] = {i: [] for i in sorted(waiting)}
+    for size in (1, 2):
+        candidates = list(told) if size == 1 else list(told)[:MOST_CANDIDATES]
+        for names in itertools.combinations(candidates, size):
+            for i in waiting & _freed(np.vstack([told[n] for n in names]), open_, prime):
+                found[i].append(names)
+        waiting = {i for i in waiting if not found[i]}
+        if not waiting:
+            break
+    return {i: tuple(sets) for i, sets in found.items()}
+
+
+def _freed(matrix: Residues, open_: Residues, prime: int) -> set[int]:
+    """Unknowns that no direction moves any more."""
+    left = product(null_space(echelon(matrix, prime), prime), open_, prime)
+    return set(np.flatnonzero(~left.any(axis=0)).tolist())

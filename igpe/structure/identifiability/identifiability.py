@@ -11,8 +11,11 @@ to outputs and unknowns of order one, the sensitivities have singular values tha
 into those of what is determined and those of nothing but errors of integration; without such a gap
 nothing is decided. This is evidence, not a proof: it speaks of the points tried, and of the inputs,
 start values and measured times as they were given.
+
+`Finding` is what structure analysis says about one unknown.
 """
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -27,15 +30,93 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.problem.problem import Problem
-from igpe.structure.findings import Verdict
-from igpe.structure.identifiability.additional import additional
 from igpe.structure.identifiability.alternatives import Alternatives
-from igpe.structure.identifiability.combinations import Combination, combinations
-from igpe.structure.identifiability.posed import FEWEST_TIMES, Expansion, Posed, expand
-from igpe.structure.identifiability.sensitivity_rows import Rows, TooMany, sensitivity_rows, work
+from igpe.structure.identifiability.combinations import (
+    IdentifiableCombination,
+    additional,
+    combinations,
+)
+from igpe.structure.identifiability.posed import (
+    FEWEST_TIMES,
+    PosedEquations,
+    SeriesExpansion,
+    expand,
+)
+from igpe.structure.identifiability.sensitivity_rows import (
+    SensitivityRows,
+    TooMany,
+    sensitivity_rows,
+    work,
+)
 from igpe.structure.identifiability.uniqueness import unique
-from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Singular, null_space
+from igpe.structure.series.points import NoPoint
+
+
+class Access(enum.Enum):
+    """How an unknown can be estimated. The value is what the user reads."""
+
+    ALGEBRAIC = "from slopes, by algebra"
+    SMOOTHING = "from the smoothed measurements"
+    DYNAMIC = "only on the dynamics"
+    UNREACHABLE = "cannot be estimated"
+
+
+class Dependence(enum.Enum):
+    """How the predicted slopes of its group depend on an unknown."""
+
+    LINEAR = "linear"
+    SINGLY_LINEAR = "linear while the others are held"
+    NONLINEAR = "nonlinear"
+
+
+class Identifiable(enum.Enum):
+    """Whether an unknown is structurally locally identifiable. The value is what the user reads."""
+
+    YES = "identifiable"
+    NO = "not identifiable"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One unknown, and how the measurements reach it.
+
+    unknown    its name in the problem
+    reach      the verdict; ALGEBRAIC exactly if the unknown belongs to a group of step 3
+    states     whose slope (ALGEBRAIC) or start value (SMOOTHING) it comes from
+    equations  that predict those slopes, smallest subsystem first
+    form       how slopes depend on it (ALGEBRAIC)
+    implicit   variables without a closed expression, for want of which it is not algebraic
+    measure    sets of quantities; to measure one of the sets as well would make it algebraic
+               (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
+    prior      whether the problem says something about it beforehand
+    verdict    whether perfect measurements would determine it
+    values     how many values it can have, complex ones and those out of bounds included: 1 if it
+               is globally identifiable; 0 if it is undecided (YES)
+    shared     the unknowns it cannot be told apart from (NO), itself among them
+    freeing    smallest sets of quantities; to measure one of the sets as well would make it
+               identifiable (NO)
+    """
+
+    unknown: str
+    reach: Access
+    states: tuple[str, ...] = ()
+    equations: tuple[str, ...] = ()
+    form: Dependence | None = None
+    implicit: tuple[str, ...] = ()
+    measure: tuple[tuple[str, ...], ...] = ()
+    prior: bool = False
+    verdict: Identifiable = Identifiable.UNDECIDED
+    values: int = 0
+    shared: IdentifiableCombination | None = None
+    freeing: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def unique(self) -> bool:
+        """Whether it is globally identifiable."""
+        return self.values == 1
+
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)
 STEPS = 10_000  # of an integration; counted, so that every machine says the same
@@ -180,8 +261,8 @@ class Identifiability:
     why           why nothing was decided; empty if it was
     """
 
-    verdicts: Mapping[str, Verdict]
-    combinations: tuple[Combination, ...] = ()
+    verdicts: Mapping[str, Identifiable]
+    combinations: tuple[IdentifiableCombination, ...] = ()
     unique: frozenset[str] = frozenset()
     values: Mapping[str, int] = field(default_factory=dict)
     alternatives: tuple[Alternatives, ...] = ()
@@ -199,34 +280,34 @@ class Identifiability:
     left_out: tuple[str, ...] = ()
     why: str = ""
 
-    def names(self, verdict: Verdict) -> tuple[str, ...]:
+    def names(self, verdict: Identifiable) -> tuple[str, ...]:
         """Unknowns with that verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
 
     @property
     def open(self) -> tuple[str, ...]:
         """Unknowns left undecided though others are decided."""
-        return self.names(Verdict.UNDECIDED) if self.orders else ()
+        return self.names(Identifiable.UNDECIDED) if self.orders else ()
 
-    def shared(self, unknown: str) -> Combination | None:
+    def shared(self, unknown: str) -> IdentifiableCombination | None:
         """The combination that an unknown belongs to, if it is not identifiable."""
         return next((c for c in self.combinations if unknown in c.unknowns), None)
 
 
-class Algebra(NamedTuple):
+class PosedAlgebra(NamedTuple):
     """The equations of all experiments, and what they say by algebra alone.
 
     posed   of each experiment
     slopes  of each experiment, state -> predicted slope
     """
 
-    posed: Sequence[Posed]
+    posed: Sequence[PosedEquations]
     slopes: Sequence[Mapping[str, Any]]
 
 
 def identifiability(
     problem: Problem,
-    algebra: Algebra,
+    algebra: PosedAlgebra,
     *,
     seed: int = 0,
     most_work: float = MOST_WORK,
@@ -251,7 +332,7 @@ def identifiability(
 
 
 def _exact(
-    problem: Problem, algebra: Algebra, seed: int, most_work: float, *, count: bool
+    problem: Problem, algebra: PosedAlgebra, seed: int, most_work: float, *, count: bool
 ) -> Identifiability:
     names = problem.box.names
     if problem.time_varying:
@@ -285,7 +366,7 @@ def _reason(error: Exception) -> str:
 
 def _counted(
     problem: Problem,
-    experiments: Sequence[Expansion],
+    experiments: Sequence[SeriesExpansion],
     found: Identifiability,
     seed: int,
     most_work: float,
@@ -294,7 +375,7 @@ def _counted(
     from igpe.structure.identifiability.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
 
     names, proved = problem.box.names, dict.fromkeys(found.unique, 1)
-    if found.unique.issuperset(found.names(Verdict.YES)):
+    if found.unique.issuperset(found.names(Identifiable.YES)):
         return replace(found, values=proved)
     if found.generic:
         return replace(found, values=proved, why_not="the equations are not defined at the start")
@@ -308,7 +389,7 @@ def _counted(
         most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
     )
     values = {names[i]: number for i, number in told.values.items()} | proved
-    is_open = not set(found.names(Verdict.YES)) <= set(values)
+    is_open = not set(found.names(Identifiable.YES)) <= set(values)
     why = told.why if is_open else ""
     return replace(found, values=values, alternatives=told.alternatives, why_not=why)
 
@@ -318,13 +399,15 @@ def _numerical(problem: Problem, seed: int, why: str) -> Identifiability:
     moved = moved_unknowns(problem, seed)
     if moved is None:
         return undecided(names, f"{why}, and integrations give no clear answer")
-    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    verdicts = {
+        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
+    }
     return Identifiability(verdicts, numerical=True)
 
 
 def undecided(names: Sequence[str], why: str) -> Identifiability:
     """Nothing is known, for that reason."""
-    return Identifiability(dict.fromkeys(names, Verdict.UNDECIDED), why=why)
+    return Identifiability(dict.fromkeys(names, Identifiable.UNDECIDED), why=why)
 
 
 def _integrated(
@@ -342,12 +425,12 @@ def _integrated(
     integrated = []
     for i, name in enumerate(names):
         exact = found.verdicts[name]
-        seen = None if moved is None else Verdict.NO if moved[i] else Verdict.YES
-        if exact is Verdict.YES and not found.generic and seen is not Verdict.NO:
+        seen = None if moved is None else Identifiable.NO if moved[i] else Identifiable.YES
+        if exact is Identifiable.YES and not found.generic and seen is not Identifiable.NO:
             continue
-        verdicts[name] = exact if seen is exact else Verdict.UNDECIDED
+        verdicts[name] = exact if seen is exact else Identifiable.UNDECIDED
         integrated += [name] * (seen is exact)
-    kept = {n for n, v in verdicts.items() if v is not Verdict.UNDECIDED}
+    kept = {n for n, v in verdicts.items() if v is not Identifiable.UNDECIDED}
     return replace(
         found,
         verdicts=verdicts,
@@ -360,12 +443,14 @@ def _integrated(
     )
 
 
-def _judged(rows: Rows, names: Sequence[str]) -> Identifiability:
+def _judged(rows: SensitivityRows, names: Sequence[str]) -> Identifiability:
     # At one point of full rank a component may vanish by chance, but none appears by chance.
     moved = np.zeros(len(names), dtype=bool)
     for k in rows.best:
         moved |= null_space(rows.told[k], rows.primes[k]).any(axis=0)
-    verdicts = {n: Verdict.NO if m else Verdict.YES for n, m in zip(names, moved, strict=True)}
+    verdicts = {
+        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
+    }
     known = Identifiability(
         verdicts,
         generic=rows.generic,

@@ -45,13 +45,13 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.structure.series.field import rational
-from igpe.structure.series.graph import Dynamics, Piece
+from igpe.structure.series.graph import Dynamics, InputSegment
 
 FEWEST_TIMES = 3  # a quantity measured less often has a value, but no slope worth fitting
 
 
 @dataclass(frozen=True, eq=False)
-class Posed:
+class PosedEquations:
     """Symbols are SX columns; patterns are boolean matrices in CSR form.
 
     experiment      index of the experiment in the problem
@@ -100,7 +100,7 @@ class Posed:
         return len(self.states)
 
 
-def pose(problem: Problem, index: int) -> Posed:
+def pose(problem: Problem, index: int) -> PosedEquations:
     """The equations of experiment `index` in the problem's free unknowns."""
     experiment, system = problem.experiments[index], compiled(problem).systems[index]
     symbols = system.symbols
@@ -118,7 +118,7 @@ def pose(problem: Problem, index: int) -> Posed:
     starts, residual, measured = _inserted(problem, experiment, system, [stack(rows), stack(told)])
     q = stack(free.values())
     often = _measured_often(experiment)
-    return Posed(
+    return PosedEquations(
         experiment=index,
         states=symbols.states,
         row_names=(*system.equations, *(f"measured {n}" for n in extra)),
@@ -193,7 +193,7 @@ def _pattern(expressions: Any, symbols: Any) -> Any:
     return csr_array((np.ones(found.nnz, dtype=bool), (found.row, found.col)), shape=found.shape)
 
 
-def single_starts(posed: Posed) -> Mapping[str, str]:
+def single_starts(posed: PosedEquations) -> Mapping[str, str]:
     """Unknown -> state whose start value it is, and nothing but that."""
     found = {}
     for i, state in enumerate(posed.states):
@@ -236,7 +236,7 @@ class Influence:
     instantly  through algebra alone: at one time, whatever happened before
     """
 
-    posed: Posed
+    posed: PosedEquations
     names: tuple[str, ...]
     always: Any
     instantly: Any
@@ -273,7 +273,7 @@ def reached(graph: Any, starts: Iterable[int]) -> IntArray:
     return np.asarray(order[1:], dtype=int)
 
 
-def influence(posed: Posed) -> Influence:
+def influence(posed: PosedEquations) -> Influence:
     """Who influences whom in one experiment."""
     n, n_x = len(posed.variable_names), posed.n_states
     n_q, n_extra = len(posed.q_names), len(posed.row_names) - posed.n_equations
@@ -289,7 +289,7 @@ def influence(posed: Posed) -> Influence:
     return Influence(posed, names, always, _graph(causes, size))
 
 
-def _targets(posed: Posed) -> dict[int, int]:
+def _targets(posed: PosedEquations) -> dict[int, int]:
     """Row -> the node it determines: a slope, an algebraic variable or a measured expression."""
     n_x, n_e = posed.n_states, posed.n_equations
     solvable = [j for j in range(n_x + n_e) if not n_x <= j < 2 * n_x]
@@ -348,7 +348,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
+class SeriesExpansion:
     """One experiment as it is expanded.
 
     dynamics  of the experiment
@@ -359,7 +359,7 @@ class Expansion:
 
     dynamics: Dynamics
     outputs: tuple[Output, ...]
-    posed: Posed
+    posed: PosedEquations
     slopes: Mapping[str, Any] = field(default_factory=dict)
 
     def following(self, expressions: Any) -> Dynamics:
@@ -375,8 +375,8 @@ class Expansion:
 
 
 def expand(
-    problem: Problem, posed: Sequence[Posed], slopes: Sequence[Mapping[str, Any]] = ()
-) -> tuple[Expansion, ...]:
+    problem: Problem, posed: Sequence[PosedEquations], slopes: Sequence[Mapping[str, Any]] = ()
+) -> tuple[SeriesExpansion, ...]:
     """Every experiment, with all its states and algebraic variables among the outputs.
 
     slopes  of each experiment, state -> slope predicted from its data
@@ -386,7 +386,9 @@ def expand(
     return tuple(_expanded(problem, *one) for one in zip(posed, own, strict=True))
 
 
-def _expanded(problem: Problem, posed: Posed, slopes: Mapping[str, Any]) -> Expansion:
+def _expanded(
+    problem: Problem, posed: PosedEquations, slopes: Mapping[str, Any]
+) -> SeriesExpansion:
     experiment, n = problem.experiments[posed.experiment], posed.n_states
     unknowns = ca.vertcat(posed.variables[:n], posed.variables[2 * n :])
     solved = solve_all(posed.residual[: posed.n_equations], unknowns)
@@ -422,7 +424,7 @@ def _expanded(problem: Problem, posed: Posed, slopes: Mapping[str, Any]) -> Expa
         pieces=_pieces(tables, experiment.start_time, given.last) if tables else (),
     )
     own = dict(zip(slopes, predicted, strict=True))
-    return Expansion(dynamics, (*measured, *(Output(m, ()) for m in others)), posed, own)
+    return SeriesExpansion(dynamics, (*measured, *(Output(m, ()) for m in others)), posed, own)
 
 
 @dataclass
@@ -433,7 +435,7 @@ class _Given:
     single  times of measurements that count one by one: the last of what is known over time
     """
 
-    posed: Posed
+    posed: PosedEquations
     values: Any
     symbols: list[Any]
     tables: list[Table]
@@ -444,7 +446,9 @@ class _Given:
     last: float
 
     @classmethod
-    def of(cls, posed: Posed, experiment: Experiment, measured: tuple[Output, ...]) -> "_Given":
+    def of(
+        cls, posed: PosedEquations, experiment: Experiment, measured: tuple[Output, ...]
+    ) -> "_Given":
         last = max((m.last for m in measured), default=experiment.times[-1])
         times = [np.unique(experiment.measurements.of(m.name)[0]).tolist() for m in measured]
         given = [_given(name, posed, experiment, last) for name in posed.input_names]
@@ -512,7 +516,7 @@ def _measured(experiment: Experiment, name: str) -> Output:
     return Output(name, tuple(since), experiment.start_time)
 
 
-def _given(name: str, posed: Posed, experiment: Experiment, last: float) -> Any:
+def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float) -> Any:
     """A table that varies before the last measurement, or an expression of time."""
     given = experiment.inputs[name]
     if isinstance(given, Table):
@@ -528,11 +532,11 @@ def _given(name: str, posed: Posed, experiment: Experiment, last: float) -> Any:
         raise UnknownOperation(f"the input '{name}', which is no expression of time") from error
 
 
-def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[Piece, ...]:
+def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSegment, ...]:
     """Between all breaks of all tables, joined where nothing changes."""
     inside = sorted({float(t) for table in tables for t in table.times if first < t < last})
     t0, begins = rational(first), [first, *inside]
-    found: list[Piece] = []
+    found: list[InputSegment] = []
     for begin, end in zip(begins, [*inside, None], strict=True):
         lines = [_line(table, begin) for table in tables]
         at = rational(begin)
@@ -541,7 +545,7 @@ def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[Piece, 
             line[0] if table.hold else o
             for table, line, o in zip(tables, lines, origin, strict=True)
         ]
-        piece = Piece(
+        piece = InputSegment(
             start=at - t0,
             end=None if end is None else rational(end) - t0,
             levels=tuple(levels),
@@ -554,7 +558,7 @@ def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[Piece, 
     return tuple(found)
 
 
-def _continues(one: Piece, other: Piece) -> bool:
+def _continues(one: InputSegment, other: InputSegment) -> bool:
     length = other.start - one.start
     rises = tuple(r + s * length for r, s in zip(one.rises, one.slopes, strict=True))
     return (one.levels, rises, one.slopes) == (other.levels, other.rises, other.slopes)

@@ -14,14 +14,13 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.structure.identifiability.posed import Expansion, Output
-from igpe.structure.series.course import Constants, Course, NoPoint, Point, Signals, random_point
+from igpe.structure.identifiability.posed import Output, SeriesExpansion
 from igpe.structure.series.field import (
     POINTS,
     Echelon,
     Field,
-    Local,
     Residues,
+    SeriesEchelon,
     Singular,
     echelon,
     local_echelon,
@@ -29,8 +28,16 @@ from igpe.structure.series.field import (
     product,
     random_primes,
 )
-from igpe.structure.series.graph import Dynamics, Piece, degree_of_minor
-from igpe.structure.series.reach import Levels, random_moves, random_tangents
+from igpe.structure.series.graph import Dynamics, InputSegment, degree_of_minor
+from igpe.structure.series.points import (
+    Levels,
+    NoPoint,
+    RandomPoint,
+    random_moves,
+    random_point,
+    random_tangents,
+)
+from igpe.structure.series.power_series import Constants, PowerSeries, Signals
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
@@ -40,7 +47,7 @@ MOST_NUMBERS = 5e7  # coefficients that are kept at once
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SensitivityRows:
     """The rows of all outputs, at all points.
 
     primes   one for each point
@@ -70,7 +77,7 @@ class Rows:
     pieces: int = 1
     lengths: bool = False
     known: int = MARGIN
-    limit: "Rows | None" = None
+    limit: "SensitivityRows | None" = None
 
     @property
     def is_complete(self) -> bool:
@@ -110,7 +117,7 @@ class TooMany(Exception):
     """Inputs have so many pieces that their series are too long."""
 
 
-def work(experiments: Sequence[Expansion], n: int, depth: float = 1.0) -> float:
+def work(experiments: Sequence[SeriesExpansion], n: int, depth: float = 1.0) -> float:
     """About how many products of residues it takes, if the rank does not become full early.
 
     depth  how many times the orders of a generic start are computed
@@ -128,7 +135,7 @@ def _operations(d: Dynamics) -> int:
     return int(ca.Function("f", d.symbols, [ca.vertcat(d.f, d.g, d.outputs)]).n_instructions())
 
 
-def _numbers(experiments: Sequence[Expansion], orders: int) -> float:
+def _numbers(experiments: Sequence[SeriesExpansion], orders: int) -> float:
     """How many are kept at once."""
     return max(
         POINTS**2 * len(d.pieces) * orders**2 * (1 + len(d.columns)) * _operations(d)
@@ -137,8 +144,8 @@ def _numbers(experiments: Sequence[Expansion], orders: int) -> float:
 
 
 def sensitivity_rows(
-    experiments: Sequence[Expansion], n: int, seed: int, most_work: float = np.inf
-) -> Rows:
+    experiments: Sequence[SeriesExpansion], n: int, seed: int, most_work: float = np.inf
+) -> SensitivityRows:
     """Rows of all experiments for n unknowns.
 
     most_work  products of residues that may be spent on more orders than a generic start needs
@@ -155,20 +162,20 @@ def sensitivity_rows(
 
 
 def _deepened(
-    experiments: Sequence[Expansion],
+    experiments: Sequence[SeriesExpansion],
     n: int,
     random: np.random.Generator,
     *,
     generic: bool,
     most_work: float,
-) -> Rows:
+) -> SensitivityRows:
     """With more orders, until the rank is that of generic start values or the work is too much."""
     first = n + max((e.dynamics.x.numel() for e in experiments), default=0) + MARGIN
     has_breaks = any(len(e.dynamics.pieces) > 1 for e in experiments)
     depths = [1.0, 2.0, DEEPER]
     stages = [FEW_ORDERS] * (has_breaks and first > FEW_ORDERS) + [int(first * d) for d in depths]
-    rows: Rows | None = None
-    limit: Rows | None = None
+    rows: SensitivityRows | None = None
+    limit: SensitivityRows | None = None
     for orders in stages:
         depth = orders / first
         if rows is not None and depth > 1 and work(experiments, n, depth) > most_work:
@@ -188,7 +195,9 @@ def _deepened(
     return rows
 
 
-def _limit(experiments: Sequence[Expansion], n: int, random: np.random.Generator) -> Rows | None:
+def _limit(
+    experiments: Sequence[SeriesExpansion], n: int, random: np.random.Generator
+) -> SensitivityRows | None:
     """Rows whose rank is an upper bound: of every piece, at states and times drawn at random.
 
     States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
@@ -204,7 +213,9 @@ def _limit(experiments: Sequence[Expansion], n: int, random: np.random.Generator
     return None
 
 
-def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansion, Levels]]:
+def _apart(
+    e: SeriesExpansion, random: np.random.Generator
+) -> Iterator[tuple[SeriesExpansion, Levels]]:
     """Each piece as an experiment of its own, at a random time; and the levels of all."""
     pieces = e.dynamics.pieces
     levels = [
@@ -231,7 +242,7 @@ def _apart(e: Expansion, random: np.random.Generator) -> Iterator[tuple[Expansio
         )
 
 
-def _within(output: Output, pieces: Sequence[Piece]) -> Output:
+def _within(output: Output, pieces: Sequence[InputSegment]) -> Output:
     """The output as it is measured during these pieces."""
     if output.continuous:
         seen = any(piece.start < max(output.since) for piece in pieces)
@@ -244,7 +255,7 @@ def _within(output: Output, pieces: Sequence[Piece]) -> Output:
     return replace(output, since=tuple(own))
 
 
-class Start:
+class SeriesStart:
     """All experiments at random points, before any coefficient.
 
     primes   one for each point
@@ -275,7 +286,7 @@ class Start:
             for d, own in zip(dynamics, fields, strict=True)
         ]
         values = [None if m is None else m[:, :, 0] for m in moves]
-        self.point: Point = random_point(dynamics, n, plain, shared, moved=values)
+        self.point: RandomPoint = random_point(dynamics, n, plain, shared, moved=values)
         self.courses = []
         for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
             q = self.point.q[:, list(d.columns)]
@@ -284,7 +295,7 @@ class Start:
                 x[:, :, 0] = start
             if levels and x is None:
                 x = random_tangents(d, q, levels[i], fields[i], shared[0])
-            self.courses.append(Course(d, fields[i], shared, q, y, x=x, orders=orders))
+            self.courses.append(PowerSeries(d, fields[i], shared, q, y, x=x, orders=orders))
 
 
 class _Expander:
@@ -292,7 +303,7 @@ class _Expander:
 
     def __init__(
         self,
-        experiments: Sequence[Expansion],
+        experiments: Sequence[SeriesExpansion],
         n: int,
         random: np.random.Generator,
         *,
@@ -303,7 +314,7 @@ class _Expander:
         self.experiments, self.n, self.generic, self.random = experiments, n, generic, random
         self.size = max((e.dynamics.x.numel() for e in experiments), default=0)
         self.orders = orders or n + self.size + MARGIN
-        start = Start(
+        start = SeriesStart(
             [e.dynamics for e in experiments],
             n,
             random,
@@ -313,7 +324,7 @@ class _Expander:
         )
         self.primes, self.point, self.courses = start.primes, start.point, start.courses
 
-    def rows(self) -> Rows:
+    def rows(self) -> SensitivityRows:
         """Everything, for as many orders as matter."""
         if all(course.grid.is_single for course in self.courses):
             order, forms = self._by_orders()
@@ -331,9 +342,9 @@ class _Expander:
 
     def _rows(
         self, order: int, told: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
-    ) -> Rows:
+    ) -> SensitivityRows:
         pieces = max(max(1, len(course.grid.pieces)) for course in self.courses)
-        return Rows(
+        return SensitivityRows(
             primes=tuple(self.primes),
             values=self.point.q,
             told=tuple(told),
@@ -401,12 +412,12 @@ class _Expander:
                     found.setdefault(output.name, []).append(self._all(e, course, i, k))
         return {name: np.vstack(rows) for name, rows in found.items()}
 
-    def _all(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+    def _all(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
         """(orders, n) all rows of output i."""
         own = np.stack([numbers[i][k, 1:] for numbers in course.outputs])
         return scattered(e.dynamics, own, self.n)
 
-    def _by_times(self, k: int) -> Local:
+    def _by_times(self, k: int) -> SeriesEchelon:
         """What is measured, as power series in the length of the experiments."""
         rows = []
         for e, course in zip(self.experiments, self.courses, strict=True):
@@ -416,7 +427,7 @@ class _Expander:
         at = int(self.random.integers(1, self.primes[k]))
         return local_echelon(np.concatenate(rows), self.primes[k], at)
 
-    def _series(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+    def _series(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
         """(rows, n, orders) of output i at point k."""
         output = e.outputs[i]
         if course.grid.is_single:
@@ -435,7 +446,7 @@ class _Expander:
         found[:, :, 0] = rows
         return found
 
-    def _nodes(self, e: Expansion, course: Course, i: int, k: int) -> Residues:
+    def _nodes(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
         """At all nodes of the pieces in which the output is measured."""
         grid, since = course.grid, e.outputs[i].since
         n = sum(not since or piece.start < max(since) for piece in grid.pieces) * grid.m
@@ -443,7 +454,9 @@ class _Expander:
         found = [scattered(e.dynamics, a[i][own, 1:], self.n) for a in course.outputs]
         return np.stack(found, axis=2)
 
-    def _at(self, e: Expansion, course: Course, i: int, place: tuple[int, Fraction]) -> Residues:
+    def _at(
+        self, e: SeriesExpansion, course: PowerSeries, i: int, place: tuple[int, Fraction]
+    ) -> Residues:
         """(n, orders) at one time."""
         k, since = place
         grid = course.grid
@@ -454,7 +467,7 @@ class _Expander:
         ]
         return np.stack(found, axis=1)
 
-    def _extra_by_times(self, k: int, told: Local) -> dict[str, Residues]:
+    def _extra_by_times(self, k: int, told: SeriesEchelon) -> dict[str, Residues]:
         """Rows that say the same of what is open as further measurements, if rows of numbers do."""
         prime, form = self.primes[k], told.form
         open_ = null_space(form, prime).T

@@ -24,15 +24,15 @@ import numpy as np
 
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alternatives
-from igpe.structure.identifiability.posed import Expansion
-from igpe.structure.identifiability.sensitivity_rows import MARGIN, Start, scattered
+from igpe.structure.identifiability.posed import SeriesExpansion
+from igpe.structure.identifiability.sensitivity_rows import MARGIN, SeriesStart, scattered
 from igpe.structure.series import polynomials as poly
-from igpe.structure.series.course import NoPoint
 from igpe.structure.series.field import Echelon, Singular, echelon, null_space
 from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.ideal import Ideal
+from igpe.structure.series.points import NoPoint
 from igpe.structure.series.polynomials import Polynomial, TooLong
-from igpe.structure.series.relations import Pair, Relations, Unrolled
+from igpe.structure.series.relations import FunctionValue, Relations, Unrolled
 
 LARGEST_POWER = 5  # whose root is drawn
 
@@ -88,7 +88,7 @@ def _other(
         yield a
 
 
-def _ratio(one: Pair, other: Pair, relations: Relations) -> Polynomial:
+def _ratio(one: FunctionValue, other: FunctionValue, relations: Relations) -> Polynomial:
     """What vanishes if the two values have the ratio that they have at the point."""
     prime = relations.prime
     sides = (
@@ -118,7 +118,7 @@ class Solutions:
 
 
 def solutions(
-    experiments: Sequence[Expansion],
+    experiments: Sequence[SeriesExpansion],
     names: Sequence[str],
     *,
     one_sign: Sequence[bool],
@@ -136,7 +136,7 @@ def solutions(
     if not any(output.continuous for e in experiments for output in e.outputs):
         return Solutions(why="nothing is measured over time")
     try:
-        series = _Series(experiments, one_sign, proved, seed)
+        series = _SolutionSeries(experiments, one_sign, proved, seed)
         found = series.fibres(most_work)
         counted = [_values(fibre) for fibre in found]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
@@ -153,7 +153,7 @@ def solutions(
         return Solutions(why="the equations are not defined at the point tried")
 
 
-def _why(series: "_Series", found: Sequence[Fibre]) -> str:
+def _why(series: "_SolutionSeries", found: Sequence[Fibre]) -> str:
     if series.few:
         return "what is measured once or twice is not used"
     if series.broken:
@@ -173,7 +173,7 @@ def _values(fibre: Fibre) -> dict[int, int]:
     return found
 
 
-class _Series:
+class _SolutionSeries:
     """The experiments' measured outputs in numbers, as far as they tell anything new.
 
     start       all experiments at their random points
@@ -183,7 +183,7 @@ class _Series:
 
     def __init__(
         self,
-        experiments: Sequence[Expansion],
+        experiments: Sequence[SeriesExpansion],
         one_sign: Sequence[bool],
         proved: Collection[int],
         seed: int,
@@ -193,7 +193,7 @@ class _Series:
         self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
         self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
         random = np.random.default_rng(seed)
-        self.start = Start([_measured(e) for e in experiments], n, random, generic=False)
+        self.start = SeriesStart([_measured(e) for e in experiments], n, random, generic=False)
         self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
         if sum(self._sizes) * (n + 1) > MOST_COEFFICIENTS:
             raise TooLong
@@ -277,7 +277,7 @@ class _Series:
         return last, form
 
 
-def _measured(experiment: Expansion) -> Dynamics:
+def _measured(experiment: SeriesExpansion) -> Dynamics:
     """The experiment up to the first break, with the outputs that are measured over time."""
     d = experiment.dynamics
     told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]

@@ -32,8 +32,7 @@ import numpy as np
 
 from igpe.equations.operations import Graph, UnknownOperation, apply_to_sx
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.posed import Expansion, single_starts
-from igpe.structure.series.course import Constants, Course, NoPoint, Signals, random_point
+from igpe.structure.identifiability.posed import SeriesExpansion, single_starts
 from igpe.structure.series.field import (
     Echelon,
     Field,
@@ -44,6 +43,8 @@ from igpe.structure.series.field import (
     random_primes,
 )
 from igpe.structure.series.graph import Dynamics
+from igpe.structure.series.points import NoPoint, random_point
+from igpe.structure.series.power_series import Constants, PowerSeries, Signals
 
 
 class Lattice:
@@ -233,7 +234,7 @@ class Relation(NamedTuple):
     functions: Mapping[Exponents, Any]
 
 
-def unique(experiments: Sequence[Expansion], n: int, *, seed: int) -> frozenset[int]:
+def unique(experiments: Sequence[SeriesExpansion], n: int, *, seed: int) -> frozenset[int]:
     """Which of n unknowns are globally identifiable for certain, by the experiments' slopes."""
     unit = np.eye(n, dtype=int).tolist()
     starts = [unit[i] for e in experiments for i in _measured_starts(e)]
@@ -250,14 +251,14 @@ def unique(experiments: Sequence[Expansion], n: int, *, seed: int) -> frozenset[
     return frozenset(i for i in range(n) if all(unit[i] in lattice for lattice in lattices))
 
 
-def _measured_starts(experiment: Expansion) -> list[int]:
+def _measured_starts(experiment: SeriesExpansion) -> list[int]:
     """Unknowns that are the start value of a measured state."""
     posed = experiment.posed
     place = dict(zip(posed.q_names, experiment.dynamics.columns, strict=True))
     return [place[q] for q, s in single_starts(posed).items() if s in posed.data_names]
 
 
-def _relation(k: int, experiment: Expansion, slope: Any, n: int) -> Relation | None:
+def _relation(k: int, experiment: SeriesExpansion, slope: Any, n: int) -> Relation | None:
     posed = experiment.posed
     try:
         rest = stack([posed.data, posed.time, experiment.dynamics.u])
@@ -271,7 +272,7 @@ def _relation(k: int, experiment: Expansion, slope: Any, n: int) -> Relation | N
     return Relation(k, functions)
 
 
-def _of_all(exponents: Exponents, experiment: Expansion, n: int) -> Exponents:
+def _of_all(exponents: Exponents, experiment: SeriesExpansion, n: int) -> Exponents:
     """Exponents of the experiment's unknowns as exponents of all."""
     found = [0] * n
     for column, e in zip(experiment.dynamics.columns, exponents, strict=True):
@@ -280,7 +281,7 @@ def _of_all(exponents: Exponents, experiment: Expansion, n: int) -> Exponents:
 
 
 def _quotients(
-    experiments: Sequence[Expansion], relations: Sequence[Relation], n: int, seed: int
+    experiments: Sequence[SeriesExpansion], relations: Sequence[Relation], n: int, seed: int
 ) -> list[list[list[int]]]:
     """At each point, exponents of quotients of monomials that are determined."""
     monomials = sorted({m for relation in relations for m in relation.functions})
@@ -307,7 +308,7 @@ def _determined(form: Echelon, prime: int, monomials: Sequence[Exponents]) -> li
 
 
 def _taylor(
-    experiments: Sequence[Expansion],
+    experiments: Sequence[SeriesExpansion],
     relations: Sequence[Relation],
     monomials: Sequence[Exponents],
     n: int,
@@ -333,7 +334,7 @@ def _taylor(
         if len(d.pieces) > 1 and len(d.pieces) * orders**2 * d.f.numel() > MOST_NUMBERS:
             raise Singular
         sized = Field(field.primes, 1 + len(d.columns), random)
-        course = Course(d, sized, shared, point.q[:, list(d.columns)], y, orders=orders)
+        course = PowerSeries(d, sized, shared, point.q[:, list(d.columns)], y, orders=orders)
         rows.append(_rows(course, some, place, orders))
     every = np.concatenate(rows, axis=1)
     every = every if every[..., 1:].any() else every[..., :1]
@@ -346,7 +347,7 @@ def _taylor(
     return found
 
 
-def _while_measured(experiment: Expansion, dynamics: Dynamics) -> Dynamics:
+def _while_measured(experiment: SeriesExpansion, dynamics: Dynamics) -> Dynamics:
     """The dynamics on the pieces in which all data are measured."""
     data = experiment.posed.data_names
     last = min((max(o.since) for o in experiment.outputs if o.name in data), default=Fraction(0))
@@ -355,7 +356,7 @@ def _while_measured(experiment: Expansion, dynamics: Dynamics) -> Dynamics:
 
 
 def _rows(
-    course: Course, relations: Sequence[Relation], place: Mapping[Exponents, int], orders: int
+    course: PowerSeries, relations: Sequence[Relation], place: Mapping[Exponents, int], orders: int
 ) -> Residues:
     """(points, rows, n_monomials, orders) the functions of all relations."""
     grid = course.grid

@@ -222,7 +222,7 @@ def solved(matrix: Residues, right: Residues, prime: int) -> Residues | None:
     return form.rows[:n, n:]
 
 
-class Local(NamedTuple):
+class SeriesEchelon(NamedTuple):
     """The reduced form of a matrix of series.
 
     form      with a number inserted for the variable; its null space is that of the series there
@@ -235,7 +235,7 @@ class Local(NamedTuple):
     orders: int
 
 
-def local_echelon(matrix: Residues, prime: int, at: int) -> Local:
+def local_echelon(matrix: Residues, prime: int, at: int) -> SeriesEchelon:
     """Reduced form of (rows, n, orders) series; `at` is the number that is inserted."""
     p = np.uint64(prime)
     left = matrix.copy() % p
@@ -255,10 +255,12 @@ def local_echelon(matrix: Residues, prime: int, at: int) -> Local:
         pivots.append(column)
     order = np.argsort(pivots)
     if not done:
-        return Local(Echelon(np.zeros((0, matrix.shape[1]), dtype=np.uint64), ()), True, known)
+        return SeriesEchelon(
+            Echelon(np.zeros((0, matrix.shape[1]), dtype=np.uint64), ()), True, known
+        )
     rows = np.array(done)[order][:, :, :known]
     form = Echelon(_inserted(rows, prime, at), tuple(sorted(pivots)))
-    return Local(form, not rows[:, :, 1:].any(), known)
+    return SeriesEchelon(form, not rows[:, :, 1:].any(), known)
 
 
 def _smallest(matrix: Residues) -> tuple[int, int, int]:

@@ -231,7 +231,7 @@ def _of_derivative(node: Node, degrees: list[tuple[int, int]]) -> tuple[int, int
     return a + d + c, 2 * b + d
 
 
-class Piece(NamedTuple):
+class InputSegment(NamedTuple):
     """The inputs between two of their breaks; times count from the start.
 
     At time t0 + e s input i is levels[i] + e (rises[i] + slopes[i] (s - start)): at e = 1 as it is
@@ -273,7 +273,7 @@ class Dynamics:
     t0: float
     columns: tuple[int, ...]
     inputs: tuple[Hashable, ...] = field(default=())
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[InputSegment, ...] = ()
 
     @property
     def symbols(self) -> list[Any]:

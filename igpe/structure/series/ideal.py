@@ -1,4 +1,4 @@
-"""What polynomial equations modulo a prime say of their solutions: Groebner bases, by SymPy.
+"""Gröbner bases of polynomial equations modulo a prime (SymPy), with a limit on their work.
 
 With few solutions polynomials modulo the equations are a space of that dimension, in which the
 normal form of each gives its coordinates.
@@ -32,10 +32,11 @@ class Ideal:
         names = [f"v{i}" for i in occurring]
         self._basis: list[Any] = []
         if names:
-            from igpe.structure.series.groebner import basis, ring_of  # noqa: PLC0415 - SymPy is slow to load
+            from sympy.polys.groebnertools import groebner  # noqa: PLC0415 - SymPy is slow to load
 
-            self._ring: Any = ring_of(names, prime, most_work)
-            self._basis = basis([self._inside(a) for a in rest], self._ring)
+            self._ring = _ring(names, prime, most_work)
+            polynomials = [self._inside(a) for a in rest]
+            self._basis = list(groebner(polynomials, self._ring)) if polynomials else []
 
     def reduced(self, a: Polynomial) -> Polynomial:
         """The normal form: equal for polynomials that are equal at all solutions. Raises TooLong.
@@ -136,3 +137,30 @@ def _simple(equations: list[Polynomial]) -> tuple[int, int] | None:
         if alone:
             return at, max(alone)
     return None
+
+
+def _ring(names: Sequence[str], prime: int, most_work: float) -> Any:
+    """Polynomials in these variables modulo the prime; more comparisons raise TooLong."""
+    # SymPy is slow to load.
+    from sympy.polys.domains import GF  # noqa: PLC0415
+    from sympy.polys.orderings import MonomialOrder  # noqa: PLC0415
+    from sympy.polys.rings import ring  # noqa: PLC0415
+
+    class Limited(MonomialOrder):  # type: ignore[misc]
+        """Total degree, then reverse lexicographic, with a limit on the comparisons."""
+
+        comparisons = 0
+
+        def __call__(self, monomial: tuple[int, ...]) -> Any:
+            self.comparisons += 1
+            if self.comparisons > most_work:
+                raise poly.TooLong
+            return sum(monomial), tuple(-e for e in reversed(monomial))
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        def __hash__(self) -> int:
+            return id(self)
+
+    return ring(names, GF(prime, symmetric=False), Limited())[0]

@@ -14,15 +14,15 @@ import casadi as ca
 
 from igpe.equations.operations import Node
 from igpe.structure.series import polynomials as poly
-from igpe.structure.series.course import STEADY, Course
 from igpe.structure.series.field import Singular, rational, residue
 from igpe.structure.series.graph import series_graph
 from igpe.structure.series.polynomials import Polynomial
+from igpe.structure.series.power_series import STEADY, PowerSeries
 
 LARGEST_ROOT = 4  # denominator of an exponent
 
 
-class Pair(NamedTuple):
+class FunctionValue(NamedTuple):
     """A function's argument and its value at the start; polynomial equations do not tell all of it.
 
     name  of the function
@@ -50,7 +50,7 @@ class Relations:
         self.values: list[int] = []
         self.equations: list[Polynomial] = []
         self.reduced: Callable[[Polynomial], Polynomial] | None = None
-        self.pairs: list[Pair] = []
+        self.pairs: list[FunctionValue] = []
         self.branches = False
         self._inverses: dict[frozenset[tuple[poly.Monomial, int]], Polynomial] = {}
 
@@ -118,7 +118,9 @@ class Unrolled:
     raises     Singular
     """
 
-    def __init__(self, course: Course, k: int, q: list[Polynomial], relations: Relations) -> None:
+    def __init__(
+        self, course: PowerSeries, k: int, q: list[Polynomial], relations: Relations
+    ) -> None:
         self.course, self.k, self.q, self.relations = course, k, q, relations
         self.prime = relations.prime
         d = course.dynamics
@@ -203,7 +205,7 @@ class Unrolled:
             return poly.number(z, self.prime)
         self.relations.branches = True
         found = self.relations.unknown(z)
-        self.relations.pairs.append(Pair(node.name, g, found))
+        self.relations.pairs.append(FunctionValue(node.name, g, found))
         exponent = rational(node.value)
         if (
             node.name == "power"

@@ -4,9 +4,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.algebraic.bounds.alike import grouped
-from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.regression import Piece
+from igpe.algebraic.base import Contribution
+from igpe.algebraic.bounds.separate import grouped, separate
 from igpe.core.box import Box
 
 RNG = np.random.default_rng(5)
@@ -17,7 +16,7 @@ def piece(rate, known, combine=None):
     k, p = ca.SX.sym("k", len(known)), ca.SX.sym("p", 2)
     predict = ca.Function("predict", [k, p], [rate(k, p)])
     n = known.shape[1] if combine is None else len(combine)
-    return Piece(predict, known, combine, RNG.normal(size=n), RNG.uniform(0.5, 2, n))
+    return Contribution(predict, known, combine, RNG.normal(size=n), RNG.uniform(0.5, 2, n))
 
 
 def first(start):

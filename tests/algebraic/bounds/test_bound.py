@@ -7,9 +7,9 @@ from brute_force import Case, Setting
 from repeated import repeated
 from scipy.optimize import linprog
 
-from igpe.algebraic.bounds.axis import Span
-from igpe.algebraic.bounds.bound import Hull, Part, Ranges, bound, farthest
+from igpe.algebraic.bounds.bound import BoundedColumn, Hull, Ranges, bound, farthest
 from igpe.algebraic.bounds.columns import Cells
+from igpe.algebraic.bounds.separable import Span
 
 MODELS = (
     "COPS methanol, slopes", "COPS methanol, integrals", "methanol, slopes", "urethane, slopes",
@@ -99,7 +99,9 @@ def test_support_is_above_every_point_of_every_cell(n):
     parts = rng.normal(size=(cells, 1 + n + n * (n + 1) // 2, r))
     errors = rng.uniform(0, 0.2, cells)
     usable = np.array([True, True, False, True, True])
-    own = Part(0, Cells(parts, errors, usable), np.zeros((cells, 2, n)), tuple(range(n)), -1.0)
+    own = BoundedColumn(
+        0, Cells(parts, errors, usable), np.zeros((cells, 2, n)), tuple(range(n)), -1.0
+    )
     hull = Hull([own], r)
     for _ in range(50):
         u = rng.normal(size=r)

@@ -13,10 +13,9 @@ import pytest
 from repeated import repeated
 from scipy.optimize import minimize_scalar
 
-from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.neighbourhood import Bound, Growth, Neighbourhood
-from igpe.algebraic.bounds.separable import Block, Separable
+from igpe.algebraic.bounds.separable import Axis, ColumnBlock, Separable
 from igpe.algebraic.bounds.taylor.expansion import (
     Derivatives,
     at_point,
@@ -38,7 +37,7 @@ def quadratic(rng, n_linear, n_axes=1, ends=(-np.inf, np.inf)):
     terms = ca.vertcat(1, theta, ca.vec(theta @ theta.T) / 2)
     columns = [known[k * width : (k + 1) * width].T @ terms for k in range(1 + n_linear)]
     places, target = rng.normal(size=(width * (1 + n_linear), ROWS)), rng.normal(size=(1, ROWS))
-    block = Block(
+    block = ColumnBlock(
         ca.horzcat(*columns), known, theta, places, None, target, rng.uniform(0.5, 2, (1, ROWS))
     )
     bounds = (np.full(n_linear, float(e)) for e in ends)
@@ -152,7 +151,7 @@ def test_second_derivatives_of_a_box_are_enclosed(n_axes):
     rng = np.random.default_rng(n_axes)
     theta, k = ca.SX.sym("theta", n_axes), ca.SX.sym("k", 2)
     terms = [ca.exp(2 * theta[0]) * k[0], theta[-1] ** 4 * k[1] + theta[0] * theta[-1] ** 2]
-    block = Block(
+    block = ColumnBlock(
         ca.horzcat(*terms), k, theta, rng.normal(size=(2, ROWS)), None, np.ones((1, ROWS)),
         np.ones((1, ROWS)),
     )  # fmt: skip

@@ -10,15 +10,14 @@ import pytest
 from brute_force import SETTINGS, Case
 from test_growth import parts
 
-from igpe.algebraic.bounds.axis import Axis, Span
-from igpe.algebraic.bounds.box import root
-from igpe.algebraic.bounds.linear_part import best_linear
+from igpe.algebraic.base import Contribution, Regression
+from igpe.algebraic.bounds.bound import best_linear
+from igpe.algebraic.bounds.columns import root
 from igpe.algebraic.bounds.neighbourhood import Bound, Gap, Growth, Surroundings, neighbourhood
-from igpe.algebraic.bounds.separable import Pair
+from igpe.algebraic.bounds.separable import Axis, ParameterPair, Span
 from igpe.algebraic.bounds.separate import separate
 from igpe.algebraic.bounds.taylor.expansion import Derivatives, expanded, missed, over_box, scaled
 from igpe.algebraic.projected import Projected
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box as Bounds
 
 POINTS = 150
@@ -187,7 +186,7 @@ def test_pairs_that_bind_are_only_relaxed():
     problem, theta, objective = solved("exponential 3")
     tied = problem.__class__(
         problem.blocks, problem.axes, problem.lower, problem.upper, (),
-        (Pair(0, 1, 5.0, 9.0),),
+        (ParameterPair(0, 1, 5.0, 9.0),),
     )  # fmt: skip
     found = neighbourhood(tied, theta, 0.9 * objective)
     assert found is not None
@@ -202,7 +201,7 @@ def test_without_linear_parameters_that_are_free(linear):
     rate, known = ca.exp(-p[0] * k) + other, np.linspace(0.1, 5, 30)[None]
     noise = 0.02 * np.random.default_rng(0).normal(size=30)
     target = np.exp(-0.3 * known[0]) + (0.005 * known[0] if linear else 0.5 * np.exp(-4 * known[0]))
-    piece = Piece(ca.Function("f", [k, p], [rate]), known, None, target + noise, np.ones(30))
+    piece = Contribution(ca.Function("f", [k, p], [rate]), known, None, target + noise, np.ones(30))
     bounds = np.array([0.1, 0.0 if linear else 1.0]), np.array([9.0, 9.0])
     one = Regression(Bounds(("a", "b"), *bounds), (piece,), "", False)
     answer, separated = Projected(gap=1e-2).estimate(one).estimate, separate((piece,), one.box)

@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import search as fine_enough
 from igpe.algebraic.bounds import search as search_module
-from igpe.algebraic.bounds.axis import Axis
-from igpe.algebraic.bounds.box import root
-from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.linear_part import best_linear
-from igpe.algebraic.bounds.search import Limits, Search
-from igpe.algebraic.bounds.separable import Pair
+from igpe.algebraic.bounds.bound import best_linear
+from igpe.algebraic.bounds.columns import Columns, root
+from igpe.algebraic.bounds.search import BoxSearch, SearchLimits
+from igpe.algebraic.bounds.separable import Axis, ParameterPair
 from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.regression import Piece, Regression
 from igpe.core.box import Box as Bounds
 from igpe.core.status import Status
 
-LIMITS = Limits(gap=1e-3, absolute=1e-12, time_limit=8.0)
+LIMITS = SearchLimits(gap=1e-3, absolute=1e-12, time_limit=8.0)
 
 
 def regression(rate, known, lower, upper, truth, *, noise=0.02, seed=0):
@@ -33,7 +31,9 @@ def regression(rate, known, lower, upper, truth, *, noise=0.02, seed=0):
     exact = exact.full().ravel()
     target = exact + noise * np.std(exact) * np.random.default_rng(seed).normal(size=len(exact))
     box = Bounds(tuple(f"p{i}" for i in range(len(lower))), np.array(lower), np.array(upper))
-    return Regression(box, (Piece(predict, known, None, target, np.ones(len(target))),), "", False)
+    return Regression(
+        box, (Contribution(predict, known, None, target, np.ones(len(target))),), "", False
+    )
 
 
 def michaelis(lower=(0.0, 0.01), upper=(10.0, 10.0), **more):
@@ -74,7 +74,7 @@ def searched(one, objective, limits=LIMITS, *, trial=None, change=lambda p: p):
         found = best_linear(problem, problem.values(theta[None])[0])
         return np.inf if found is None else found[1]
 
-    run = Search(problem, Columns(problem, 0), local if trial is None else trial)
+    run = BoxSearch(problem, Columns(problem, 0), local if trial is None else trial)
     return run, run.run(objective, limits)
 
 
@@ -111,7 +111,7 @@ def test_an_objective_that_does_not_exist_is_not_proved():
 def test_a_limit_leaves_a_valid_bound(boxes, seconds):
     one = two_exponentials()
     best = brute(one)
-    limits = Limits(1e-9, 0.0, seconds, boxes)
+    limits = SearchLimits(1e-9, 0.0, seconds, boxes)
     _, found = searched(one, best, limits, trial=lambda _: np.inf)
     assert found.status in (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
     assert 0 <= found.lower_bound <= best * (1 + 1e-9)
@@ -194,7 +194,7 @@ def test_differences_drop_only_what_breaks_them():
     one = two_exponentials()
 
     def bounded(problem, low, high):
-        return replace(problem, differences=(Pair(0, 1, low, high),))
+        return replace(problem, differences=(ParameterPair(0, 1, low, high),))
 
     free, problem = brute(one), separate(one.pieces, one.box).problem
     for low, high in ((0.0, 3.0), (3.6, 8.0), (0.0, 8.9)):
@@ -206,7 +206,7 @@ def test_differences_drop_only_what_breaks_them():
                 solved = best_linear(problem, problem.values(np.array([[a, b]]))[0])
                 best = min(best, solved[1])
         _, found = searched(
-            one, best, Limits(1e-2, 1e-12, 1.0), trial=lambda _: np.inf,
+            one, best, SearchLimits(1e-2, 1e-12, 1.0), trial=lambda _: np.inf,
             change=lambda p, low=low, high=high: bounded(p, low, high),
         )  # fmt: skip
         assert found.lower_bound <= best * (1 + 1e-9)
@@ -264,7 +264,7 @@ def test_rows_that_are_known_nowhere_at_first():
         lambda k, p: p[0] * k / p[1] + p[1] * k**2, x, (0.0, 0.0), (10.0, 10.0), (2.0, 0.5)
     )
     best = brute(one)
-    _, found = searched(one, best, Limits(1e-2, 1e-12, 5.0))
+    _, found = searched(one, best, SearchLimits(1e-2, 1e-12, 5.0))
     assert 0 <= found.lower_bound <= best * (1 + 1e-9)
 
 
@@ -279,5 +279,5 @@ def test_all_linear_parameters_fixed_at_zero():
 def test_reduced_coordinates_and_all_of_them_give_valid_bounds(few):
     one = kinetic_family.problem("michaelis", 2, 40, seed=1)
     case = brute_force.Case("michaelis 2", one, brute_force.Setting(few=few))
-    found = case.search.run(case.optimum[1], Limits(1e-2, 1e-12, 1.0))
+    found = case.search.run(case.optimum[1], SearchLimits(1e-2, 1e-12, 1.0))
     assert 0 < found.lower_bound <= case.optimum[1]

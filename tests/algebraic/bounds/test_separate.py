@@ -5,9 +5,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.algebraic.base import Contribution
 from igpe.algebraic.bounds.separate import separate
 from igpe.algebraic.bounds.taylor.terms import exchanges, product_bounds, sum_bounds
-from igpe.algebraic.regression import Piece
 from igpe.core.box import Box
 from igpe.equations.operations import UnknownOperation
 
@@ -21,7 +21,7 @@ def piece(rate, n, known=KNOWN, combine=None):
     k, p = ca.SX.sym("k", len(known)), ca.SX.sym("p", n)
     predict = ca.Function("f", [k, p], [rate(k, p)])
     m = known.shape[1] if combine is None else len(combine)
-    return Piece(predict, known, combine, RNG.normal(size=m), RNG.uniform(0.1, 5, m))
+    return Contribution(predict, known, combine, RNG.normal(size=m), RNG.uniform(0.1, 5, m))
 
 
 def box(*bounds):
@@ -247,7 +247,7 @@ def test_enclosures_of_weighted_columns_hold_their_values(combined, sign):
     one = piece(
         lambda k, p: p[0] * k[1] / (p[1] + k[2]) - arrhenius(k, 1.0, p[1]), 2, known, combine
     )
-    one = Piece(one.predict, one.known, one.combine, one.target, sign * one.weight)
+    one = Contribution(one.predict, one.known, one.combine, one.target, sign * one.weight)
     problem = separate([one], box((0, 3), (0.1, 4))).problem
     for k in range(2):
         (f,) = problem.enclosures((k,), np.array([[0.5]]), np.array([[0.7]]))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from initial_values import needs_compiler, one_state, posed
 from interval_problems import NUMBERS, prepared
+from repeated import thinned
 
 from igpe.dynamics.integrators.augmented import Lifted, lifted
 from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
@@ -93,7 +94,7 @@ def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
 
 @needs_compiler
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("numbers", EXPERIMENTS)
+@pytest.mark.parametrize("numbers", thinned(EXPERIMENTS, 4))
 def test_the_bits_are_those_of_compiled_constants(numbers, constants_stay):
     trajectory, shots = one_run(*numbers), all_intervals(*numbers)
     constants_stay()

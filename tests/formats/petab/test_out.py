@@ -10,8 +10,6 @@ from typer.testing import CliRunner
 import igpe
 from igpe.cli import app
 
-ON_SCALE = ["error", "on", "scale"]
-
 
 def run(*words):
     return CliRunner().invoke(app, [str(w) for w in words])
@@ -38,7 +36,7 @@ def test_the_objective_of_another_problem_is_refused():
 
 def test_estimate_on_the_command_line(tmp_path):
     yaml, table = small.write(tmp_path), tmp_path / "out.tsv"
-    done = run("estimate", yaml, "--starts", 3, "--json", "-", "--petab", table)
+    done = run("estimate", yaml, "--json", "-", "--petab", table)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     problem = igpe.petab.read_petab(yaml)
@@ -47,7 +45,7 @@ def test_estimate_on_the_command_line(tmp_path):
     assert objective < igpe.petab.petab_objective(problem)  # the truth fits worse than the optimum
     written = pd.read_csv(table, sep="\t").set_index("parameterId")["nominalValue"]
     assert written.to_dict() == found["parameters"]
-    rows = {row["name"]: row for row in found["table"]}
+    rows = {row["name"]: row for row in found["petab"]}
     assert rows["k"]["scale"] == "log10"
     assert rows["A0"]["error_on_scale"] == rows["A0"]["standard_error"]
     told = pd.read_csv(table, sep="\t").set_index("parameterId")
@@ -58,14 +56,17 @@ def test_estimate_on_the_command_line(tmp_path):
         assert told.loc[name, "lowerConfidence"] == row["lower"] < row["upper"]
 
 
-def test_estimate_prints_names_and_likelihood(tmp_path):
-    done = run("estimate", small.write(tmp_path), "--starts", 2)
-    lines = done.stdout.splitlines()
-    assert lines[1].split() == ["estimate", "standard", "error", "95", "%", "interval", *ON_SCALE]
-    assert lines[2].startswith("k   0.")
-    assert lines[2].endswith("(log10)")
-    assert "delta rule" in done.stdout
-    assert "negative log-likelihood" in done.stdout
+def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):
+    yaml, page = small.write(tmp_path), tmp_path / "page.html"
+    done = run("estimate", yaml, "--report", page)
+    result = igpe.estimate(igpe.petab.read_petab(yaml))
+    objective = igpe.petab.petab_objective(
+        igpe.petab.read_petab(yaml), result.parameters, priors=True
+    )
+    *lines, last = done.stdout.splitlines()
+    assert lines[:4] == str(result).splitlines()[:4]
+    assert last == f"PEtab: negative log-likelihood {objective:.7g}."
+    assert "<h1>Estimated parameters</h1>" in page.read_text(encoding="utf-8")
 
 
 def test_check_and_simulate_on_the_command_line(tmp_path):

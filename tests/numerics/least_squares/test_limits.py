@@ -7,13 +7,12 @@ from scipy.optimize import minimize
 
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chained
-from igpe.numerics.least_squares.chains.descent import descend
+from igpe.numerics.least_squares.chains.chains import Chained, Limits
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.chains.inner import Rows, inverse
-from igpe.numerics.least_squares.chains.limits import Limits
 from igpe.numerics.least_squares.chains.proposal import (
     active_limits,
+    descend,
     missed_length,
     proposal,
     simplified,

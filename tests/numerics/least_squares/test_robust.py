@@ -6,12 +6,11 @@ from chain_zoo import Ricker
 from scipy.optimize import approx_fprime, least_squares, linprog
 
 from igpe.core.status import Status
-from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.base import PLAIN, Linearised, Robust
 from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.chains.proposal import proposal
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
-from igpe.numerics.least_squares.robust import PLAIN, Robust
 
 TRUTH = (3.0, 1.5, 0.2)
 

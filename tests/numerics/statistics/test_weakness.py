@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.covariance import ellipse
-from igpe.numerics.statistics.weakness import combinations, weak_sentences
+from igpe.numerics.statistics.covariance import combinations, ellipse, weak_sentences
 
 NAMES = ["k2", "kc", "E"]
 

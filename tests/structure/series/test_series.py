@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from igpe.equations.operations import UnknownOperation
-from igpe.structure.series.course import Constants, Course, Evaluation, Signals
 from igpe.structure.series.field import Field, Singular, rational, residue
 from igpe.structure.series.graph import Dynamics, degree, series_graph
+from igpe.structure.series.power_series import Constants, Evaluation, PowerSeries, Signals
 
 PRIMES = [2147483629, 2147483587]
 ORDERS = 7
@@ -107,7 +107,7 @@ def test_taylor_coefficients_and_derivatives_are_casadis():
     field = Field(PRIMES, 4, np.random.default_rng(0))
     point = np.array([[2, 3, 1]] * 2, dtype=np.uint64)
     shared = Constants(field), Signals(field)
-    course = Course(d, field, shared, point, np.zeros((2, 0), dtype=np.uint64))
+    course = PowerSeries(d, field, shared, point, np.zeros((2, 0), dtype=np.uint64))
     y = output
     for k in range(4):
         found = course.advance()[0]
@@ -128,7 +128,7 @@ def test_implicit_variables_follow_their_equation():
     )
     field = Field(PRIMES, 3, np.random.default_rng(0))
     root = np.array([[2], [2]], dtype=np.uint64)
-    course = Course(
+    course = PowerSeries(
         d, field, (Constants(field), Signals(field)), np.array([[5, 1]] * 2, dtype=np.uint64), root
     )
     values = [course.advance() for _ in range(5)]

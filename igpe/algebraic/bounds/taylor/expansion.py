@@ -24,8 +24,8 @@ from typing import NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.bounds.linear_part import best_linear
-from igpe.algebraic.bounds.separable import Block, Separable
+from igpe.algebraic.bounds.bound import best_linear
+from igpe.algebraic.bounds.separable import ColumnBlock, Separable
 from igpe.algebraic.bounds.taylor.taylor import GROWTH, UNIT, Taylor, pairs
 from igpe.core.arrays import BoolArray, FloatArray
 
@@ -129,7 +129,9 @@ def _family(problem: Separable, columns: Sequence[int]) -> Family:
     return Family(tuple(columns), own, replace(problem, blocks=blocks))
 
 
-def _with_derivatives(block: Block, columns: Sequence[int], own: Sequence[int]) -> Block:
+def _with_derivatives(
+    block: ColumnBlock, columns: Sequence[int], own: Sequence[int]
+) -> ColumnBlock:
     """Some columns, then their derivatives by each theta, then by each pair of them."""
     some = ca.densify(ca.horzcat(*[block.columns[:, k] for k in columns]))
     parts, slopes = [some], [ca.vec(some)]
@@ -259,7 +261,7 @@ def lengths(scale: FloatArray) -> FloatArray:
 Enclosed = Sequence[tuple[Family, dict[Derivative, list[Taylor]]]]
 
 
-class Curvature(NamedTuple):
+class ColumnCurvature(NamedTuple):
     """Of columns 0 to K; the last, 1 + K, is their sum with factors f.
 
     middle, radius  (D, 2 + K, J, J) of v . second derivative, for each of D directions
@@ -271,16 +273,16 @@ class Curvature(NamedTuple):
     norm: FloatArray
 
 
-def at_point(at: Expanded, directions: FloatArray, factors: FloatArray) -> Curvature:
+def at_point(at: Expanded, directions: FloatArray, factors: FloatArray) -> ColumnCurvature:
     """At one theta, without rounding errors."""
     every = np.concatenate([at.curvature, np.tensordot(factors, at.curvature, axes=1)[None]])
     middle = np.moveaxis(every @ directions.T, -1, 0)
-    return Curvature(middle, np.zeros_like(middle), np.linalg.norm(at.curvature, axis=-1))
+    return ColumnCurvature(middle, np.zeros_like(middle), np.linalg.norm(at.curvature, axis=-1))
 
 
 def over_box(
     enclosed: Enclosed, box: int, directions: FloatArray, factors: FloatArray, n_axes: int
-) -> Curvature:
+) -> ColumnCurvature:
     """Over one of the boxes that were enclosed; infinite or nan where nothing is known."""
     last = len(factors)
     middle, radius = np.zeros((2, len(directions), 1 + last, n_axes, n_axes))
@@ -295,7 +297,7 @@ def over_box(
                 middle[:, [*columns, last], a, b] += along[:, 0].T
                 radius[:, [*columns, last], a, b] += (np.abs(along[:, 1:]).sum(axis=1) + error).T
                 norm[columns, a, b] = most[:-1]
-    return Curvature(middle, radius, norm)
+    return ColumnCurvature(middle, radius, norm)
 
 
 def _contracted(

@@ -25,7 +25,7 @@ from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.search.restarts import Attempt, Restarts, concluded
+from igpe.dynamics.search.engine import Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Budget,
     Profile,
@@ -39,20 +39,22 @@ from igpe.dynamics.shooting.base import (
     spread_of,
 )
 from igpe.dynamics.shooting.incremental import handover
+from igpe.dynamics.shooting.incremental.handover import Counted, Solved, Stage
 from igpe.dynamics.shooting.incremental.horizons import (
     MOST,
+    TOLD,
     Reach,
     Recovery,
+    Sampling,
     UpdatedBounds,
     held,
     reaches,
     require_increasing,
+    too_sparse,
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
-from igpe.dynamics.shooting.sampling import TOLD, Sampling, too_sparse
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.shooting.stage import Counted, Solved, Stage
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -114,7 +116,7 @@ class IncrementalShooting:
         The trail of the estimate holds the horizons, each an `igpe.core.estimates.Horizon`.
         """
         again = SingleShooting(self.integrator)
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self.prepare(p).estimate(s),

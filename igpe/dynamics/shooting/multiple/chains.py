@@ -32,10 +32,8 @@ from igpe.dynamics.shooting.residuals import (
 )
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.numerics.least_squares.base import Fit
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point, Reduced
-from igpe.numerics.least_squares.chains.limits import Limits
-from igpe.numerics.least_squares.robust import PLAIN, Robust
+from igpe.numerics.least_squares.base import PLAIN, Fit, Robust
+from igpe.numerics.least_squares.chains.chains import Chain, Chained, Limits, Point, Reduced
 from igpe.problem.experiment import Experiment, Measurements, Unknown
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem

@@ -27,7 +27,7 @@ from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticInterva
 from igpe.dynamics.integrators.intervals import IntervalIntegrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.restarts import PERFECT, Attempt, Restarts, concluded
+from igpe.dynamics.search.engine import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Profile,
     constraints,
@@ -53,14 +53,14 @@ from igpe.dynamics.shooting.multiple.chains import (
 from igpe.dynamics.shooting.multiple.search import (
     ExactSearch,
     Stages,
-    alone,
+    finished_by_single_shooting,
+    integrated_at_deadline,
     objective,
     space_of,
     stages_of,
-    stopped,
 )
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
-from igpe.dynamics.shooting.settling import settled
+from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.chains import Point
@@ -182,7 +182,7 @@ class MultipleShooting:
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are where the nodes begin."""
         once, deadline = replace(self, restarts=Restarts(count=0)), Deadline.after(self.time_limit)
-        return settled(
+        return iteratively_reweighted(
             problem,
             start,
             lambda p, s: self.prepare(p, profiles)._estimate(s, deadline),
@@ -298,7 +298,7 @@ class PreparedMultiple:
         self.stages.reached.clear()
         try:
             with interruptible():
-                return self._whole_attempt(x, gate, deadline)
+                return self._full_attempt(x, gate, deadline)
         except KeyboardInterrupt:
             with finishing(), allowance(FINISH):
                 return self._cut_short(x)
@@ -321,7 +321,7 @@ class PreparedMultiple:
             raise KeyboardInterrupt
         return Attempt(Fit(reached[0], None, Status.INTERRUPTED, 0), notes=(EARLY,))
 
-    def _whole_attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
+    def _full_attempt(self, x: FloatArray, gate: float, deadline: Deadline) -> Attempt:
         found = self._best(x, gate, deadline)
         enough = _explained(found, gate) or gate == np.inf or deadline.over
         if not enough and self._finer is not None:
@@ -349,9 +349,11 @@ class PreparedMultiple:
         bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
         held = constraints(self.problem)  # neither they nor bounds are kept by shooting
         if endless and plain and not (bounded or held or deadline.over):
-            one = alone(one, deadline.keeping(self._residuals), self.problem.box, spread)
+            one = finished_by_single_shooting(
+                one, deadline.keeping(self._residuals), self.problem.box, spread
+            )
         if deadline.over and plain and not held and one.fit.status is Status.FAILED:
-            one = stopped(one, self._residuals, spread)
+            one = integrated_at_deadline(one, self._residuals, spread)
         return one
 
     @cached_property

@@ -35,19 +35,25 @@ from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweeping
-from igpe.dynamics.search.restarts import Attempt
+from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
 from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
 from igpe.dynamics.shooting.residuals import NO_NUMBER, Broken, unmeasured
-from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, floors
+from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, Robust, floors
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.chains import Affine, Chain, Chained, Lifted, Point, Reduced
+from igpe.numerics.least_squares.chains.chains import (
+    Affine,
+    Chain,
+    Chained,
+    Lifted,
+    Limits,
+    Point,
+    Reduced,
+)
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, Outcome
-from igpe.numerics.least_squares.chains.limits import Limits
 from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.least_squares.robust import Robust
 from igpe.problem.losses import L1, LeastSquares
 from igpe.problem.problem import Problem
 
@@ -55,7 +61,7 @@ CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is act
 SHOWN = 5  # names in a sentence, at most
 
 
-def told(at: Chained, chains: Chains, status: Status, *, kept: bool) -> Iterator[str]:
+def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool) -> Iterator[str]:
     """Sentences on constraints that were missed, are active, or are kept at some times only.
 
     at    where a search ended, and how;  kept: whether constraints are
@@ -338,7 +344,7 @@ class Stages:
             ended = Status.TIME_LIMIT if deadline.over else Status.CONVERGED
             status = Status.INTEGRATION_BROKE if soft.at is None else ended
             outcome = Outcome(soft.point, soft.at, status, soft.iterations, soft.evaluations)
-            trail.append(record.told(FREE, outcome))
+            trail.append(record.horizon(FREE, outcome))
             point, space = soft.point, _grown(space, soft.point)
         coarse = replace(self.search, tolerance=COARSE, decrease=COARSE**2)
         for name, chains in exact:
@@ -346,14 +352,14 @@ class Stages:
             outcome = search.fit(deadline.keeping(chains), point, space, record.watch)
             if deadline.over and outcome.status is Status.STALLED:
                 outcome = outcome._replace(status=Status.TIME_LIMIT)
-            trail.append(record.told(name, outcome))
+            trail.append(record.horizon(name, outcome))
             point = outcome.point
         fit, at = _fit_of(outcome, space), outcome.at
         if at is None:
             status = fit.status if self.chains.broken is None else self.chains.broken.status
             fit = fit._replace(status=status)
             return Attempt(fit, tuple(trail), self.chains.reasons(fit))
-        limits = told(at, self.chains, fit.status, kept=_keeps(outcome, space))
+        limits = constraint_notes(at, self.chains, fit.status, kept=_keeps(outcome, space))
         notes = (*self.chains.reasons(fit), *self._limits(outcome), *limits)
         return Attempt(fit, tuple(trail), notes)
 
@@ -393,8 +399,10 @@ def stages_of(
     return Stages(counted(level or rough, losses[0]), few, search, record)
 
 
-def alone(one: Attempt, residuals: Residual, box: Box, spread: float) -> Attempt:
-    """An attempt whose exact matching came to no end, brought to one by single shooting.
+def finished_by_single_shooting(
+    one: Attempt, residuals: Residual, box: Box, spread: float
+) -> Attempt:
+    """Finish an attempt by single shooting where exact matching did not converge.
 
     Natural level functions need not fall: where the optimum is hardly determined, exact matching
     may run in circles round it. It begins where the continuation ended; kept if it converges.
@@ -415,8 +423,8 @@ def alone(one: Attempt, residuals: Residual, box: Box, spread: float) -> Attempt
     return Attempt(fit, (*one.trail, end), limited=limited(fit))
 
 
-def stopped(one: Attempt, residuals: Residual, spread: float) -> Attempt:
-    """An attempt that the deadline ended before its nodes met: what its unknowns are worth."""
+def integrated_at_deadline(one: Attempt, residuals: Residual, spread: float) -> Attempt:
+    """Integrate the unknowns of an attempt that the deadline ended before its nodes met."""
     at = residuals(one.fit.x)
     if at is None:
         return one
@@ -513,7 +521,7 @@ class _Record:
             )
         )
 
-    def told(self, method: str, outcome: Outcome) -> Horizon:
+    def horizon(self, method: str, outcome: Outcome) -> Horizon:
         """The stage that ends here."""
         seen, self._seen = tuple(self._seen), []
         return Horizon(

@@ -22,6 +22,14 @@ slowly. Outliers are therefore given only a share of their weight, and their slo
 
 which with share -> 0 is Newton's method on the squares and lines of rho. A round that does not
 lower it asks for a larger share; share = 1 always does.
+
+Constraints on unknowns and nodes beyond bounds, linearised and condensed.
+
+    low <= c(q, s) <= high,    low = high where it is an equation
+
+F2 = 0 and F3 >= 0 of Peifer & Timmer (2007, eq. 6); a constraint may couple nodes of several
+intervals, as a periodic course does. Condensed, ds_k = A_k dq + a_k, it is a row in dq like that of
+a bound.
 """
 
 from collections.abc import Callable
@@ -29,11 +37,58 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
-from igpe.numerics.least_squares.base import Linearised, have_squares
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.numerics.least_squares.base import PLAIN, Linearised, Robust, have_squares
 from igpe.numerics.least_squares.chains.inner import Inverse
-from igpe.numerics.least_squares.chains.limits import Limits
-from igpe.numerics.least_squares.robust import PLAIN, Robust
+
+
+class Limits(NamedTuple):
+    """The c constraints of one chain at a point, with their exact derivatives.
+
+    value, low, high  (c,)
+    by_unknown        (c, n) d value / d q
+    row, owner        (e,): constraint and interval of each of the derivatives by nodes,
+    by_node           (e, n_x); those of the same constraint and interval add up
+    """
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    by_unknown: FloatArray
+    row: IntArray
+    owner: IntArray
+    by_node: FloatArray
+
+    @property
+    def missed(self) -> FloatArray:
+        """(c,) by how much each is violated; 0 where it is kept."""
+        return np.maximum(np.maximum(self.low - self.value, self.value - self.high), 0.0)
+
+    @property
+    def equations(self) -> BoolArray:
+        """(c,) which are equations."""
+        return np.asarray(self.low == self.high)
+
+    def along(self, moves: FloatArray) -> FloatArray:
+        """(c, n + 1) change of the values if nodes move by moves (K, n_x, n + 1) in dq and 1."""
+        found = np.column_stack([self.by_unknown, np.zeros(len(self.value))])
+        parts = np.matmul(self.by_node[:, None, :], moves[self.owner])[:, 0, :]
+        np.add.at(found, self.row, parts)
+        return found
+
+    def shifted(self, shift: FloatArray) -> FloatArray:
+        """(c,) change of the values if the nodes alone move, by (K, n_x)."""
+        found = np.zeros(len(self.value))
+        np.add.at(found, self.row, np.sum(self.by_node * shift[self.owner], axis=1))
+        return found
+
+    def scale(self, size: FloatArray, node_size: FloatArray) -> FloatArray:
+        """(c,) positive: how much each changes when all it depends on changes by its size."""
+        squares = np.sum((self.by_unknown * size) ** 2, axis=1)
+        np.add.at(squares, self.row, np.sum((self.by_node * node_size) ** 2, axis=1))
+        found = np.sqrt(squares)
+        return np.where(found > 0, found, 1.0)
+
 
 SURELY_TAME = 100.0  # logarithm of what all intervals together multiply, far below that
 
@@ -302,7 +357,7 @@ ROUNDS, ENOUGH = 60, 1e-11  # at most; relative decrease that ends them
 FIRST, LEAST = 0.1, 1e-6  # shares
 
 
-class Settled(NamedTuple):
+class ReweightedSolution(NamedTuple):
     """The generalised inverse at the minimum, and the roots (m,) of the weights that it belongs to.
 
     Its step is that minimum, as the weights are those of the residuals it leaves.
@@ -312,12 +367,14 @@ class Settled(NamedTuple):
     root: FloatArray
 
 
-def settled(at: Chained, whole: Linearised, solve: Callable[[Linearised], Inverse]) -> Settled:
+def reweighted_solution(
+    at: Chained, whole: Linearised, solve: Callable[[Linearised], Inverse]
+) -> ReweightedSolution:
     """Minimise what the condensed residuals `whole` count; `solve` does so for squares."""
     root = np.sqrt(at.weights(whole.residual))
     found = solve(_times(root, whole))
     if at.loss.is_plain:
-        return Settled(found, root)
+        return ReweightedSolution(found, root)
     d, share = found.change, FIRST
     worth = at.worth(whole.residual + whole.jacobian @ d)
     for _ in range(ROUNDS):
@@ -331,7 +388,7 @@ def settled(at: Chained, whole: Linearised, solve: Callable[[Linearised], Invers
                 break
             share = min(10 * share, 1.0)
     root = np.sqrt(at.weights(whole.residual + whole.jacobian @ d))
-    return Settled(solve(_times(root, whole)), root)
+    return ReweightedSolution(solve(_times(root, whole)), root)
 
 
 def _flatter(at: Chained, whole: Linearised, d: FloatArray, share: float) -> Linearised:

@@ -22,11 +22,11 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, Point, Watch, condensed, unwatched
-from igpe.numerics.least_squares.chains.descent import descend
 from igpe.numerics.least_squares.chains.proposal import (
     Proposal,
     Space,
     active_limits,
+    descend,
     gap_length,
     limited_by,
     missed_length,

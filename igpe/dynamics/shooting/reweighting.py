@@ -87,9 +87,9 @@ class Weights:
                 if count:
                     found.append(
                         f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
-                        f"{name} in experiment {e.name}, where {model.share:g} of it is no "
-                        "standard deviation; a tenth of the smallest measurement counted instead. "
-                        f"Give a floor: igpe.Proportional({model.share:g}, floor=...)."
+                        f"{name} in experiment {e.name}, where {model} gives no standard "
+                        "deviation; a tenth of the smallest measurement counted instead. "
+                        f"{model.remedy}"
                     )
         return tuple(found)
 
@@ -145,7 +145,7 @@ Found = TypeVar("Found")
 Search = Callable[[Problem, Mapping[str, float]], Estimate]
 
 
-class Settled(NamedTuple, Generic[Found]):
+class Reweighted(NamedTuple, Generic[Found]):
     """The last fit, the problem with the standard deviations it was made with, and all before.
 
     still    whether the standard deviations stand still;  stopped: whether it was interrupted
@@ -158,7 +158,7 @@ class Settled(NamedTuple, Generic[Found]):
     stopped: bool = False
 
 
-def settled(
+def iteratively_reweighted(
     problem: Problem,
     start: Mapping[str, float],
     search: Search,
@@ -174,10 +174,10 @@ def settled(
     A problem whose standard deviations are numbers is searched once, and nothing is changed.
     """
     with session():
-        return _settled(problem, start, search, again, integrator)
+        return _reweighted(problem, start, search, again, integrator)
 
 
-def _settled(
+def _reweighted(
     problem: Problem,
     start: Mapping[str, float],
     search: Search,
@@ -193,18 +193,20 @@ def _settled(
         following = search if moved > FAR else again
         return following(weighted, before.parameters)
 
-    found = settle(first_weighted(problem), problem, fit, lambda e: e, integrator=integrator)
+    found = iterate_weights(
+        first_weighted(problem), problem, fit, lambda e: e, integrator=integrator
+    )
     return _concluded(found)
 
 
-def settle(
+def iterate_weights(
     weighted: Problem,
     problem: Problem,
     fit: Callable[[Problem, Found | None, float], Found],
     estimate: Callable[[Found], Estimate],
     *,
     integrator: Integrator = Automatic(),
-) -> Settled[Found]:
+) -> Reweighted[Found]:
     """Fit until the standard deviations stand still.
 
     weighted  the problem with the first ones
@@ -214,7 +216,7 @@ def settle(
     """
     fits = [fit(weighted, None, np.inf)]
     if not problem.sigma_follows_model:
-        return Settled(weighted, tuple(fits))
+        return Reweighted(weighted, tuple(fits))
     try:
         weights, relaxed = Weights(weighted, problem, integrator), _Relaxed(problem)
         while True:
@@ -224,17 +226,17 @@ def settle(
             told = weights.at(now.parameters) if now.status.usable else None
             if told is None:
                 lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
-                return Settled(weighted, tuple(fits), lost)
+                return Reweighted(weighted, tuple(fits), lost)
             moved = relaxed.change(weighted, told)
             if moved <= STILL:
-                return Settled(weighted, tuple(fits), weights.limits(now.parameters))
+                return Reweighted(weighted, tuple(fits), weights.limits(now.parameters))
             if len(fits) == MOST:
-                return Settled(weighted, tuple(fits), (_restless(moved),), still=False)
+                return Reweighted(weighted, tuple(fits), (_restless(moved),), still=False)
             following = relaxed.step()
             fits.append(fit(following, fits[-1], moved))
             weighted = following
     except KeyboardInterrupt:
-        return Settled(weighted, tuple(fits), (STOPPED + _whose(len(fits)),), stopped=True)
+        return Reweighted(weighted, tuple(fits), (STOPPED + _whose(len(fits)),), stopped=True)
 
 
 class _Relaxed:
@@ -265,7 +267,7 @@ class _Relaxed:
         return self.problem.weighted(np.split(sigma, ends[:-1]))
 
 
-def _concluded(found: Settled[Estimate]) -> Estimate:
+def _concluded(found: Reweighted[Estimate]) -> Estimate:
     """The last fit, as what the first search made of it."""
     first, last, count = found.fits[0], found.fits[-1], len(found.fits)
     several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED

@@ -24,7 +24,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.restarts import Restarts
+from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
@@ -42,7 +42,7 @@ SHOT = "The estimate was finished by single shooting, which ends at {:.6g}."
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
-class Polished(NamedTuple):
+class Refined(NamedTuple):
     """The estimate, residuals and derivative there (None if it cannot be integrated), and notes."""
 
     estimate: Estimate
@@ -50,7 +50,7 @@ class Polished(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
+def refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     """The optimum of the integrated model next to the corrected one.
 
     residuals  accurately integrated
@@ -61,7 +61,7 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     x = box.vector(rough.parameters)
     at = residuals(x)
     if at is None:
-        return Polished(rough, None, ("The model could not be integrated at the estimate.",))
+        return Refined(rough, None, ("The model could not be integrated at the estimate.",))
     fit = Fit(x, at, rough.status, 0)
     if is_plain(problem) and len(box) > 0:
         fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
@@ -72,17 +72,17 @@ def polish(problem: Problem, residuals: Residuals, rough: Estimate) -> Polished:
     ):
         return _differing(problem, residuals, rough, at, fit)
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
-        return Polished(rough, at)
+        return Refined(rough, at)
     passed = passed_bounds(problem, residuals, fit.x)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
-        return Polished(rough, at, (note,))
+        return Refined(rough, at, (note,))
     status = rough.status
     if status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
     objective = objective_at(problem, fit.at)
     found = replace(rough, parameters=box.mapping(fit.x), objective=objective, status=status)
-    return Polished(found, fit.at)
+    return Refined(found, fit.at)
 
 
 def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
@@ -106,11 +106,11 @@ def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
 
 def _differing(
     problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
-) -> Polished:
+) -> Refined:
     """The end of the shooting that went on from where collocation is refuted by integration."""
     told = _difference(rough.objective, objective_at(problem, at))
     if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
-        return Polished(rough, at, (f"{told} {NOT_FOLLOWED}",))
+        return Refined(rough, at, (f"{told} {NOT_FOLLOWED}",))
     end = replace(
         rough,
         parameters=problem.box.mapping(fit.x),
@@ -118,7 +118,7 @@ def _differing(
         status=fit.status,
         method=f"single shooting after {rough.method}",
     )
-    return Polished(end, fit.at, (f"{told} {SHOT.format(end.objective)}",))
+    return Refined(end, fit.at, (f"{told} {SHOT.format(end.objective)}",))
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
@@ -178,7 +178,7 @@ AS_THEY_ARE = (
 )
 
 
-class Shot(NamedTuple):
+class ShootingEnd(NamedTuple):
     """Where shooting ended, and by which method: NEITHER if nothing was better than the start.
 
     begun  the sum of squares at the start
@@ -189,7 +189,7 @@ class Shot(NamedTuple):
     begun: float
 
 
-def shot(residuals: Residuals, problem: Problem, before: "Before") -> Shot | None:
+def shot(residuals: Residuals, problem: Problem, before: "Uncorrected") -> ShootingEnd | None:
     """Shoot from a candidate, by the first method that improves on it.
 
     residuals  accurately integrated
@@ -201,14 +201,14 @@ def shot(residuals: Residuals, problem: Problem, before: "Before") -> Shot | Non
     if at is not None:
         fit = CORRECTION_SEARCH.fit(residuals, x, box)
         if fit.at is not None and (fit.cost < at.cost or fit.status is Status.CONVERGED):
-            return Shot(fit, SINGLE, at.cost)
+            return ShootingEnd(fit, SINGLE, at.cost)
     end = _by_multiple(residuals, problem, before)
     if end is not None and (at is None or end.cost < at.cost):
-        return Shot(end, MULTIPLE, np.inf if at is None else at.cost)
-    return None if at is None else Shot(Fit(x, at, Status.STALLED, 0), NEITHER, at.cost)
+        return ShootingEnd(end, MULTIPLE, np.inf if at is None else at.cost)
+    return None if at is None else ShootingEnd(Fit(x, at, Status.STALLED, 0), NEITHER, at.cost)
 
 
-def _by_multiple(residuals: Residuals, problem: Problem, before: "Before") -> Fit | None:
+def _by_multiple(residuals: Residuals, problem: Problem, before: "Uncorrected") -> Fit | None:
     method = MultipleShooting(restarts=Restarts(count=0), time_limit=SECONDS)
     try:
         found = method.estimate(problem, before.parameters, before.profiles)
@@ -220,7 +220,7 @@ def _by_multiple(residuals: Residuals, problem: Problem, before: "Before") -> Fi
     return None if fit.at is None else fit
 
 
-class Before(NamedTuple):
+class Uncorrected(NamedTuple):
     """A candidate before step 5.
 
     objective  its sum of squares there, NaN where nothing was integrated
@@ -235,8 +235,8 @@ class Before(NamedTuple):
 
 
 def by_shooting(
-    problem: Problem, residuals: Residuals, begun: Sequence[Before], best: Polished | None
-) -> tuple[int, Polished] | None:
+    problem: Problem, residuals: Residuals, begun: Sequence[Uncorrected], best: Refined | None
+) -> tuple[int, Refined] | None:
     """The number of the candidate that shooting brings below the best one, and where it ends.
 
     residuals  accurately integrated
@@ -265,11 +265,11 @@ def by_shooting(
         iterations=end.fit.steps,
     )
     note = AS_THEY_ARE if end.method == NEITHER else FINISHED.format(end.method)
-    return k, Polished(estimate, end.fit.at, (f"{why} {note}",))
+    return k, Refined(estimate, end.fit.at, (f"{why} {note}",))
 
 
 def _worth_it(
-    problem: Problem, residuals: Residuals, begun: Sequence[Before], cost: float
+    problem: Problem, residuals: Residuals, begun: Sequence[Uncorrected], cost: float
 ) -> list[int]:
     """The candidates that are better before step 5 than the best after it, the best first.
 

@@ -1,0 +1,73 @@
+"""A constant standard deviation, a share of the predicted value, or both."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from igpe.core.arguments import is_finite, shown
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
+from igpe.problem.noise.sigma import NoiseModel
+
+NEAR_ZERO = 0.1  # of a column's smallest measurement: predictions count as no smaller
+
+
+@dataclass(frozen=True)
+class Noise(NoiseModel):
+    """A standard deviation with a constant part and a part proportional to the true value.
+
+        sigma = sqrt(absolute^2 + (relative h)^2),    h the model's prediction, not the measurement
+
+    is the additive and proportional ("combined") error model of pharmacokinetics (Beal & Sheiner,
+    Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
+    constant coefficient of variation, the absolute part alone a number.
+
+    Without an absolute part estimates do not depend on the relative one: if it is unknown give a
+    guess, of which sqrt(result.reduced_chi_squared) times as much is what the measurements tell.
+
+    absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| counts as
+              no less than a tenth of the column's smallest measurement that is not 0, and a note
+              tells where that mattered
+    relative  coefficient of variation, e.g. 0.05 for 5 %
+    raises    DataError unless both are 0 or more, one is positive, and relative < 1
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = self.absolute, self.relative
+        if not (is_finite(*given) and min(given) >= 0 and max(given) > 0 and self.relative < 1):
+            raise DataError(
+                f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}. "
+                "Give standard deviations of 0 or more, one of them positive: absolute in the unit "
+                "of the column, relative as a share below 1, so igpe.Noise(relative=0.05) is 5 %."
+            )
+
+    def deviation(self, predicted: FloatArray) -> FloatArray:
+        """Standard deviations at predictions h, in their unit."""
+        return np.hypot(self.absolute, self.relative * predicted)
+
+    def slope(self, predicted: FloatArray) -> FloatArray:
+        """Derivative of `deviation` by the predictions; 0 where the deviation is 0."""
+        sigma = self.deviation(predicted)
+        return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
+
+    def scaled(self, factor: float) -> "Noise":
+        """The same in a unit of which one old unit holds `factor`."""
+        return replace(self, absolute=abs(factor) * self.absolute)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the standard deviation depends on the prediction."""
+        return self.relative > 0
+
+    @property
+    def remedy(self) -> str:
+        """What to write where predictions are 0."""
+        return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
+
+    def least(self, values: FloatArray) -> float:
+        """The smallest |h| that counts beside a column of measurements."""
+        sizes = np.abs(values[values != 0])
+        return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0
