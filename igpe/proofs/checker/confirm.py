@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
 from igpe.proofs.checker.polynomial import pairs
@@ -38,7 +38,7 @@ PRECISE = Effort(order=12, absolute=1e-16, most=20000)
 
 
 def value_at(
-    courses: Sequence[Course], point: FloatArray, end: float = np.inf
+    experiments: Sequence[Replay], point: FloatArray, end: float = np.inf
 ) -> tuple[float, float]:
     """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none.
 
@@ -48,8 +48,8 @@ def value_at(
     box = Boxes.around(point[:, None], point[:, None])
     total = exactly(np.zeros(1))
     with np.errstate(all="ignore"):
-        for course in courses:
-            rows = residuals(course, box, effort, np.inf, np.zeros(1))
+        for experiment in experiments:
+            rows = residuals(experiment, box, effort, np.inf, np.zeros(1))
             for c, e in zip(rows.c[0], rows.e, strict=True):
                 total = total + outward(c - e, c + e).square()
     high = float(total.high[0])
@@ -79,8 +79,8 @@ def least(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> tuple[
     local = restricted(rows, boxes, low, high)
     with np.errstate(all="ignore"):
         s = _minimiser(local)
-        found = [_each(local), _multiplied(local, s), _quadratic(local, s)]
-    return np.max([np.where(np.isfinite(f), f, 0.0) for f in found], axis=0), local
+        bounds = [_each(local), _multiplied(local, s), _quadratic(local, s)]
+    return np.max([np.where(np.isfinite(f), f, 0.0) for f in bounds], axis=0), local
 
 
 def restricted(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> Local:
@@ -182,8 +182,8 @@ def _factor(form: FloatArray) -> FloatArray:
     """L (n, n, n_boxes) with L L' the part of a form that is not negative, nearly."""
     matrix = np.nan_to_num(form.transpose(2, 0, 1), nan=0.0, posinf=0.0, neginf=0.0)
     values, vectors = np.linalg.eigh(matrix)
-    found = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return np.asarray(found.transpose(1, 2, 0))
+    factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return np.asarray(factors.transpose(1, 2, 0))
 
 
 def _minimiser(local: Local) -> FloatArray:
@@ -275,7 +275,7 @@ class Claims:
 class Confirmed:
     """What came of it.
 
-    left    claims that were not confirmed, on boxes that may be smaller than asked for
+    left    claims that were not confirmed, on boxes that may be smaller than the given ones
     better  (n_parameters,) where the sum of squares is proved to be below the level, if anywhere
     boxes   how many were integrated
     subdivided  how many claims their first integration did not confirm
@@ -288,7 +288,11 @@ class Confirmed:
 
 
 def confirm(
-    courses: Sequence[Course], claims: Claims, cut: float, effort: Effort, seconds: float
+    experiments: Sequence[Replay],
+    claims: Claims,
+    cut: float,
+    effort: Effort,
+    seconds: float,
 ) -> Confirmed:
     """Try to show that the sum of squares is at least `cut` on all claims."""
     end = time.monotonic() + seconds
@@ -297,14 +301,14 @@ def confirm(
     while todo and time.monotonic() < end:
         now = todo.pop()
         now, later = now[:BATCH], now[BATCH:]
-        found = _once(courses, now, cut, effort)
-        done += found.boxes
-        if found.better is not None:
+        outcome = _once(experiments, now, cut, effort)
+        done += outcome.boxes
+        if outcome.better is not None:
             return Confirmed(
-                Claims.joined([found.left, later, *todo]), found.better, done, len(again)
+                Claims.joined([outcome.left, later, *todo]), outcome.better, done, len(again)
             )
-        again |= set(found.left.number.tolist())
-        todo = _gathered([*todo, later, found.left])
+        again |= set(outcome.left.number.tolist())
+        todo = _gathered([*todo, later, outcome.left])
     return Confirmed(Claims.joined([claims[:0], *todo]), None, done, len(again))
 
 
@@ -315,15 +319,15 @@ def _gathered(todo: list[Claims]) -> list[Claims]:
     return [*large, Claims.joined(small)] if small else large
 
 
-def _once(courses: Sequence[Course], claims: Claims, cut: float, effort: Effort) -> Confirmed:
+def _once(experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort) -> Confirmed:
     """What one integration of each box leaves, cut into new boxes."""
     ends = np.concatenate([claims.box_low, claims.box_high], axis=1)
     distinct, owner = np.unique(ends, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
     n = claims.low.shape[1]
     boxes = Boxes.around(distinct[:, :n].T, distinct[:, n:].T)
-    rows = everything(courses, boxes, effort, cut)
-    better = _better(courses, rows, boxes, cut)
+    rows = everything(experiments, boxes, effort, cut)
+    better = _better(experiments, rows, boxes, cut)
     open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
     if not len(open_) or better is not None:
         return Confirmed(claims[open_], better, len(distinct), 0)
@@ -331,27 +335,29 @@ def _once(courses: Sequence[Course], claims: Claims, cut: float, effort: Effort)
     return Confirmed(left, None, len(distinct), 0)
 
 
-def _better(courses: Sequence[Course], rows: Rows, boxes: Boxes, cut: float) -> FloatArray | None:
+def _better(
+    experiments: Sequence[Replay], rows: Rows, boxes: Boxes, cut: float
+) -> FloatArray | None:
     """The middle of a box, if it seems to be, and is proved to be, below the level."""
     with np.errstate(all="ignore"):
         seems = (rows.c[0] ** 2).sum(axis=0) < cut * (1 - 1e-9)
     for k in np.flatnonzero(seems & np.isfinite(rows.e).all(axis=0)):
         point = boxes.center[:, k]
-        if value_at(courses, point)[1] < cut:
+        if value_at(experiments, point)[1] < cut:
             return point
     return None
 
 
-def everything(courses: Sequence[Course], boxes: Boxes, effort: Effort, cut: float) -> Rows:
+def everything(experiments: Sequence[Replay], boxes: Boxes, effort: Effort, cut: float) -> Rows:
     """Rows of all experiments."""
     known = np.zeros(len(boxes))
-    found: list[Rows] = []
-    for course in courses:
-        found.append(residuals(course, boxes, effort, cut, known))
-        known = (known + found[-1].sum) * (1 - 1e-12)
-    c = np.concatenate([r.c for r in found], axis=1)
-    e = np.concatenate([r.e for r in found])
-    return Rows(c, e, known, np.sum([r.spread for r in found], axis=0))
+    parts: list[Rows] = []
+    for experiment in experiments:
+        parts.append(residuals(experiment, boxes, effort, cut, known))
+        known = (known + parts[-1].sum) * (1 - 1e-12)
+    c = np.concatenate([r.c for r in parts], axis=1)
+    e = np.concatenate([r.e for r in parts])
+    return Rows(c, e, known, np.sum([r.spread for r in parts], axis=0))
 
 
 def _reduced(rows: Rows, boxes: Boxes, claims: Claims, owner: IntArray, cut: float) -> Claims:
@@ -384,8 +390,8 @@ def _bounds(
     bounds, scores = [np.zeros(0)], [np.zeros((0, low.shape[1]))]
     for k in range(0, len(owner), CHUNK):
         at = owner[k : k + CHUNK]
-        found, local = least(rows[at], boxes[at], low[k : k + CHUNK].T, high[k : k + CHUNK].T)
-        bounds.append(found)
+        bound, local = least(rows[at], boxes[at], low[k : k + CHUNK].T, high[k : k + CHUNK].T)
+        bounds.append(bound)
         scores.append(_scores(local))
     return np.concatenate(bounds), np.concatenate(scores)
 

@@ -9,6 +9,7 @@ has beyond degree 2 in delta, degree 1 in z (without delta) and the order in tau
 of absolute values and goes into e, and so does every rounding.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -64,8 +65,8 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
 @lru_cache
 def _linear(n: int) -> tuple[IntArray, IntArray, IntArray]:
     """Where delta_i and delta_j of `pairs` are kept, and which pairs have i < j."""
-    found = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
-    return 1 + found[:, 0], 1 + found[:, 1], np.flatnonzero(found[:, 0] < found[:, 1])
+    places = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
+    return 1 + places[:, 0], 1 + places[:, 1], np.flatnonzero(places[:, 0] < places[:, 1])
 
 
 @dataclass(frozen=True)
@@ -126,22 +127,22 @@ class Polynomial:
         known = function(Interval(at, at), n)
         last = function(self.range(), n + 1)[n + 1]
         size = up(rest.norm + rest.e)
-        found = self.constant(known[n])
+        result = self.constant(known[n])
         for k in reversed(range(n)):
-            found = found * rest + self.constant(known[k])
+            result = result * rest + self.constant(known[k])
         with np.errstate(all="ignore"):
-            e = up(found.e + up(last.size * size ** (n + 1) * (1 + 1e-12)))
-        return Polynomial(self.space, found.c, np.where(np.isnan(e), np.inf, e))
+            e = up(result.e + up(last.size * size ** (n + 1) * (1 + 1e-12)))
+        return Polynomial(self.space, result.c, np.where(np.isnan(e), np.inf, e))
 
     def power(self, exponent: "Polynomial") -> "Polynomial":
         """To an exponent; 0 where it is not positive: there it is only known to lie in a range."""
         with np.errstate(all="ignore"):
-            found = (exponent * self.through(log)).through(exp)
+            smooth = (exponent * self.through(log)).through(exp)
             coarse = self.constant(self.range().power(exponent.range()))
-        good = np.isfinite(found.c).all(axis=(0, 1)) & np.isfinite(found.e)
-        c = np.where(good, found.c, 0.0)
-        c[:, :1] = np.where(good, found.c[:, :1], coarse.c)
-        return Polynomial(self.space, c, np.where(good, found.e, coarse.e))
+        good = np.isfinite(smooth.c).all(axis=(0, 1)) & np.isfinite(smooth.e)
+        c = np.where(good, smooth.c, 0.0)
+        c[:, :1] = np.where(good, smooth.c[:, :1], coarse.c)
+        return Polynomial(self.space, c, np.where(good, smooth.e, coarse.e))
 
     def constant(self, value: Interval) -> "Polynomial":
         """A number for each box that is known to lie in an interval."""
@@ -217,3 +218,14 @@ def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
         e = e + a[0, i] * late.sum(axis=0) + (a[2, i] + a[3, i]) * late[0]
         e = e + a[1, i] * (late[0] + late[1])
     return np.asarray(e)
+
+
+def constants(space: Space, boxes: int) -> Callable[[float], Polynomial]:
+    """Function that makes the polynomial of a number that is exact."""
+
+    def number(value: float) -> Polynomial:
+        c = np.zeros((space.size, 1, boxes))
+        c[0] = value
+        return Polynomial(space, c, np.zeros(boxes))
+
+    return number

@@ -26,7 +26,7 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at
-from igpe.proofs.checker.course import Course, courses
+from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.rows import Effort
 
 
@@ -158,7 +158,7 @@ class Tree:
     def claims(self) -> Claims:
         """Leaves, and what contractions cut off in slabs: a cover of the root if it has no faults.
 
-        Open nodes are claims as well: the bound that was told is one for them too.
+        Open nodes are claims as well: the certified bound is one for them too.
         """
         parts = [part for k, node in self._reached() for part in self._parts(k, node)]
         table = np.array([[*a, *b, *c, *d] for _, a, b, c, d in parts])
@@ -236,12 +236,12 @@ def read_tree(source: Any) -> Tree:
 
     raises DataError if it is no certificate that this checker can read
     """
-    found = _loaded(source)
-    if not isinstance(found, Mapping) or found.get("format") != FORMAT:
-        told = found.get("format") if isinstance(found, Mapping) else type(found).__name__
-        raise DataError(f"The certificate's format is {told!r}; this checker reads {FORMAT!r}.")
+    data = _loaded(source)
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        kind = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+        raise DataError(f"The certificate's format is {kind!r}; this checker reads {FORMAT!r}.")
     try:
-        tree = _tree(found)
+        tree = _tree(data)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
@@ -270,25 +270,25 @@ def _loaded(source: Any) -> Any:
         raise DataError(f"The certificate is not JSON ({error}).") from None
 
 
-def _tree(found: Mapping[str, Any]) -> Tree:
-    unknowns = tuple(str(n) for n in found["unknowns"])
+def _tree(data: Mapping[str, Any]) -> Tree:
+    unknowns = tuple(str(n) for n in data["unknowns"])
     n = len(unknowns)
-    nodes = tuple(_node(node, k, n, len(found["tree"])) for k, node in enumerate(found["tree"]))
+    nodes = tuple(_node(node, k, n, len(data["tree"])) for k, node in enumerate(data["tree"]))
     if not nodes or not n:
         raise ValueError("it has no boxes")
-    low, high, point = (_corner(found[key], n) for key in ("lower", "upper", "point"))
-    objective, bound = (_finite(found[key]) for key in ("objective", "lower_bound"))
+    low, high, point = (_corner(data[key], n) for key in ("lower", "upper", "point"))
+    objective, bound = (_finite(data[key]) for key in ("objective", "lower_bound"))
     return Tree(unknowns, low, high, point, objective, bound, nodes)
 
 
-def _node(found: Mapping[str, Any], k: int, n: int, count: int) -> Node:
-    children = tuple(int(i) for i in found["children"])
+def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> Node:
+    children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
         raise ValueError(f"a child of node {k} does not come later")
-    if found["reason"] not in ("split", "contracted", "bound", "open"):
-        raise ValueError(f"node {k} has the reason {found['reason']!r}")
-    low, high = _corner(found["lower"], n), _corner(found["upper"], n)
-    return Node(low, high, found["reason"], children)
+    if data["reason"] not in ("split", "contracted", "bound", "open"):
+        raise ValueError(f"node {k} has the reason {data['reason']!r}")
+    low, high = _corner(data["lower"], n), _corner(data["upper"], n)
+    return Node(low, high, data["reason"], children)
 
 
 def _corner(values: Any, n: int) -> Corner:
@@ -318,7 +318,7 @@ def verify(
 
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
-    seconds      after which the rest is told as not confirmed
+    seconds      after which the rest counts as not confirmed
     effort       of the integration; no answer is wrong for it, but more or less is confirmed
     raises       DataError if it is no certificate, ProblemError if it is one of another problem,
                  Unsupported if the problem has parts that the checker does not know
@@ -326,12 +326,12 @@ def verify(
     begin = time.monotonic()
     tree = read_tree(certificate)
     _require_same(tree, problem)
-    given = courses(problem)
+    given = replays(problem)
     objective = value_at(given, np.array(tree.point), begin + seconds)
     check = _Check(tree, given, objective, begin, begin + seconds)
-    for found in (check.of_cover(), check.of_point()):
-        if found is not None:  # an answer that is not VERIFIED is false
-            return found
+    for answer in (check.of_cover(), check.of_point()):
+        if answer is not None:  # an answer that is not VERIFIED is false
+            return answer
     return check.of_leaves(seconds, effort)
 
 
@@ -356,7 +356,7 @@ class _Check:
     def __init__(
         self,
         tree: Tree,
-        given: tuple[Course, ...],
+        given: tuple[Replay, ...],
         objective: tuple[float, float],
         *times: float,
     ) -> None:
@@ -366,27 +366,27 @@ class _Check:
     def of_cover(self) -> Verified | None:
         """Refuted if the tree has a hole."""
         nodes = self.tree.nodes
-        found = [
+        faults = [
             self._region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong, {why}")
             for k, why in self.tree.faults()
         ]
-        return self._answer(Verdict.REFUTED, found, 0.0) if found else None
+        return self._answer(Verdict.REFUTED, faults, 0.0) if faults else None
 
     def of_point(self) -> Verified | None:
-        """Refuted, or not confirmed, if the parameters are not as good as told."""
+        """Refuted, or not confirmed, if the parameters are not as good as certified."""
         (low, high), tree, p = self.objective, self.tree, self.tree.point
         inside = all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True))
         if not inside:
             where = self._region(p, p, "the certificate's parameters lie outside its box")
         elif low > tree.objective:
-            told = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
-            where = self._region(p, p, told)
+            why = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
+            where = self._region(p, p, why)
         elif high < tree.lower_bound:
-            told = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
-            where = self._region(p, p, told)
+            why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
+            where = self._region(p, p, why)
         elif not (high <= tree.objective) and time.monotonic() < self.end:
-            told = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
-            return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, told)], 0.0)
+            why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
+            return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, why)], 0.0)
         else:
             return None
         return self._answer(Verdict.REFUTED, [where], 0.0)
@@ -396,21 +396,21 @@ class _Check:
         claims = self.tree.claims()
         rest = self.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            found = confirm(
+            outcome = confirm(
                 self.given, claims, self.tree.lower_bound, replace(effort, end=self.end), rest
             )
-        if found.better is not None:
-            p = tuple(found.better.tolist())
-            told = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
-            return self._answer(Verdict.REFUTED, [self._region(p, p, told)], 0.0, claims, found)
-        is_shown = not len(found.left) and self.objective[1] <= self.tree.objective
+        if outcome.better is not None:
+            p = tuple(outcome.better.tolist())
+            why = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
+            return self._answer(Verdict.REFUTED, [self._region(p, p, why)], 0.0, claims, outcome)
+        is_shown = not len(outcome.left) and self.objective[1] <= self.tree.objective
         verdict = Verdict.VERIFIED if is_shown else Verdict.NOT_CONFIRMED
         why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
-        pairs = zip(found.left.low[:SHOWN], found.left.high[:SHOWN], strict=True)
+        pairs = zip(outcome.left.low[:SHOWN], outcome.left.high[:SHOWN], strict=True)
         regions = [self._region(tuple(a.tolist()), tuple(b.tolist()), why) for a, b in pairs]
         if not is_shown and not regions:
             regions = [self._region(self.tree.point, self.tree.point, why)]
-        return self._answer(verdict, regions, self._share(found.left), claims, found)
+        return self._answer(verdict, regions, self._share(outcome.left), claims, outcome)
 
     def _share(self, left: Claims) -> float:
         size = np.array(self.tree.high) - np.array(self.tree.low)
@@ -427,7 +427,7 @@ class _Check:
         regions: list[Region],
         volume: float,
         claims: Claims | None = None,
-        found: Confirmed | None = None,
+        outcome: Confirmed | None = None,
     ) -> Verified:
         return Verified(
             verdict=verdict,
@@ -436,7 +436,7 @@ class _Check:
             regions=tuple(regions),
             volume=volume,
             leaves=0 if claims is None else len(claims),
-            subdivided=0 if found is None else found.subdivided,
-            boxes=0 if found is None else found.boxes,
+            subdivided=0 if outcome is None else outcome.subdivided,
+            boxes=0 if outcome is None else outcome.boxes,
             seconds=time.monotonic() - self.begin,
         )

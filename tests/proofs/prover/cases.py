@@ -44,8 +44,8 @@ def _functions(ivp: InitialValueProblem) -> tuple[Evaluated, Evaluated, Evaluate
 
 def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q: Any) -> Any:
     x, found = start(q), []
-    for k, (a, b) in enumerate(pairwise([run.course.start, *run.course.stops])):
-        line = run.course.inputs[k]
+    for k, (a, b) in enumerate(pairwise([run.schedule.start, *run.schedule.stops])):
+        line = run.schedule.inputs[k]
 
         def u(t: float, line: Any = line) -> Any:
             return line[:, 0] + line[:, 1] * t
@@ -56,9 +56,9 @@ def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q
                 (a, b), x, method="DOP853", rtol=1e-12, atol=1e-13,
             ).y[:, -1]  # fmt: skip
         values = measured(b, x, u(b), q)
-        rows = slice(run.course.first[k], run.course.first[k + 1])
-        column, value = run.course.column[rows], run.course.value[rows]
-        found.append((values[column] - value) * run.course.weight[rows])
+        rows = slice(run.schedule.first[k], run.schedule.first[k + 1])
+        column, value = run.schedule.column[rows], run.schedule.value[rows]
+        found.append((values[column] - value) * run.schedule.weight[rows])
     return np.concatenate(found)
 
 
@@ -80,7 +80,7 @@ def _everything(times: Iterable[float]) -> Any:
             m.db[t] == pyo.sin(m.w * m.a[t]) - pyo.sqrt(1 + m.b[t] ** 2) + 0.3 * pyo.cos(t)
         ),
     )
-    m.told = pyo.Constraint(
+    m.outputs = pyo.Constraint(
         m.t, rule=lambda m, t: m.y[t] == pyo.log(2 + m.a[t]) + pyo.tanh(m.b[t]) + m.a[t] ** 1.5
     )
     return m

@@ -9,10 +9,10 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.proofs.prover import writer as codes
-from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import Enclosure
+from igpe.proofs.prover.kernels import tape as codes
+from igpe.proofs.prover.kernels.tape import Tape
 from igpe.proofs.prover.posed import Symbols, factored, posed, tape
-from igpe.proofs.prover.writer import Tape
 
 BETWEEN = {codes.ADD: add, codes.SUB: sub, codes.MUL: mul, codes.DIV: truediv}
 

@@ -1,6 +1,4 @@
-"""One experiment over one box: the enclosure marches in time and notes what it measures.
-
-One step of the enclosure, and the error's coordinates carried to the next.
+"""Validated integration of one experiment over one box, which records the enclosed residuals.
 
 Before a step the states are x = P(delta, z) with delta, z in [-1, 1]: z carries the old error in
 the coordinates Q diag(zeta). Over the step x = X(tau, delta, z) + eps, and
@@ -14,18 +12,25 @@ the tube is never left. This proves existence, and bounds the error of the discr
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.mueller import (
-    Course,
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.mueller import (
+    Schedule,
     Tube,
     hull,
     inputs_between,
 )
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra, Space, coefficient
-from igpe.proofs.prover.enclosures.remainder import divides_by_zero, errors, losses, norms
-from igpe.proofs.prover.enclosures.rows import Rows, bounds_of, left, narrow, note, total
-from igpe.proofs.prover.writer import Tape
+from igpe.proofs.prover.kernels.rows import Rows, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.taylor import (
+    Algebra,
+    Space,
+    coefficient,
+    divides_by_zero,
+    errors,
+    losses,
+    norms,
+)
 
 SERIES = 8  # terms of phi_1; what is left of it is M^8 times the tube
 TRIES = 6  # trial tubes
@@ -193,12 +198,8 @@ def transport(algebra: Algebra, x: FloatArray, y: FloatArray) -> None:
     n = algebra.states
     first = algebra.size - n
     old = x[:, first:].copy()
-    scaled = np.empty((n, n))
-    for i in range(n):
-        for j in range(n):
-            scaled[i, j] = old[i, j]
     q = np.zeros((n, n))
-    _orthogonal(scaled, q)
+    _orthogonal(old, q)
     far = 0.0
     for i in range(n):
         row = 0.0
@@ -239,7 +240,7 @@ def _measure(
     tape: Tape,
     algebra: Algebra,
     space: Space,
-    course: Course,
+    schedule: Schedule,
     stop: int,
     x: FloatArray,
     p: FloatArray,
@@ -254,9 +255,9 @@ def _measure(
     norms(tape, algebra, space, 0, 0.0)
     losses(tape, algebra, space, 0, p, sizes)
     errors(tape, algebra, space, np.zeros(algebra.states))
-    for i in range(course.first[stop], course.first[stop + 1]):
-        k = tape.results[course.column[i]]
-        w, y, size = course.weight[i], course.value[i], 0.0
+    for i in range(schedule.first[stop], schedule.first[stop + 1]):
+        k = tape.results[schedule.column[i]]
+        w, y, size = schedule.weight[i], schedule.value[i], 0.0
         c = rows.c[offset + i]
         for m in range(first):
             size += abs(space.c[k, 0, m])
@@ -314,10 +315,10 @@ def _begin(
 
 
 @kernel
-def _inputs_at(course: Course, stop: int, t: float, u: FloatArray, sizes: FloatArray) -> None:
+def _inputs_at(schedule: Schedule, stop: int, t: float, u: FloatArray, sizes: FloatArray) -> None:
     """Value at t and slope of the inputs and of time, on the way to a stop."""
     for i in range(len(sizes)):
-        a, b = course.inputs[stop, i, 0], course.inputs[stop, i, 1]
+        a, b = schedule.inputs[stop, i, 0], schedule.inputs[stop, i, 1]
         u[i, 0], u[i, 1] = a + b * t, b
         sizes[i] = abs(a) + abs(b * t)
     u[len(u) - 1, 0], u[len(u) - 1, 1] = t, 1.0
@@ -350,12 +351,12 @@ def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
     return True
 
 
-@door
-def march(
+@entry_point
+def integrate(
     tapes: tuple[Tape, Tape, Tape],
     spaces: tuple[Space, Space, Space],
     algebra: Algebra,
-    course: Course,
+    schedule: Schedule,
     order: int,
     p: FloatArray,
     ranges: FloatArray,
@@ -366,33 +367,33 @@ def march(
     rows: Rows,
     offset: int,
 ) -> int:
-    """Note the residuals of one experiment, as long as the box is neither done with nor shrunk.
+    """Record the residuals of one experiment until the box is excluded or has shrunk.
 
-    tapes, spaces  of slopes, told quantities and start values
+    tapes, spaces  of slopes, measured quantities and start values
     p          (n_p, 5) the parameters as polynomials;  ranges (n_p, 2): their bounds
     tolerance  of the last Taylor term, relative to how far the states differ over the box
     most       steps at most
-    cut        what a box must exceed to be done with
+    cut        level that the sum of squares must exceed for the box to be excluded
     offset     where the experiment's rows begin
     returns    THROUGH, FATHOMED, BROKE or SHRUNK
     """
-    slope, told, begin = tapes
-    space, told_space, begin_space = spaces
-    n, n_u = algebra.states, course.inputs.shape[1]
+    slope, outputs, begin = tapes
+    space, outputs_space, begin_space = spaces
+    n, n_u = algebra.states, schedule.inputs.shape[1]
     x, y = np.zeros((order + 1, n, algebra.size)), np.zeros(n)
     u, sizes = np.zeros((n_u + 1, 2)), np.zeros(n_u)
     around, between = np.zeros((n, 2)), np.zeros((n_u + 1, 2))
     end = np.zeros((n, algebra.size))
-    _inputs_at(course, 0, course.start, u, sizes)
+    _inputs_at(schedule, 0, schedule.start, u, sizes)
     if not begin.plain:
         enclose(begin, -1, around, ranges, between, begin_space.range)
     _begin(begin, algebra, begin_space, p, u, sizes, x[0], y)
     transport(algebra, x[0], y)
-    time, h, place, steps = course.start, (course.stops[-1] - course.start) * 0.05, 0, 0
-    for stop in range(len(course.stops)):
-        target = course.stops[stop]
+    time, h, place, steps = schedule.start, (schedule.stops[-1] - schedule.start) * 0.05, 0, 0
+    for stop in range(len(schedule.stops)):
+        target = schedule.stops[stop]
         while time < target:
-            _inputs_at(course, stop, time, u, sizes)
+            _inputs_at(schedule, stop, time, u, sizes)
             expand(slope, algebra, space, order, x, p, u)
             shortest = SMALLEST * (target - time)
             done = looked = False
@@ -406,12 +407,12 @@ def march(
                 step = following - time
                 longest = step * (1.0 + 4.0 * UNIT)
                 norms(slope, algebra, space, order, longest)
-                last = late(slope, space, order, step, course.scale)
+                last = late(slope, space, order, step, schedule.scale)
                 if not np.isfinite(last):
                     return BROKE
                 arrive(algebra, order, step, x, y, end)
                 spread = max(
-                    _spread(algebra, x[0], course.scale), _spread(algebra, end, course.scale)
+                    _spread(algebra, x[0], schedule.scale), _spread(algebra, end, schedule.scale)
                 )
                 goal = tolerance * spread * min(1.0, NARROW * spread) + 1e-15
                 if last > goal:
@@ -419,14 +420,14 @@ def march(
                     continue
                 if not slope.plain:
                     place = hull(tube, time, following, place, around)
-                    inputs_between(course, stop, time, following, between)
+                    inputs_between(schedule, stop, time, following, between)
                     enclose(slope, -1, around, ranges, between, space.range)
                 done = enclose_error(slope, algebra, space, order, longest, p, sizes, y)
                 if not (done or looked or slope.plain):  # whether any step can be enclosed
                     looked = True
                     norms(slope, algebra, space, order, 0.0)
                     place = hull(tube, time, time, place, around)
-                    inputs_between(course, stop, time, time, between)
+                    inputs_between(schedule, stop, time, time, between)
                     enclose(slope, -1, around, ranges, between, space.range)
                     if divides_by_zero(slope, space):
                         return BROKE
@@ -439,23 +440,25 @@ def march(
             transport(algebra, end, y)
             x[0] = end
             time = following
-            if _lost(algebra, end, course.scale):
+            if _lost(algebra, end, schedule.scale):
                 return BROKE
-        if course.first[stop] < course.first[stop + 1]:
-            _inputs_at(course, stop, time, u, sizes)
-            if not told.plain:
+        if schedule.first[stop] < schedule.first[stop + 1]:
+            _inputs_at(schedule, stop, time, u, sizes)
+            if not outputs.plain:
                 place = hull(tube, time, time, place, around)
-                inputs_between(course, stop, time, time, between)
-                enclose(told, -1, around, ranges, between, told_space.range)
-            _measure(told, algebra, told_space, course, stop, x[:1], p, u, sizes, rows, offset)
+                inputs_between(schedule, stop, time, time, between)
+                enclose(outputs, -1, around, ranges, between, outputs_space.range)
+            _measure(
+                outputs, algebra, outputs_space, schedule, stop, x[:1], p, u, sizes, rows, offset
+            )
             if total(rows) > cut:
                 return FATHOMED
-            for i in range(course.first[stop], course.first[stop + 1]):
+            for i in range(schedule.first[stop], schedule.first[stop + 1]):
                 if np.isfinite(rows.error[offset + i]):
                     narrow(algebra, rows, offset + i, cut)
             share = left(rows)
             if share < 0.0:
                 return FATHOMED
-            if share < ENOUGH and stop < len(course.stops) - 1:
+            if share < ENOUGH and stop < len(schedule.stops) - 1:
                 return SHRUNK
     return THROUGH

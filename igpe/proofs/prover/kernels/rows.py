@@ -8,19 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.mueller import (
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
-    Course,
     Front,
+    Schedule,
     Tube,
-    begun,
     inputs_between,
     mueller,
+    start_front,
 )
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
-from igpe.proofs.prover.writer import STATE, Tape
+from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.taylor import Algebra
 
 
 class Rows(NamedTuple):
@@ -55,7 +56,7 @@ def rows(size: int, algebra: Algebra) -> Rows:
     )
 
 
-@door
+@entry_point
 def clear(rows: Rows) -> None:
     """Nothing is known."""
     rows.c[:] = 0.0
@@ -115,7 +116,7 @@ def reach(cut: float, others: float) -> float:
     return 0.0 if rest <= 0.0 else np.sqrt(rest) * UP
 
 
-@door
+@entry_point
 def note(rows: Rows, i: int, low: float, high: float) -> None:
     """Residual i is between low and high, as well as within what was known.
 
@@ -129,7 +130,7 @@ def note(rows: Rows, i: int, low: float, high: float) -> None:
     rows.square[i] = away * away / UP
 
 
-@door
+@entry_point
 def total(rows: Rows) -> float:
     """Proven bound on the sum of squares, from each residual alone."""
     return float(rows.square.sum() / UP)
@@ -190,10 +191,10 @@ def left(rows: Rows) -> float:
     return share
 
 
-@door
+@entry_point
 def tube_rows(
     tapes: tuple[Tape, Tape, Tape],
-    course: Course,
+    schedule: Schedule,
     p: FloatArray,
     fine: float,
     most: int,
@@ -206,35 +207,35 @@ def tube_rows(
 
     returns  the number of stops reached
     """
-    slope, told, begin = tapes
+    slope, outputs, begin = tapes
     n = len(slope.results)
-    x, u = np.zeros((n, 2)), np.zeros((course.inputs.shape[1] + 1, 2))
+    x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
     enclose(begin, -1, x, p, u, out)
     for i in range(n):
         x[i] = out[begin.results[i]]
-    front = begun(course, x, tube)
-    out = np.zeros((len(told.op), 2))
-    for stop in range(len(course.stops)):
-        if not mueller(slope, course, stop, front, p, fine, most, tube):
+    front = start_front(schedule, x, tube)
+    out = np.zeros((len(outputs.op), 2))
+    for stop in range(len(schedule.stops)):
+        if not mueller(slope, schedule, stop, front, p, fine, most, tube):
             return stop
-        if course.first[stop] < course.first[stop + 1]:
-            t = course.stops[stop]
-            inputs_between(course, stop, t, t, u)
-            enclose(told, -1, front.now, p, u, out)
-            for i in range(course.first[stop], course.first[stop + 1]):
-                low, high = out[told.results[course.column[i]]]
-                _note(course, rows, i, low, high, offset)
+        if schedule.first[stop] < schedule.first[stop + 1]:
+            t = schedule.stops[stop]
+            inputs_between(schedule, stop, t, t, u)
+            enclose(outputs, -1, front.now, p, u, out)
+            for i in range(schedule.first[stop], schedule.first[stop + 1]):
+                low, high = out[outputs.results[schedule.column[i]]]
+                _note(schedule, rows, i, low, high, offset)
             if total(rows) > cut:
                 return stop + 1
-            _within_reach(told, course, stop, rows, offset, cut, front, tube)
-    return len(course.stops)
+            _within_reach(outputs, schedule, stop, rows, offset, cut, front, tube)
+    return len(schedule.stops)
 
 
 @kernel
 def _within_reach(
-    told: Tape,
-    course: Course,
+    outputs: Tape,
+    schedule: Schedule,
     stop: int,
     rows: Rows,
     offset: int,
@@ -248,16 +249,16 @@ def _within_reach(
     the least of the others). The tube gets a second point at the same time.
     """
     changed = False
-    for i in range(course.first[stop], course.first[stop + 1]):
-        k = told.results[course.column[i]]
-        if told.op[k] != STATE:
+    for i in range(schedule.first[stop], schedule.first[stop + 1]):
+        k = outputs.results[schedule.column[i]]
+        if outputs.op[k] != ops.STATE:
             continue
         others = 0.0
         for j in range(len(rows.square)):
             if j != offset + i:
                 others += rows.square[j]
-        room = reach(cut, others) / course.weight[i]
-        y, state = course.value[i], told.a[k]
+        room = reach(cut, others) / schedule.weight[i]
+        y, state = schedule.value[i], outputs.a[k]
         low, high = y - room, y + room
         low, high = low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high)
         if not (low <= high):
@@ -274,9 +275,9 @@ def _within_reach(
 
 
 @kernel
-def _note(course: Course, rows: Rows, i: int, low: float, high: float, offset: int) -> None:
+def _note(schedule: Schedule, rows: Rows, i: int, low: float, high: float, offset: int) -> None:
     """A measured quantity between low and high, as a residual."""
-    y, w = course.value[i], course.weight[i]
+    y, w = schedule.value[i], schedule.weight[i]
     room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))
     low, high = (low - y - room) * w, (high - y + room) * w
     note(rows, offset + i, low - abs(low) * 8.0 * UNIT, high + abs(high) * 8.0 * UNIT)

@@ -1,13 +1,10 @@
-"""What the checker knows of a problem: one tape for slopes, starts and measured quantities each.
+"""Experiments as the checker reads them: tapes for slopes, starts and measured quantities.
 
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
-
-CasADi's expressions as a list of operations, evaluated on whatever has their arithmetic.
-
-Inputs given by tables: straight lines between two stops.
-
-On a line through (t_0, y_0) with slope b an input is y_0 + b (t - t_0). The slope is an interval
-that holds the exact (y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
+CasADi's expressions become lists of operations, evaluated on whatever has their arithmetic. Inputs
+given by tables are straight lines between two stops: on a line through (t_0, y_0) with slope b an
+input is y_0 + b (t - t_0). The slope is an interval that holds the exact
+(y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +50,7 @@ Constant = Callable[[float], Any]
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One operation: its number in CasADi, where its operands are and where its result goes."""
 
     operation: int
@@ -73,8 +70,8 @@ class Tape:
     def __init__(self, inputs: Sequence[Any], output: Any) -> None:
         function = ca.Function("f", list(inputs), [ca.densify(output)])
         self.length = int(ca.densify(output).numel())
-        self.steps = [_step(function, k) for k in range(function.n_instructions())]
-        unknown = {s.operation for s in self.steps} - set(RULES) - LEAVES
+        self.instructions = [_instruction(function, k) for k in range(function.n_instructions())]
+        unknown = {s.operation for s in self.instructions} - set(RULES) - LEAVES
         if unknown:
             names = [OPERATION_NAMES[operation] for operation in unknown]
             raise Unsupported(
@@ -87,23 +84,23 @@ class Tape:
         work: dict[int, N] = {}
         numbers: dict[int, float] = {}  # places are used again: constants that stand there now
         results: dict[int, N] = {}
-        for s in self.steps:
+        for s in self.instructions:
             if s.operation == ca.OP_OUTPUT:
                 results[s.result] = work[s.operands[0]]
                 continue
             if s.operation == ca.OP_INPUT:
-                found = inputs[s.operands[0]][s.operands[1]]
+                value = inputs[s.operands[0]][s.operands[1]]
             elif s.operation == ca.OP_CONST:
-                found = constant(s.value)
+                value = constant(s.value)
             elif s.operation in POWERS:
                 base, exponent = s.operands
-                found = _power(
+                value = _power(
                     work[base], work[exponent], numbers.get(exponent), base_known=base in numbers
                 )
             else:
                 rule: Callable[..., Any] = RULES[s.operation]
-                found = rule(constant, *(work[i] for i in s.operands))
-            work[s.result] = found
+                value = rule(constant, *(work[i] for i in s.operands))
+            work[s.result] = value
             numbers.pop(s.result, None)
             if s.operation == ca.OP_CONST:
                 numbers[s.result] = s.value
@@ -123,8 +120,8 @@ def _power(base: N, exponent: N, number: float | None, *, base_known: bool) -> N
     if number is None and not base_known:
         return base.power(exponent)
     if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
-        found = _whole_power(base, int(abs(number)))
-        return found if number > 0 else found.through(functions.reciprocal)
+        power = _whole_power(base, int(abs(number)))
+        return power if number > 0 else power.through(functions.reciprocal)
     return (exponent * base.through(functions.log)).through(functions.exp)
 
 
@@ -161,13 +158,13 @@ RULES: dict[int, Callable[..., Any]] = {
 }
 
 
-def _step(function: Any, k: int) -> Step:
+def _instruction(function: Any, k: int) -> Instruction:
     operation = function.instruction_id(k)
     inputs, outputs = function.instruction_input(k), function.instruction_output(k)
     if operation == ca.OP_OUTPUT:
-        return Step(operation, (inputs[0],), outputs[1], 0.0)
+        return Instruction(operation, (inputs[0],), outputs[1], 0.0)
     value = function.instruction_constant(k) if operation == ca.OP_CONST else 0.0
-    return Step(operation, tuple(inputs), outputs[0], value)
+    return Instruction(operation, tuple(inputs), outputs[0], value)
 
 
 class Line(NamedTuple):
@@ -216,8 +213,8 @@ At = tuple[IntArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class Course:
-    """One experiment.
+class Replay:
+    """One experiment as the checker integrates it.
 
         x' = slopes(t, x, p, u),  x(t0) = start(p),  r = (measured(t, x, p, u) - y) / sigma
 
@@ -238,7 +235,7 @@ class Course:
     inputs: tuple[Line, ...] = ()
 
 
-class Known(NamedTuple):
+class Priors(NamedTuple):
     """Priors: (k,) which of the unknowns, means and standard deviations."""
 
     place: IntArray
@@ -246,14 +243,14 @@ class Known(NamedTuple):
     deviation: FloatArray
 
 
-def courses(problem: Problem) -> tuple[Course, ...]:
+def replays(problem: Problem) -> tuple[Replay, ...]:
     """One for each experiment, of the problem's free unknowns in the order of `problem.box`.
 
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
     _require_plain(problem)
     priors = _priors(problem)
-    found = []
+    models = []
     for k, experiment in enumerate(problem.experiments):
         ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
         if ivp.implicit:
@@ -261,14 +258,14 @@ def courses(problem: Problem) -> tuple[Course, ...]:
                 f"The checker knows no implicit algebraic variables; experiment {experiment.name} "
                 "has some."
             )
-        found.append(_course(problem, experiment, ivp, priors))
+        models.append(_replay(problem, experiment, ivp, priors))
         priors = priors._replace(place=priors.place[:0])  # counted once
-    return tuple(found)
+    return tuple(models)
 
 
-def _course(
-    problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Known
-) -> Course:
+def _replay(
+    problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Priors
+) -> Replay:
     names = problem.box.names
     measured = _measured(experiment)
     ivp = ivp.without_conditions(np.array(sorted(measured)))
@@ -286,7 +283,7 @@ def _course(
     times = sorted({*measured, *ivp.breaks(last)})
     begins = [ivp.t0, *times[:-1]]
     symbols = [ivp.t, ivp.x, p, ivp.u]
-    return Course(
+    return Replay(
         states=len(ivp.states),
         t0=ivp.t0,
         slopes=Tape(symbols, f),
@@ -309,11 +306,11 @@ def _measured(experiment: Experiment) -> dict[float, Any]:
     return {t: (m.column[a], m.value[a], m.sigma[a]) for t, a in at.items()}
 
 
-def _priors(problem: Problem) -> Known:
+def _priors(problem: Problem) -> Priors:
     """Of the unknowns that are free; those of the others are a constant, which nobody counts."""
     names = problem.box.names
     free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
-    return Known(
+    return Priors(
         np.array(list(free), dtype=np.intp),
         np.array([prior.mean for prior in free.values()]),
         np.array([prior.deviation for prior in free.values()]),
@@ -321,7 +318,7 @@ def _priors(problem: Problem) -> Known:
 
 
 def _require_plain(problem: Problem) -> None:
-    strange = [
+    unsupported = [
         what
         for what, there in {
             "a loss other than LeastSquares()": not isinstance(problem.loss, LeastSquares),
@@ -331,5 +328,7 @@ def _require_plain(problem: Problem) -> None:
         }.items()
         if there
     ]
-    if strange:
-        raise Unsupported(f"The checker knows no {', '.join(strange)}; certificates without these.")
+    if unsupported:
+        raise Unsupported(
+            f"The checker knows no {', '.join(unsupported)}; certificates without these."
+        )

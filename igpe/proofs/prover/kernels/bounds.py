@@ -13,9 +13,10 @@ What all residuals of a box say together: it is done with, or smaller than it wa
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
-from igpe.proofs.prover.enclosures.rows import Rows, apart, bounds_of, shrink
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP
+from igpe.proofs.prover.kernels.rows import Rows, apart, bounds_of, shrink
+from igpe.proofs.prover.kernels.taylor import Algebra
 
 ROUNDS = 6  # of the search for multipliers
 SWEEPS = 15  # of coordinate descent in each
@@ -51,8 +52,8 @@ def by_multipliers(algebra: Algebra, rows: Rows, u: FloatArray) -> float:
     sum_up = np.zeros(rows.c.shape[1])
     error = combined(rows, u, sum_up)
     low, high = bounds_of(algebra, sum_up)
-    found = apart(low - error, high + error) / length(u) / UP
-    return found * found / UP if found > 0.0 else 0.0
+    distance = apart(low - error, high + error) / length(u) / UP
+    return distance * distance / UP if distance > 0.0 else 0.0
 
 
 @kernel
@@ -105,12 +106,12 @@ def multipliers(
                 jacobian[i] = 0.0
         if not ((u * u).sum() > 0.0):
             break
-        found = by_multipliers(algebra, rows, u)
-        if found > best:
-            best = found
+        bound = by_multipliers(algebra, rows, u)
+        if bound > best:
+            best = bound
             best_u[:] = u
             best_delta[:] = delta
-            if found > cut:
+            if bound > cut:
                 break
         matrix = jacobian.T @ jacobian
         gradient = jacobian.T @ u
@@ -292,8 +293,8 @@ def _solve_for(
     shrink(rows, k, a, (reach - rest_low - low + slack) / g)
 
 
-@door
-def conclude(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
+@entry_point
+def joint_bound(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
     """Proven bound on the sum of squares from all rows; below the cut, the box is contracted too.
 
     u  (m,) becomes the best multipliers
@@ -316,7 +317,7 @@ def conclude(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
     return (best + others) / UP
 
 
-@door
+@entry_point
 def sensitivities(algebra: Algebra, rows: Rows, out: FloatArray) -> None:
     """How far the residuals move along what is left of each axis (n_p,)."""
     out[:] = 0.0
