@@ -20,7 +20,7 @@ from pyomo import dae
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.proofs.prover.certify import FEW
-from igpe.proofs.prover.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic, posed
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -63,7 +63,7 @@ class Claims:
     ) -> None:
         self.dynamic, self.loosened = posed(problem), loosened
         low, high = self.dynamic.lower, self.dynamic.upper
-        self.enclosure = Enclosure(self.dynamic, degree=3 if len(low) <= FEW else 2)
+        self.enclosure = BoxEnclosure(self.dynamic, degree=3 if len(low) <= FEW else 2)
         self.truth = Residuals(problem, EXACT)
         self.near = low + 0.5 * (high - low) if near is None else problem.box.vector(near)
         self.size = _sizes(self.dynamic)

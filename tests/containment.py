@@ -22,7 +22,7 @@ from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker import functions, polynomial, rows, step
 from igpe.proofs.checker import rows as transport
-from igpe.proofs.checker.experiments import Replay, Tape, line, replays
+from igpe.proofs.checker.experiments import Replay, ReplayTape, line, replays
 from igpe.proofs.checker.interval import Interval
 
 LENGTHS = (1e-3, 1.0, 1e3)
@@ -84,7 +84,7 @@ def of_functions(seed: int) -> int:
 def of_polynomials(seed: int) -> int:
     """Sums, products, multiples and ends of polynomials, at rational points."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(int(rng.integers(1, 4)), 2, int(rng.integers(1, 4)))
+    space = polynomial.TaylorSpace(int(rng.integers(1, 4)), 2, int(rng.integers(1, 4)))
     f, g = _polynomial(space, rng), _polynomial(space, rng)
     factor = rng.normal(size=2) / 3
     wrong = 0
@@ -114,7 +114,7 @@ def of_polynomials(seed: int) -> int:
 def of_functions_of_polynomials(seed: int) -> int:
     """exp, log, reciprocal, sqrt and sin of polynomials, at rational points."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(2, 1, int(rng.integers(1, 6)))
+    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
     f = _polynomial(space, rng, spread=0.02)
     f.c[0, 0] = 0.5 + rng.random(2)
     known = {
@@ -142,7 +142,7 @@ def of_functions_of_polynomials(seed: int) -> int:
 def of_powers(seed: int) -> int:
     """Powers of polynomials with polynomials as exponents; 0 where the base is not positive."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(2, 1, int(rng.integers(1, 6)))
+    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
     base, exponent = _polynomial(space, rng, spread=0.05), _polynomial(space, rng, spread=0.05)
     base.c[0, 0], exponent.c[0, 0] = [0.5, 0.01 * rng.random()], 0.3 + 2 * rng.random(2)
     found = base.power(exponent)
@@ -197,7 +197,7 @@ def of_bounds(seed: int) -> int:
     c[0] += rng.choice([0.0, 2.0])
     e = np.abs(rng.normal(size=(m, count))) * rng.choice([1e-300, 1e-3, 0.3])
     e[0, rng.random(count) < 0.2] = np.inf
-    given = rows.Rows(c, e, np.zeros(count), np.zeros((n, count)))
+    given = rows.BoxRows(c, e, np.zeros(count), np.zeros((n, count)))
     a, b = np.sort(rng.random((2, n, count)), axis=0)
     part = low + a * (high - low), np.minimum(low + b * (high - low), high)
     found, local = bound.least(given, boxes, *part)
@@ -260,7 +260,7 @@ def of_inputs(seed: int) -> int:
         t = begins + 0.9 * rng.random(len(begins)) * (ends - begins)
         h = rng.random(len(begins)) * (ends - t)
         made = line(table, stops).of(np.arange(len(stops)))
-        f = made.polynomial(polynomial.Space(1, 1, 3), t, h)
+        f = made.polynomial(polynomial.TaylorSpace(1, 1, 3), t, h)
         ranges = made.between(Interval(t, t + h))
         for k in range(len(stops)):
             for tau in (Fraction(0), Fraction(int(rng.integers(1, 8)), 8), Fraction(1)):
@@ -400,7 +400,7 @@ def random_experiment(
     stops = sorted({*data, *jumps})
     nothing = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
     given = [t, x, p, u]
-    tapes = Tape(given, f), Tape([p], start), Tape(given, h)
+    tapes = ReplayTape(given, f), ReplayTape([p], start), ReplayTape(given, h)
     lines = tuple(line(table, [0.0, *stops[:-1]]) for table in tables)
     rows_there = tuple(data.get(at, nothing) for at in stops)
     experiment = Replay(n, 0.0, *tapes, np.array(stops), rows_there, lines)
@@ -453,7 +453,9 @@ def _outside(x: Interval, k: int, value: Fraction) -> bool:
     )
 
 
-def _polynomial(space: polynomial.Space, rng: np.random.Generator, spread: float = 1.0) -> Any:
+def _polynomial(
+    space: polynomial.TaylorSpace, rng: np.random.Generator, spread: float = 1.0
+) -> Any:
     length = int(rng.integers(1, space.order + 2))
     c = rng.normal(size=(space.size, length, 2)) * spread / 3
     c[rng.random(c.shape) < 0.5] = 0
@@ -461,7 +463,7 @@ def _polynomial(space: polynomial.Space, rng: np.random.Generator, spread: float
 
 
 def _place(
-    space: polynomial.Space, rng: np.random.Generator
+    space: polynomial.TaylorSpace, rng: np.random.Generator
 ) -> tuple[list[Fraction], list[Fraction], Fraction]:
     def some(n: int) -> list[Fraction]:
         return [Fraction(int(k), 4) for k in rng.integers(-4, 5, n)]
@@ -515,7 +517,7 @@ def _near(s: np.ndarray) -> list[Fraction]:
     return [(1 + Fraction(float(np.clip(v, -1, 1)))) / 2 for v in s]
 
 
-def _least_square(given: rows.Rows, boxes: rows.Boxes, k: int, p: list[Fraction]) -> Fraction:
+def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fraction]) -> Fraction:
     """Least sum of squares that the residuals' remainders leave at p."""
     half = [Fraction(h) if h > 0 else Fraction(1) for h in boxes.half[:, k]]
     delta = [(v - Fraction(c)) / h for v, c, h in zip(p, boxes.center[:, k], half, strict=True)]

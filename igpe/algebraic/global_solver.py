@@ -40,7 +40,7 @@ from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
-from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
+from igpe.solvers.base import Answer, Solver, confirmed_status, name_of, solve_confirmed
 from igpe.solvers.programs import Scip
 
 SAME = 1e-9  # relative difference of residuals that are the same
@@ -207,7 +207,7 @@ class GlobalSolver:
             return self._unproved(self.local.estimate(regression), answer)
         fit = self._better(regression, fit, scaled.point(answer))
         bound = min(scaled.bound(answer), fit.cost)
-        name, status = name_of(self.solver), believed(answer, fit.cost - bound, scaled.cost)
+        name, status = name_of(self.solver), confirmed_status(answer, fit.cost - bound, scaled.cost)
         said = Estimate({}, fit.cost, status, f"global search by {name}", bound)
         return route_result(regression, fit, said, began, fits)
 

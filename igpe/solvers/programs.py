@@ -136,10 +136,10 @@ class Scip:
         """See `igpe.solvers.base.Solver.solve`. It has no asin, sinh and the like."""
         if not self.available():
             return no_solver(self)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         once = partial(self._once, model)
         answer = solve_closed(once, model, Goal(self.gap, self.absolute), time_limit)
-        return replace(answer, seconds=time.perf_counter() - begun)
+        return replace(answer, seconds=time.perf_counter() - start)
 
     def _once(self, model: Any, unit: float, absolute: float, left: float | None) -> Answer:
         objective = objective_of(model)

@@ -19,7 +19,7 @@ import numpy as np
 
 from igpe.core.arguments import is_count, shown
 from igpe.core.errors import ProblemError
-from igpe.tasks.workers import Item, Outcome, Packed, WorkerPool, perform
+from igpe.tasks.workers import Item, ItemOutcome, Packed, WorkerPool, perform
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class OwnPool:
 
     def submit(
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
-    ) -> Future[list[Outcome]]:
+    ) -> Future[list[ItemOutcome]]:
         """Submit items as one task."""
         return self._threads.submit(self._each, packed, items)
 
@@ -69,7 +69,7 @@ class OwnPool:
         self._workers.close()
         self._threads.shutdown(cancel_futures=True)
 
-    def _each(self, packed: Packed, items: Sequence[Item]) -> list[Outcome]:
+    def _each(self, packed: Packed, items: Sequence[Item]) -> list[ItemOutcome]:
         return [self._workers.done(packed, item, *self._limits) for item in items]
 
 
@@ -90,7 +90,7 @@ class LentPool:
 
     def submit(
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
-    ) -> Future[list[Outcome]]:
+    ) -> Future[list[ItemOutcome]]:
         """Submit items as one task.
 
         local  whether to use a process of this machine, as the executor's cannot do it

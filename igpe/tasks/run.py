@@ -30,7 +30,7 @@ from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.tasks.executors import AGAIN, LOG, Pool, Report, Workers, pool_of
-from igpe.tasks.workers import Item, NotReady, Outcome, Packed, Work, done, pack
+from igpe.tasks.workers import Item, ItemOutcome, NotReady, Packed, Work, done, pack
 
 OURS = Path(__file__).resolve().parents[1]
 _KINDS = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -189,7 +189,7 @@ class Store:
         if mark not in (0, MARK) or parts not in ([], [("table", TABLE)]):
             raise ValueError("it belongs to another program, or was changed")
 
-    def get(self, key: str, timeout: float | None) -> Outcome | None:
+    def get(self, key: str, timeout: float | None) -> ItemOutcome | None:
         """What became of an item; None if it is to be done (again).
 
         An item that timed out is done again where it may take longer now, one that failed where the
@@ -210,12 +210,12 @@ class Store:
         except (ValueError, TypeError, AttributeError):
             raise DataError(DAMAGED.format(key)) from None
         if status == DONE:
-            return Outcome(key, None, kept, seconds, message)
+            return ItemOutcome(key, None, kept, seconds, message)
         if status != Status.TIMED_OUT.name and kept.get(CODE) != self._code:
             return None
-        return Outcome(key, Status[status], {}, seconds, message)
+        return ItemOutcome(key, Status[status], {}, seconds, message)
 
-    def add(self, outcomes: Iterable[Outcome]) -> None:
+    def add(self, outcomes: Iterable[ItemOutcome]) -> None:
         """Keep some more; one that is there and did not fail stays as it is.
 
         raises DataError if the file cannot be written
@@ -272,7 +272,7 @@ class Backend:
         require(ok, "igpe", "executor", self.executor, "1 process or more, or None")
 
 
-def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Generator[Outcome]:
+def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Generator[ItemOutcome]:
     """The outcomes of all items, as they become known.
 
     An item whose worker dies is tried again, and recorded if that does not help. If the iteration
@@ -295,8 +295,8 @@ def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Gene
 
 def _with_store(
     work: Work, items: Iterable[Item], backend: Backend, store: Store
-) -> Iterator[Outcome]:
-    stored: list[Outcome] = []
+) -> Iterator[ItemOutcome]:
+    stored: list[ItemOutcome] = []
 
     def missing() -> Iterator[Item | None]:
         """Items to be done; None where stored outcomes must be passed on before."""
@@ -317,7 +317,9 @@ def _with_store(
         stored.clear()
 
 
-def _portions(work: Work, todo: Iterator[Item | None], backend: Backend) -> Iterator[list[Outcome]]:
+def _portions(
+    work: Work, todo: Iterator[Item | None], backend: Backend
+) -> Iterator[list[ItemOutcome]]:
     """Outcomes that were known at the same time; for None of what is to do an empty list."""
     if backend.executor is None and backend.timeout is None:
         function = None
@@ -354,7 +356,7 @@ class _Flight:
     todo: Iterator[Item | None]
     pool: Pool
     chunk: int
-    flying: dict[Future[list[Outcome]], _Task] = field(default_factory=dict)
+    flying: dict[Future[list[ItemOutcome]], _Task] = field(default_factory=dict)
     suspects: deque[_Task] = field(default_factory=deque)
     more: bool = True
     landed: bool = False
@@ -363,7 +365,7 @@ class _Flight:
         """Whether anything is left."""
         return self.more or bool(self.flying or self.suspects)
 
-    def next(self) -> list[Outcome]:
+    def next(self) -> list[ItemOutcome]:
         """Keep the pool busy, and wait for an outcome; an empty list if there is none yet.
 
         Nothing more is sent while all that came back so far failed.
@@ -396,8 +398,8 @@ class _Flight:
         future = self.pool.submit(self._packed, task.items, task.attempt, local=local)
         self.flying[future] = task
 
-    def _landed(self) -> list[Outcome]:
-        known: list[Outcome] = []
+    def _landed(self) -> list[ItemOutcome]:
+        known: list[ItemOutcome] = []
         arrived = wait(self.flying, AGAIN, FIRST_COMPLETED).done
         if not arrived and self.pool.stranded():
             self._send_again()
@@ -421,7 +423,7 @@ class _Flight:
             future.cancel()
             self._send(task)
 
-    def _failed(self, task: _Task, error: BaseException) -> list[Outcome]:
+    def _failed(self, task: _Task, error: BaseException) -> list[ItemOutcome]:
         """Each item again, until it is to blame often enough."""
         not_ready = isinstance(error, NotReady)
         if task.attempt < RETRIES and not (not_ready and task.not_ready):
@@ -431,11 +433,11 @@ class _Flight:
             if not self.landed:
                 raise error.args[0]
             said = str(error.args[0])
-            return [Outcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
+            return [ItemOutcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
         said = f"{type(error).__name__}: {error}"
         if not self.landed:
             raise ProblemError(
                 f"No worker of the executor comes back with anything ({said}). Workers need igpe "
                 "and what the model imports; executor=2 uses processes of this machine."
             ) from error
-        return [Outcome(item.key, Status.WORKER_DIED, {}, 0.0, said) for item in task.items]
+        return [ItemOutcome(item.key, Status.WORKER_DIED, {}, 0.0, said) for item in task.items]

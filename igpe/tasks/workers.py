@@ -61,7 +61,7 @@ class Item(NamedTuple):
     given: Any
 
 
-class Outcome(NamedTuple):
+class ItemOutcome(NamedTuple):
     """What became of an item.
 
     status   None if the function returned; else TIMED_OUT, WORKER_DIED or RAISED
@@ -138,7 +138,7 @@ NOT_MADE = (
 )
 
 
-def done(function: Function, item: Item) -> Outcome:
+def done(function: Function, item: Item) -> ItemOutcome:
     """Apply the function to an item.
 
     What an item raises is its outcome; but a refusal of igpe's concerns all items, and is raised.
@@ -150,8 +150,8 @@ def done(function: Function, item: Item) -> Outcome:
         if isinstance(error, IgpeError) and not isinstance(error, EstimationFailed):
             raise
         message = f"{type(error).__name__}: {error}"
-        return Outcome(item.key, Status.RAISED, {}, time.perf_counter() - start, message)
-    return Outcome(item.key, None, row, time.perf_counter() - start)
+        return ItemOutcome(item.key, Status.RAISED, {}, time.perf_counter() - start, message)
+    return ItemOutcome(item.key, None, row, time.perf_counter() - start)
 
 
 START = (
@@ -173,7 +173,7 @@ def main(requests: BinaryIO) -> None:
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
     function: Function | None = None
-    answer: Outcome | IgpeError | NotReady | None
+    answer: ItemOutcome | IgpeError | NotReady | None
     while True:
         request, answer = waiting.get(), None
         try:
@@ -243,7 +243,7 @@ class Worker:
                 raise
             self._known = packed.name
 
-    def done(self, item: Item, timeout: float | None) -> Outcome | None:
+    def done(self, item: Item, timeout: float | None) -> ItemOutcome | None:
         """Return the item's outcome; None if the time limit has passed, and the worker is ended.
 
         raises WorkerDied; IgpeError as the item does
@@ -320,7 +320,7 @@ class WorkerPool:
         self._all: set[Worker] = set()
         self._closed = False
 
-    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> Outcome:
+    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> ItemOutcome:
         """Let a worker do the item; another one if it dies, `retries` times.
 
         raises NotReady if the work cannot be made ready; IgpeError if the item raises one
@@ -346,9 +346,9 @@ class WorkerPool:
                     return outcome
                 seconds = time.perf_counter() - start
                 message = f"It was ended after {timeout:g} s."
-                return Outcome(item.key, Status.TIMED_OUT, {}, seconds, message)
+                return ItemOutcome(item.key, Status.TIMED_OUT, {}, seconds, message)
         message = f"Its process died {died} times (out of memory, or a crash in compiled code)."
-        return Outcome(item.key, Status.WORKER_DIED, {}, time.perf_counter() - start, message)
+        return ItemOutcome(item.key, Status.WORKER_DIED, {}, time.perf_counter() - start, message)
 
     def close(self) -> None:
         """End all workers; threads that wait for one get no answer, and no other worker starts."""
@@ -390,7 +390,7 @@ atexit.register(_pool.close)
 
 def perform(
     packed: Packed, items: Sequence[Item], timeout: float | None, retries: int, attempt: int
-) -> list[Outcome]:
+) -> list[ItemOutcome]:
     """Do items in a worker of the user's executor.
 
     With a time-out every item is done in a process that can be ended. So is what a second thread

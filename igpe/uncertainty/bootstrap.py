@@ -28,7 +28,7 @@ from igpe.results.plots.uncertainty import plot_bootstrap
 from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
-from igpe.tasks.workers import Function, Item, Outcome, Row, Work
+from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import Likelihood, likelihood, quick, require_confidence, values_of
 
 FORMAT = 1  # of the JSON form
@@ -464,7 +464,7 @@ def _wider(base: Likelihood, random: np.random.Generator) -> float:
     return float(np.sqrt(degrees / random.chisquare(degrees)))
 
 
-def _gather(found: Iterator[Outcome], tell: Callable[[int], None]) -> dict[int, Row]:
+def _gather(found: Iterator[ItemOutcome], tell: Callable[[int], None]) -> dict[int, Row]:
     """Rows by number, until the end or an interrupt; what gave no answer has its status alone."""
     rows: dict[int, Row] = {}
     try:

@@ -32,7 +32,7 @@ from igpe.results.plots.uncertainty import Curve, plot_profiles
 from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
-from igpe.tasks.workers import Function, Item, Outcome, Row, Work
+from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
     chosen,
     likelihood,
@@ -484,7 +484,7 @@ def _pieces(
                 progress(f"Profile of {name}")
             yield Item(name, name)
 
-    known: dict[str, Outcome] = {}
+    known: dict[str, ItemOutcome] = {}
     complete = True
     try:
         with closing(run(work, items(), backend)) as outcomes:
@@ -500,7 +500,7 @@ def _pieces(
     return _made(known, wanted), complete
 
 
-def _made(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[Piece]:
+def _made(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[Piece]:
     """What became profiles, in their order; raises EstimationFailed if nothing did."""
     pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
     if not pieces:
@@ -512,7 +512,7 @@ def _made(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[Piece]:
     return pieces
 
 
-def _up_to_better(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[str]:
+def _up_to_better(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[str]:
     """The first names up to one whose profile met a better optimum; none if that may yet change.
 
     In the order of the names, so that it does not matter which profile was finished first.

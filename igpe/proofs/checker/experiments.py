@@ -25,7 +25,7 @@ from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.proofs.checker import functions
 from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace
 
 
 class Number(Protocol):
@@ -59,7 +59,7 @@ class Instruction:
     value: float
 
 
-class Tape:
+class ReplayTape:
     """Expressions of vectors of symbols.
 
     inputs   SX vectors
@@ -167,22 +167,24 @@ def _instruction(function: Any, k: int) -> Instruction:
     return Instruction(operation, tuple(inputs), outputs[0], value)
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """One input, each array for all boxes, or for all stops it leads to."""
 
     start: FloatArray
     value: FloatArray
     slope: Interval
 
-    def of(self, k: IntArray) -> "Line":
+    def of(self, k: IntArray) -> "InputLine":
         """The lines that lead to these stops."""
-        return Line(self.start[k], self.value[k], Interval(self.slope.low[k], self.slope.high[k]))
+        return InputLine(
+            self.start[k], self.value[k], Interval(self.slope.low[k], self.slope.high[k])
+        )
 
     def between(self, time: Interval) -> Interval:
         """Its values over some times."""
         return point(self.value) + self.slope * (time - point(self.start))
 
-    def polynomial(self, space: Space, t: FloatArray, h: FloatArray) -> Polynomial:
+    def polynomial(self, space: TaylorSpace, t: FloatArray, h: FloatArray) -> Polynomial:
         """Its value at t + tau h, for a length h known up to two units of rounding."""
         length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
         parts = [self.between(point(t)), self.slope * length][: space.order + 1]
@@ -192,7 +194,7 @@ class Line(NamedTuple):
         return Polynomial(space, c, up(np.sum([part.radius for part in parts], axis=0)))
 
 
-def line(table: Table, begins: Sequence[float]) -> Line:
+def line(table: Table, begins: Sequence[float]) -> InputLine:
     """A table from each of some times until it, or its slope, jumps again.
 
     Before its first and after its last point it is constant; one that is held always is.
@@ -205,7 +207,7 @@ def line(table: Table, begins: Sequence[float]) -> Line:
     rise, run = point(y[after]) - point(y[k]), point(t[after]) - point(t[k])
     slope = rise / Interval(np.where(inside, run.low, 1.0), np.where(inside, run.high, 1.0))
     low, high = (np.where(inside, end, 0.0) for end in (slope.low, slope.high))
-    return Line(t[k], y[k], Interval(low, high))
+    return InputLine(t[k], y[k], Interval(low, high))
 
 
 At = tuple[IntArray, FloatArray, FloatArray]
@@ -227,12 +229,12 @@ class Replay:
 
     states: int
     t0: float
-    slopes: Tape
-    start: Tape
-    measured: Tape
+    slopes: ReplayTape
+    start: ReplayTape
+    measured: ReplayTape
     times: FloatArray
     rows: tuple[At, ...]
-    inputs: tuple[Line, ...] = ()
+    inputs: tuple[InputLine, ...] = ()
 
 
 class Priors(NamedTuple):
@@ -286,9 +288,9 @@ def _replay(
     return Replay(
         states=len(ivp.states),
         t0=ivp.t0,
-        slopes=Tape(symbols, f),
-        start=Tape([p], start),
-        measured=Tape(symbols, h),
+        slopes=ReplayTape(symbols, f),
+        start=ReplayTape([p], start),
+        measured=ReplayTape(symbols, h),
         times=np.array(times),
         rows=tuple(measured.get(t, _nothing()) for t in times),
         inputs=tuple(line(table, begins) for table in ivp.tables),

@@ -23,7 +23,7 @@ MOST = 4  # products that a coefficient of one power of tau is the sum of: a_0 b
 
 
 @dataclass(frozen=True)
-class Space:
+class TaylorSpace:
     """Which terms are kept.
 
     parameters, errors  how many delta and z
@@ -51,9 +51,9 @@ class Space:
         """Where z_1 is."""
         return 1 + self.parameters + self.squares
 
-    def until(self, order: int) -> "Space":
+    def until(self, order: int) -> "TaylorSpace":
         """The same of another order, not careful."""
-        return Space(self.parameters, self.errors, order, careful=False)
+        return TaylorSpace(self.parameters, self.errors, order, careful=False)
 
 
 @lru_cache
@@ -77,7 +77,7 @@ class Polynomial:
     e  (n_boxes,) >= 0
     """
 
-    space: Space
+    space: TaylorSpace
     c: FloatArray
     e: FloatArray
 
@@ -181,7 +181,7 @@ class Polynomial:
         return Polynomial(self.space, partial[:, -1:], up(self.e + rounding))
 
 
-def _multiplied(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
+def _multiplied(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Coefficients of what is kept of a product; a has no more powers of tau than b."""
     n, first, second, mixed = space.parameters, *_linear(space.parameters)
     length = min(a.shape[1] + b.shape[1] - 1, space.order + 1)
@@ -208,7 +208,7 @@ def _shifted(b: FloatArray, powers: int, length: int) -> FloatArray:
     return np.asarray(np.lib.stride_tricks.as_strided(wide[:, powers - 1 :], shape, steps))
 
 
-def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
+def _left_out(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Bound on what is not kept, from the norms (4, m, n_boxes) of the factors."""
     whole_a, whole_b = a.sum(axis=1), b.sum(axis=1)
     not_constant = whole_b[1] + whole_b[2] + whole_b[3]
@@ -220,7 +220,7 @@ def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(e)
 
 
-def constants(space: Space, boxes: int) -> Callable[[float], Polynomial]:
+def constants(space: TaylorSpace, boxes: int) -> Callable[[float], Polynomial]:
     """Function that makes the polynomial of a number that is exact."""
 
     def number(value: float) -> Polynomial:

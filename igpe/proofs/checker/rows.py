@@ -1,6 +1,6 @@
 """Residuals of many boxes as polynomials in the offsets, from validated integration.
 
-Where rates are too fast, or too unknown, for any step, coarse bounds (`Levels`) take their place.
+Where rates are too fast, or too unknown, for any step, coarse bounds replace them (`StateBounds`).
 
 Let B be a box of states around those at t, and W a box around B. If, between a face of B and that
 of W, a state moves outward by less than their distance during a step, whatever the others in W are,
@@ -34,15 +34,15 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import UNIT, Interval, above, down, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space, constants
-from igpe.proofs.checker.step import LEAST, Step, validated_step
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace, constants
+from igpe.proofs.checker.step import LEAST, StepBounds, validated_step
 
 PARTS = 4  # steps from one time to the next
 SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
 ROOM, LEAST_STEP = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
 
 
-class Levels:
+class StateBounds:
     """Bounds of the states of many boxes of parameters, from one time to the next.
 
     p      ranges of the parameters, each (n_boxes,)
@@ -187,7 +187,7 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BoxRows:
     """Residuals r of many boxes: r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
 
     c  (1 + n + n (n + 1) / 2, n_rows, n_boxes)
@@ -201,8 +201,10 @@ class Rows:
     sum: FloatArray
     spread: FloatArray
 
-    def __getitem__(self, index: IntArray | BoolArray) -> "Rows":
-        return Rows(self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index])
+    def __getitem__(self, index: IntArray | BoolArray) -> "BoxRows":
+        return BoxRows(
+            self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index]
+        )
 
 
 @dataclass(frozen=True)
@@ -227,25 +229,25 @@ class Effort:
 
 def residuals(
     experiment: Replay, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
-) -> Rows:
+) -> BoxRows:
     """Rows of one experiment.
 
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
     integration = _Integration(experiment, boxes, effort, cut, known)
     integration.run()
-    rows = Rows(integration.c, integration.e, integration.sum, integration.spread)
+    rows = BoxRows(integration.c, integration.e, integration.sum, integration.spread)
     lost = np.isinf(integration.e).any(axis=0) & (integration.sum + known <= cut)
     if lost.any():
         _coarse(experiment, boxes, rows, np.flatnonzero(lost))
     return rows
 
 
-def _coarse(experiment: Replay, boxes: Boxes, rows: Rows, at: IntArray) -> None:
-    """Rows without a polynomial become numbers with errors, where `Levels` bound them."""
+def _coarse(experiment: Replay, boxes: Boxes, rows: BoxRows, at: IntArray) -> None:
+    """Rows without a polynomial become numbers with errors, where `StateBounds` bound them."""
     centre, half = boxes.center[:, at], boxes.half[:, at]
     p = [outward(c - h, c + h) for c, h in zip(centre, half, strict=True)]
-    levels, row = Levels(experiment, p, len(at)), 0
+    levels, row = StateBounds(experiment, p, len(at)), 0
     for k, begin in enumerate([experiment.t0, *experiment.times[:-1]]):
         levels.advance(k, begin)
         if not levels.known.any():
@@ -258,7 +260,7 @@ def _coarse(experiment: Replay, boxes: Boxes, rows: Rows, at: IntArray) -> None:
                 row += 1
 
 
-def _record(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
+def _record(rows: BoxRows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
     middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
     fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
     here = at[fresh]
@@ -281,7 +283,7 @@ class _Integration:
     ) -> None:
         n, count = boxes.center.shape
         self.experiment, self.effort, self.cut, self.known = experiment, effort, cut, known
-        self.space = Space(n, experiment.states, effort.order)
+        self.space = TaylorSpace(n, experiment.states, effort.order)
         rows = [len(column) for column, _, _ in experiment.rows]
         self.first = np.concatenate([[0], np.cumsum(rows)])
         self.c = np.zeros((self.space.first_error, self.first[-1], count))
@@ -337,7 +339,7 @@ class _Integration:
         grown = np.where(last & ahead, np.maximum(self.h, h * scale), h * scale)
         self.h = np.where(ahead, grown, 0.5 * h)
 
-    def _step_control(self, step: Step) -> tuple[BoolArray, FloatArray]:
+    def _step_control(self, step: StepBounds) -> tuple[BoolArray, FloatArray]:
         """Whether a step is short enough, and how much longer the next one may be."""
         spread = np.stack([f.norms[1:3].sum(axis=(0, 1)) for f in step.states])
         size = np.stack([f.norm for f in step.states])
@@ -413,7 +415,7 @@ class _Integration:
         self.p, self.x = _taken(self.p, left), _taken(self.x, left)
 
 
-def _parameters(space: Space, boxes: Boxes) -> list[Polynomial]:
+def _parameters(space: TaylorSpace, boxes: Boxes) -> list[Polynomial]:
     n, count = boxes.center.shape
     parameters = []
     for i in range(n):

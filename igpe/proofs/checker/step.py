@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.checker.experiments import Line, Replay
+from igpe.proofs.checker.experiments import InputLine, Replay
 from igpe.proofs.checker.functions import Coefficients, log
 from igpe.proofs.checker.interval import TINY, UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space, constants
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace, constants
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ TRIES = 2  # tubes that are tried, each wider
 WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
 
 
-class Step(NamedTuple):
+class StepBounds(NamedTuple):
     """Outcome of a step, for each box.
 
     states   at its end, remainders in `error`
@@ -121,8 +121,8 @@ def validated_step(
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line] = (),
-) -> Step:
+    u: Sequence[InputLine] = (),
+) -> StepBounds:
     """From t (n_boxes,) over a length h that is known up to two units of rounding.
 
     p, x  one polynomial for each parameter and state, constant in tau, x without remainders
@@ -139,7 +139,7 @@ def validated_step(
         error = np.stack([up(v[i] + ends[i].e) for i in range(len(ends))])
         late = np.stack([f.norms[:, -1:].sum(axis=(0, 1)) for f in guess])
     bare = [Polynomial(f.space, f.c, f.e * 0) for f in ends]
-    return Step(bare, error, d, growth, late)
+    return StepBounds(bare, error, d, growth, late)
 
 
 def _slopes(
@@ -149,7 +149,7 @@ def _slopes(
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line],
+    u: Sequence[InputLine],
 ) -> list[Polynomial]:
     space, boxes = x[0].space, len(t)
     clock = np.zeros((space.size, min(2, space.order + 1), boxes))
@@ -179,7 +179,7 @@ def _integral(start: Polynomial, slope: Polynomial, h: FloatArray) -> Polynomial
     return Polynomial(start.space, np.concatenate([start.c, slope.c * h / k], axis=1), start.e)
 
 
-def _in(space: Space, given: Sequence[Polynomial]) -> list[Polynomial]:
+def _in(space: TaylorSpace, given: Sequence[Polynomial]) -> list[Polynomial]:
     return [Polynomial(space, f.c[:, : space.order + 1], f.e * 0) for f in given]
 
 
@@ -242,7 +242,7 @@ def growth_matrix(
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line] = (),
+    u: Sequence[InputLine] = (),
 ) -> FloatArray:
     """(n, n, n_boxes) M above, from the Jacobian over intervals of the states."""
     n, boxes = len(x), len(t)

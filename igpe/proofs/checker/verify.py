@@ -39,7 +39,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Region:
+class UnprovedRegion:
     """A box of parameters, and what is the matter with it."""
 
     lower: dict[str, float]
@@ -66,7 +66,7 @@ class Verified:
     verdict: Verdict
     lower_bound: float
     objective: tuple[float, float]
-    regions: tuple[Region, ...]
+    regions: tuple[UnprovedRegion, ...]
     volume: float
     leaves: int
     subdivided: int
@@ -112,7 +112,7 @@ Corner = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Node:
+class BoxNode:
     """One box of the tree.
 
     reason    split, contracted (one child, nothing better in the rest), bound (nothing better in
@@ -141,7 +141,7 @@ class Tree:
     point: Corner
     objective: float
     lower_bound: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[BoxNode, ...]
 
     def faults(self) -> Iterator[tuple[int, str]]:
         """Where the leaves do not cover the box: the node, and what is wrong there."""
@@ -165,7 +165,7 @@ class Tree:
         a, b, c, d = np.split(table.reshape(len(parts), 4 * len(self.low)), 4, axis=1)
         return Claims(a, b, c, d, np.array([k for k, *_ in parts], dtype=np.intp))
 
-    def _reached(self) -> Iterator[tuple[int, Node]]:
+    def _reached(self) -> Iterator[tuple[int, BoxNode]]:
         todo, seen = [0], {0}
         while todo:
             k = todo.pop()
@@ -174,7 +174,7 @@ class Tree:
             todo += sorted(new)
             seen |= new
 
-    def _parts(self, k: int, node: Node) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
+    def _parts(self, k: int, node: BoxNode) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
         if node.reason in ("bound", "open"):
             yield k, node.low, node.high, node.low, node.high
         if node.reason == "contracted":
@@ -183,7 +183,7 @@ class Tree:
                 yield k, node.low, node.high, low, high
 
 
-def slabs(outer: Node, inner: Node) -> Iterator[tuple[Corner, Corner]]:
+def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
     """Boxes that together with the inner one cover the outer one; closed, they share faces."""
     low, high = list(outer.low), list(outer.high)
     for i, (a, b) in enumerate(zip(inner.low, inner.high, strict=True)):
@@ -194,7 +194,7 @@ def slabs(outer: Node, inner: Node) -> Iterator[tuple[Corner, Corner]]:
         low[i], high[i] = a, b
 
 
-def _fault(node: Node, children: list[Node]) -> str:
+def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are crossed"
     if node.reason in ("bound", "open"):
@@ -204,7 +204,7 @@ def _fault(node: Node, children: list[Node]) -> str:
     return _fault_of_split(node, children)
 
 
-def _fault_of_contraction(node: Node, children: list[Node]) -> str:
+def _fault_of_contraction(node: BoxNode, children: list[BoxNode]) -> str:
     if len(children) != 1:
         return f"it is contracted to {len(children)} boxes"
     pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
@@ -212,7 +212,7 @@ def _fault_of_contraction(node: Node, children: list[Node]) -> str:
     return "" if inside else "what it is contracted to lies outside"
 
 
-def _fault_of_split(node: Node, children: list[Node]) -> str:
+def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
     parts = sorted(children, key=lambda c: (c.low, c.high))
     if len(parts) <= 1:
         return f"it is split into {len(parts)} boxes: a part of it is missing"
@@ -281,14 +281,14 @@ def _tree(data: Mapping[str, Any]) -> Tree:
     return Tree(unknowns, low, high, point, objective, bound, nodes)
 
 
-def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> Node:
+def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
         raise ValueError(f"a child of node {k} does not come later")
     if data["reason"] not in ("split", "contracted", "bound", "open"):
         raise ValueError(f"node {k} has the reason {data['reason']!r}")
     low, high = _corner(data["lower"], n), _corner(data["upper"], n)
-    return Node(low, high, data["reason"], children)
+    return BoxNode(low, high, data["reason"], children)
 
 
 def _corner(values: Any, n: int) -> Corner:
@@ -417,14 +417,16 @@ class _Check:
         share = np.where(size > 0, (left.high - left.low) / np.where(size > 0, size, 1.0), 1.0)
         return float(np.prod(share, axis=1).sum())
 
-    def _region(self, low: tuple[float, ...], high: tuple[float, ...], why: str) -> Region:
+    def _region(self, low: tuple[float, ...], high: tuple[float, ...], why: str) -> UnprovedRegion:
         names = self.tree.unknowns
-        return Region(dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True)), why)
+        return UnprovedRegion(
+            dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True)), why
+        )
 
     def _answer(
         self,
         verdict: Verdict,
-        regions: list[Region],
+        regions: list[UnprovedRegion],
         volume: float,
         claims: Claims | None = None,
         outcome: Confirmed | None = None,

@@ -26,10 +26,10 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.search import Incumbent, Node, Search
+from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
@@ -51,7 +51,7 @@ class SearchTask(NamedTuple):
 
 
 def parallel_search(
-    search: Search,
+    search: BoxSearch,
     best: Incumbent,
     asked: SearchTask,
     backend: Backend,
@@ -93,7 +93,7 @@ def _lasting_workers(backend: Backend) -> Iterator[Backend]:
 
 
 def _parallel_round(
-    search: Search,
+    search: BoxSearch,
     best: Incumbent,
     work: Work,
     backend: Backend,
@@ -130,7 +130,7 @@ def _parallel_round(
     return lost
 
 
-def _add_subtrees(search: Search, best: Incumbent, part: list[int], row: Row) -> None:
+def _add_subtrees(search: BoxSearch, best: Incumbent, part: list[int], row: Row) -> None:
     nodes = [_from_row(stored) for stored in row["nodes"]]
     backend = [*part, *range(len(search.tree), len(search.tree) + len(nodes) - len(part))]
     for node in nodes:
@@ -146,14 +146,14 @@ def _add_subtrees(search: Search, best: Incumbent, part: list[int], row: Row) ->
 
 def _prepared(asked: SearchTask) -> Function:
     dynamic = posed(asked.problem)
-    enclosure = Enclosure(dynamic, asked.degree)
+    enclosure = BoxEnclosure(dynamic, asked.degree)
     best = Incumbent(asked.problem, dynamic, asked.gap, asked.local)
 
     def one(given: Any) -> Row:
         point, best.objective = given["best"]
         best.point = np.array(point)
         lower, upper = dynamic.lower, dynamic.upper
-        search = Search(enclosure, given["cut"], lower, upper, best.better)
+        search = BoxSearch(enclosure, given["cut"], lower, upper, best.better)
         search.resume([_from_row(stored) for stored in given["nodes"]])
         deadline = time.perf_counter() + given["until"] - time.time()
         search.run(deadline, enough=lambda: search.examined >= given["most"])
@@ -167,17 +167,17 @@ def _prepared(asked: SearchTask) -> Function:
     return one
 
 
-def _as_row(node: Node) -> dict[str, Any]:
+def _as_row(node: BoxNode) -> dict[str, Any]:
     multipliers = None if node.multipliers is None else node.multipliers.tolist()
     ends = {"lower": node.lower.tolist(), "upper": node.upper.tolist()}
     return vars(node) | ends | {"multipliers": multipliers}
 
 
-def _from_row(stored: dict[str, Any]) -> Node:
+def _from_row(stored: dict[str, Any]) -> BoxNode:
     multipliers = stored["multipliers"]
     ends = {k: np.array(stored[k], dtype=float) for k in ("lower", "upper")}
     given = {"multipliers": None if multipliers is None else np.array(multipliers)}
-    return Node(**stored | ends | given | {"children": list(stored["children"])})
+    return BoxNode(**stored | ends | given | {"children": list(stored["children"])})
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
@@ -261,10 +261,10 @@ class BranchAndBound:
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
         point = problem.box.vector(parameters)
 
-        def first_search() -> Search:
+        def first_search() -> BoxSearch:
             cut = best.first(point)  # compiles all there is to be
-            enclosure = Enclosure(dynamic, degree)
-            return Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+            enclosure = BoxEnclosure(dynamic, degree)
+            return BoxSearch(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
 
         search = if_in_time(first_search)
         if search is None:
@@ -284,7 +284,7 @@ class BranchAndBound:
         self,
         problem: Problem,
         dynamic: Dynamic,
-        search: Search,
+        search: BoxSearch,
         best: Incumbent,
         status: Status,
         began: float,
@@ -349,7 +349,7 @@ def certify(
 class _ProgressReport:
     """Tells about once a second how far the search is."""
 
-    def __init__(self, progress: Progress | None, search: Search, best: Incumbent) -> None:
+    def __init__(self, progress: Progress | None, search: BoxSearch, best: Incumbent) -> None:
         self.progress, self.search, self.best = progress, search, best
         self.last = time.perf_counter()
 
@@ -378,7 +378,7 @@ def _numbers(values: FloatArray) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def _tree_box(node: Node) -> TreeBox:
+def _tree_box(node: BoxNode) -> TreeBox:
     return TreeBox(
         _numbers(node.lower),
         _numbers(node.upper),

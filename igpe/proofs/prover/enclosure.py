@@ -17,9 +17,9 @@ from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.bounds import joint_bound, sensitivities
 from igpe.proofs.prover.kernels.integration import BROKE, FATHOMED, SHRUNK, THROUGH, integrate
 from igpe.proofs.prover.kernels.mueller import Tube, tube
-from igpe.proofs.prover.kernels.rows import Rows, clear, note, rows, total, tube_rows
-from igpe.proofs.prover.kernels.tape import Tape, arguments
-from igpe.proofs.prover.kernels.taylor import Algebra, Space, algebra, space
+from igpe.proofs.prover.kernels.rows import BoxRows, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels.tape import OpTape, arguments
+from igpe.proofs.prover.kernels.taylor import Monomials, Scratch, algebra, space
 from igpe.proofs.prover.posed import Dynamic
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
@@ -78,7 +78,7 @@ def unscaled(
     return np.where(crossed, 1.0, low), np.where(crossed, 0.0, high)
 
 
-def in_denominators(tape: Tape, parameters: int) -> BoolArray:
+def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
     """Which parameters occur in a denominator (n_p,)."""
     divides = np.zeros(parameters, dtype=bool)
     below = np.zeros(len(tape.op), dtype=bool)
@@ -131,14 +131,14 @@ class BoxBounds:
 
 
 class _Workspace(NamedTuple):
-    spaces: tuple[Space, Space, Space]
+    spaces: tuple[Scratch, Scratch, Scratch]
     order: int
     tube: Tube
     offset: int
 
 
 @dataclass
-class Enclosure:
+class BoxEnclosure:
     """Proves bounds over boxes of a problem's unknowns.
 
     degree          of the polynomials in the parameters
@@ -150,9 +150,9 @@ class Enclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
-    algebras: list[Algebra] = field(init=False)
+    algebras: list[Monomials] = field(init=False)
     workspaces: list[_Workspace] = field(init=False)
-    rows: Rows = field(init=False)
+    rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
 
     def __post_init__(self) -> None:

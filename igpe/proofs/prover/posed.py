@@ -34,10 +34,10 @@ from igpe.problem.experiment import Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.mueller import Schedule
-from igpe.proofs.prover.kernels.tape import Tape, Writer
+from igpe.proofs.prover.kernels.tape import OpTape, Writer
 
 
-class Symbols(NamedTuple):
+class TapeSymbols(NamedTuple):
     """What the expressions are made of: SX columns of states, parameters, inputs, and time."""
 
     x: Any
@@ -46,7 +46,7 @@ class Symbols(NamedTuple):
     t: Any
 
 
-def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
+def tape(expressions: Any, symbols: TapeSymbols, index: Sequence[int]) -> OpTape:
     """The expressions as a tape.
 
     index   which of the problem's unknowns each entry of `symbols.q` is
@@ -100,7 +100,7 @@ class _TooLong(Exception):
     """Multiplied out, the expression has too many terms."""
 
 
-def factored(tape: Tape) -> Tape:
+def factored(tape: OpTape) -> OpTape:
     """The same expressions, factored; the tape itself where they are too long for that."""
     if any(code not in _KNOWN for code in tape.op[tape.needed.any(axis=0)].tolist()):
         return tape
@@ -119,7 +119,7 @@ _KNOWN = _LEAVES | {ops.CONST, ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.NEG, ops.
 class _Rewriter:
     """Atoms are places on the tape, and, counted down from -1, one over a sum."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: OpTape) -> None:
         self.writer = Writer.of(tape)
         self.sums: dict[int, Sum] = {}
         self.inverses: list[tuple[tuple[Monomial, Fraction], ...]] = []
@@ -288,15 +288,15 @@ def _is_double(c: Fraction) -> bool:
         return False
 
 
-class Posed(NamedTuple):
+class PosedExperiment(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and what is measured.
 
     sharp   the slopes again, as interval arithmetic likes them
     labels  one for each row: (experiment, time, quantity)
     """
 
-    tapes: tuple[Tape, Tape, Tape]
-    sharp: Tape
+    tapes: tuple[OpTape, OpTape, OpTape]
+    sharp: OpTape
     schedule: Schedule
     labels: tuple[tuple[str, float, str], ...]
 
@@ -304,7 +304,7 @@ class Posed(NamedTuple):
 class Dynamic(NamedTuple):
     """The whole problem: its experiments, and the residuals that hang on no measurement."""
 
-    experiments: tuple[Posed, ...]
+    experiments: tuple[PosedExperiment, ...]
     unmeasured: Unmeasured
     lower: FloatArray
     upper: FloatArray
@@ -325,7 +325,7 @@ def posed(problem: Problem) -> Dynamic:
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
 
 
-def _experiment(problem: Problem, k: int) -> Posed:
+def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
@@ -336,7 +336,7 @@ def _experiment(problem: Problem, k: int) -> Posed:
     measurements = measured_only(experiment.measurements)
     ivp = ivp.without_conditions(measurements.times)
     index = [problem.box.names.index(n) for n in ivp.unknowns]
-    symbols = Symbols(ivp.x, ivp.q, ivp.u, ivp.t)
+    symbols = TapeSymbols(ivp.x, ivp.q, ivp.u, ivp.t)
     try:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
@@ -353,7 +353,7 @@ def _experiment(problem: Problem, k: int) -> Posed:
     schedule = _schedule(ivp, measurements)._replace(
         column=column.astype(np.int64), value=value, weight=1 / measurements.sigma[order]
     )
-    return Posed((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), schedule, labels)
+    return PosedExperiment((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), schedule, labels)
 
 
 def _schedule(ivp: InitialValueProblem, m: Measurements) -> Schedule:

@@ -15,7 +15,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import Estimator, from_many_starts
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.enclosure import BoxBounds, Enclosure
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic
 
 SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
@@ -31,7 +31,7 @@ NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
 
 @dataclass
-class Node:
+class BoxNode:
     """One box of the tree.
 
     reason    "split", "contracted" (outside its child nothing is below the cut), "bound" (nothing
@@ -65,7 +65,7 @@ class _Split(NamedTuple):
 
 
 @dataclass
-class Search:
+class BoxSearch:
     """A tree of boxes, refined until everything below the cut is gone, or time is up.
 
     enclosure  proves the bounds
@@ -74,16 +74,16 @@ class Search:
     tree       the root first
     """
 
-    enclosure: Enclosure
+    enclosure: BoxEnclosure
     cut: float
     lower: FloatArray
     upper: FloatArray
     better: Callable[[FloatArray], float | None] = lambda point: None
-    tree: list[Node] = field(init=False)
+    tree: list[BoxNode] = field(init=False)
     examined: int = 0
 
     def __post_init__(self) -> None:
-        self.tree = [Node(self.lower, self.upper)]
+        self.tree = [BoxNode(self.lower, self.upper)]
         self._open: list[tuple[float, int]] = [(0.0, 0)]
 
     @property
@@ -98,12 +98,12 @@ class Search:
         return float(sum(np.prod(self._width(node) / whole) for node in self._undecided))
 
     @property
-    def _undecided(self) -> list[Node]:
+    def _undecided(self) -> list[BoxNode]:
         """Of the tree, not of the queue: Ctrl-C may come before children are in that."""
         return [node for node in self.tree if node.reason == "open"]
 
     @staticmethod
-    def _width(node: Node) -> FloatArray:
+    def _width(node: BoxNode) -> FloatArray:
         width = node.upper - node.lower
         return np.where(width > 0, width, 1.0)
 
@@ -112,7 +112,7 @@ class Search:
         """Places in the tree of the boxes that are not decided."""
         return [k for k, node in enumerate(self.tree) if node.reason == "open"]
 
-    def resume(self, nodes: list[Node]) -> None:
+    def resume(self, nodes: list[BoxNode]) -> None:
         """Go on with a tree, or with some boxes, instead of the root."""
         self.tree = nodes
         self._open = sorted((nodes[k].bound, -k) for k in self.open)
@@ -200,18 +200,18 @@ class Search:
         self,
         lower: FloatArray,
         upper: FloatArray,
-        parent: Node,
+        parent: BoxNode,
         bound: float = 0.0,
         axis: int = -1,
     ) -> int:
         known = min(max(parent.bound, bound), self.cut)
-        child = Node(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
+        child = BoxNode(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
         child.depth = parent.depth + 1
         child.reason = "bound" if bound > self.cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
 
-    def _where(self, node: Node, bounds: BoxBounds) -> _Split:
+    def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
         """How to split a box."""
         width = node.upper - node.lower
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
@@ -219,7 +219,7 @@ class Search:
             return _Split(int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0))))
         return _Split(node.axis) if node.axis >= 0 else self._by_trial(node)
 
-    def _by_trial(self, node: Node) -> _Split:
+    def _by_trial(self, node: BoxNode) -> _Split:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
         size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
@@ -324,7 +324,7 @@ class Incumbent:
 def proved_objective(dynamic: Dynamic, point: FloatArray) -> float:
     """Proven upper bound of the sum of squares at one point; infinite if there is none."""
     for order in ORDERS:
-        enclosure = Enclosure(dynamic, degree=1, order=order, tolerance=0.0)
+        enclosure = BoxEnclosure(dynamic, degree=1, order=order, tolerance=0.0)
         bounds = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
         if bounds.rows == enclosure.size:
             sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))

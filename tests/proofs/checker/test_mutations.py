@@ -33,7 +33,7 @@ def shifted_inputs(*given: Any, u: Any, old: Any = rows.validated_step) -> Any:
     return old(*given, u=[line._replace(start=line.start + 1e-6) for line in u])
 
 
-polynomial_of = experiments.Line.polynomial
+polynomial_of = experiments.InputLine.polynomial
 
 
 MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], range]] = {
@@ -124,7 +124,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     ),
     "inputs during a step": (
         partial(containment.of_integration, inputs=1),
-        [(experiments.Line, "polynomial", constant_input)],
+        [(experiments.InputLine, "polynomial", constant_input)],
         range(8, 9),
     ),
     "times of a table": (

@@ -17,7 +17,7 @@ from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.confirm import value_at
 from igpe.proofs.checker.experiments import replays
 from igpe.proofs.checker.interval import Interval
-from igpe.proofs.checker.rows import Boxes, Effort, Levels, Rows
+from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, StateBounds
 from igpe.proofs.checker.step import Dual
 
 TIMES = np.linspace(0.25, 2.0, 6)
@@ -65,7 +65,7 @@ def saturated(upper: float) -> igpe.Problem:
 
 def test_a_rate_that_overflows_is_bounded_by_levels() -> None:
     (experiment,) = replays(saturated(900.0))
-    levels = Levels(experiment, [pair(400.0, 900.0)], 1)
+    levels = StateBounds(experiment, [pair(400.0, 900.0)], 1)
     levels.advance(0, 0.0)
     assert levels.known.all()
     assert levels.x[0].low[0] <= 0.0 <= levels.x[0].high[0] < 1e-6
@@ -77,7 +77,7 @@ def test_levels_contain_the_solution(seed: int) -> None:
     law = problem(lambda m, x: -m.k * x**m.n, {"k": (0.1, 9.0), "n": (0.3, 3.0)}, 0 * TIMES + 1)
     (experiment,) = replays(law)
     k, n = np.sort(rng.uniform(0.1, 9.0, 2)), np.sort(rng.uniform(0.3, 3.0, 2))
-    levels = Levels(experiment, [pair(*k), pair(*n)], 1)
+    levels = StateBounds(experiment, [pair(*k), pair(*n)], 1)
     for i, (begin, t) in enumerate(zip((0.0, *TIMES[:-1]), TIMES, strict=True)):
         levels.advance(i, begin)
         assert levels.known.all()
@@ -117,11 +117,11 @@ def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
     assert found.verdict is igpe.proofs.Verdict.VERIFIED
 
 
-def rows(count: int = 1) -> Rows:
+def rows(count: int = 1) -> BoxRows:
     """One residual near 3 on the whole box: above a cut of 4 beyond doubt."""
     c = np.zeros((3, 1, count))
     c[0] = 3.0
-    return Rows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
+    return BoxRows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -144,10 +144,10 @@ def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatc
     given = saturated(2.0)
     tree = root(given, [-0.55])
 
-    def nothing(experiments: object, boxes: Boxes, effort: object, cut: float) -> Rows:
+    def nothing(experiments: object, boxes: Boxes, effort: object, cut: float) -> BoxRows:
         n = len(boxes)
         c = np.full((3, 1, n), math.nan)
-        return Rows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
+        return BoxRows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
 
     monkeypatch.setattr(confirm, "everything", nothing)
     found = igpe.verify(tree, given, seconds=0.3)

@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.proofs.prover.posed import Dynamic, Posed
+from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
 
 class Integrated:
@@ -42,7 +42,9 @@ def _functions(ivp: InitialValueProblem) -> tuple[Evaluated, Evaluated, Evaluate
     return Evaluated(given, ivp.f), Evaluated(given, ivp.measured), Evaluated([ivp.q], ivp.start)
 
 
-def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q: Any) -> Any:
+def _run(
+    slopes: Evaluated, measured: Evaluated, start: Evaluated, run: PosedExperiment, q: Any
+) -> Any:
     x, found = start(q), []
     for k, (a, b) in enumerate(pairwise([run.schedule.start, *run.schedule.stops])):
         line = run.schedule.inputs[k]

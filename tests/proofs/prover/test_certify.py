@@ -14,10 +14,10 @@ from zoo import ZOO
 
 import igpe
 from igpe.proofs.prover import search
-from igpe.proofs.prover.enclosure import BoxBounds, Enclosure
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.kernels import compiled
 from igpe.proofs.prover.posed import posed
-from igpe.proofs.prover.search import Node, Search, proved_objective
+from igpe.proofs.prover.search import BoxNode, BoxSearch, proved_objective
 
 CASES = {c.name: c for c in ZOO}
 
@@ -100,7 +100,7 @@ def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
     best = problem.box.vector(case.OPTIMUM)
     dynamic = posed(problem)
     cut = proved_objective(dynamic, best) * (1 + 1e-7)
-    found = Search(Enclosure(dynamic), cut, dynamic.lower, dynamic.upper)
+    found = BoxSearch(BoxEnclosure(dynamic), cut, dynamic.lower, dynamic.upper)
     found.run(time.perf_counter() + 5)
     holding = [n for n in found.tree if (n.lower <= best).all() and (best <= n.upper).all()]
     assert all(n.reason != "bound" for n in holding)
@@ -110,7 +110,7 @@ def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
 @pytest.mark.parametrize("name", ["methanol", "bellman", "reversible", "lotka_volterra"])
 def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str) -> None:
     dynamic = posed(published(name).problem())
-    enclosure, width = Enclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
+    enclosure, width = BoxEnclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
     random, followed = np.random.default_rng(8), 0
     for _ in range(8):
         point = dynamic.lower + width * 10.0 ** random.uniform(-3, 0, len(width))
@@ -121,11 +121,11 @@ def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str)
     assert followed >= 4
 
 
-def around(point: Any, enclosure: Enclosure, cut: float, most: int = 40) -> list[Node]:
+def around(point: Any, enclosure: BoxEnclosure, cut: float, most: int = 40) -> list[BoxNode]:
     """The boxes that hold a point at the end of a search in these alone."""
-    nodes = [Node(enclosure.dynamic.lower, enclosure.dynamic.upper)]
+    nodes = [BoxNode(enclosure.dynamic.lower, enclosure.dynamic.upper)]
     for _ in range(most):
-        found = Search(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
+        found = BoxSearch(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
         found.resume(nodes[:1])
         found.run(math.inf, enough=lambda found=found: found.examined > 0)
         holding = [n for n in found.tree if (n.lower <= point).all() and (point <= n.upper).all()]
@@ -177,7 +177,7 @@ def test_what_is_too_narrow_to_be_split_is_reported() -> None:
         return BoxBounds(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     ignorant: Any = SimpleNamespace(examine=nothing, coarse=lambda *_: 0.0)
-    found = Search(ignorant, 1.0, lower, upper)
+    found = BoxSearch(ignorant, 1.0, lower, upper)
     assert found.run(math.inf) is igpe.Status.INTEGRATION_BROKE
     assert found.examined == len(found.tree) == 7
     assert (found.lower_bound, found.open_share) == (0.0, 1.0)
@@ -192,7 +192,7 @@ def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
         return BoxBounds(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     half: Any = SimpleNamespace(examine=nothing, coarse=coarse)
-    found = Search(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
+    found = BoxSearch(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
     assert found.run(math.inf) is igpe.Status.OPTIMAL_WITHIN_GAP
     assert found.examined == 2  # the whole and its lower part, the upper being known
     assert [(box.reason, box.bound) for box in found.tree] == [
@@ -204,14 +204,14 @@ def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
 
 def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     case = published("gas_oil_cracking")
-    examine, calls = Enclosure.examine, itertools.count()
+    examine, calls = BoxEnclosure.examine, itertools.count()
 
     def interrupted(self: Any, *given: Any, **more: Any) -> Any:
         if next(calls) == 40:
             raise KeyboardInterrupt
         return examine(self, *given, **more)
 
-    monkeypatch.setattr(Enclosure, "examine", interrupted)
+    monkeypatch.setattr(BoxEnclosure, "examine", interrupted)
     found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300)
     assert found.status is igpe.Status.INTERRUPTED
     assert 0 < found.open_share < 1

@@ -14,7 +14,7 @@ from repeated import statistical
 from zoo import ZOO
 
 from igpe.proofs.prover import enclosure as enclosing
-from igpe.proofs.prover.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels import rows as tube_rows
 from igpe.proofs.prover.kernels.tape import TERM
 from igpe.proofs.prover.posed import Dynamic, posed
@@ -46,7 +46,7 @@ def random_boxes(problem: Any, count: int, seed: int) -> Any:
 
 def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: int = 2) -> list[str]:
     """What is claimed of random boxes and does not hold."""
-    enclosure, truth = Enclosure(dynamic, degree), Integrated(problem, posed(problem))
+    enclosure, truth = BoxEnclosure(dynamic, degree), Integrated(problem, posed(problem))
     weight = np.concatenate([
         np.ones(dynamic.unmeasured.size),
         *(r.schedule.weight * np.maximum(1, abs(r.schedule.value)) for r in dynamic.experiments),
@@ -70,7 +70,9 @@ def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: in
     return found
 
 
-def cut_off(enclosure: Enclosure, lower: Any, upper: Any, point: Any, squares: float) -> list[str]:
+def cut_off(
+    enclosure: BoxEnclosure, lower: Any, upper: Any, point: Any, squares: float
+) -> list[str]:
     """Whether contraction against a cut just above the point loses it."""
     claim = enclosure.examine(lower, upper, squares * (1 + 1e-6) + 1e-12)
     if claim.is_empty or claim.bound > squares * (1 + 1e-6) + 1e-12:
@@ -96,7 +98,7 @@ def test_claims_hold_at_other_degrees(name: str, degree: int) -> None:
 def test_small_boxes_are_enclosed_sharply() -> None:
     """Containment alone could be had by knowing nothing."""
     problem = PROBLEMS["everything"]()
-    enclosure = Enclosure(posed(problem))
+    enclosure = BoxEnclosure(posed(problem))
     middle = 0.5 * (problem.box.lower + problem.box.upper)
     errors = []
     for width in (1e-2, 1e-3):
@@ -231,6 +233,6 @@ def test_the_middle_is_what_it_says() -> None:
     problem = PROBLEMS["gas_oil_cracking"]()
     dynamic = posed(problem)
     middle = np.array([12.0, 8.0, 2.0])
-    found = Enclosure(dynamic).examine(middle - 1e-3, middle + 1e-3, 1e300)
+    found = BoxEnclosure(dynamic).examine(middle - 1e-3, middle + 1e-3, 1e300)
     r = Integrated(problem, dynamic)(middle)
     assert found.middle == pytest.approx(r @ r, rel=1e-6)

@@ -194,7 +194,7 @@ def decay() -> Any:
     """x' = -p x as a tape."""
     numbers = [(T.STATE, 0, 0), (T.PARAMETER, 0, 0), (T.MUL, 0, 1), (T.NEG, 2, 0)]
     op, a, b = (np.array(c) for c in zip(*numbers, strict=True))
-    return T.Tape(
+    return T.OpTape(
         op, a, b, np.zeros(4), np.array([3]), np.zeros(0, int), np.zeros(0), np.zeros(0, int),
         np.full(4, 1000), np.ones((1, 4), bool), True,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from igpe.core.status import Status
 from igpe.proofs.checker.verify import read_tree
 from igpe.proofs.prover import certify as parts
 from igpe.tasks.run import run
-from igpe.tasks.workers import Outcome
+from igpe.tasks.workers import ItemOutcome
 
 POINT = lotka_volterra.OPTIMUM
 
@@ -55,7 +55,7 @@ def test_a_bound_that_time_ended_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "a worker dies"])
 def test_what_came_back_before_is_kept(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: Any) -> Iterator[Outcome]:
+    def broken(*given: Any) -> Iterator[ItemOutcome]:
         outcomes = run(*given)
         yield next(outcomes)
         yield next(outcomes)

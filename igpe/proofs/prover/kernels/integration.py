@@ -20,11 +20,11 @@ from igpe.proofs.prover.kernels.mueller import (
     hull,
     inputs_between,
 )
-from igpe.proofs.prover.kernels.rows import Rows, bounds_of, left, narrow, note, total
-from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.kernels.tape import OpTape
 from igpe.proofs.prover.kernels.taylor import (
-    Algebra,
-    Space,
+    Monomials,
+    Scratch,
     coefficient,
     divides_by_zero,
     errors,
@@ -38,9 +38,9 @@ TRIES = 6  # trial tubes
 
 @kernel
 def expand(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     order: int,
     x: FloatArray,
     p: FloatArray,
@@ -57,7 +57,7 @@ def expand(
 
 @kernel
 def _growth(
-    tape: Tape, space: Space, order: int, h: float, tube: FloatArray, y: FloatArray
+    tape: OpTape, space: Scratch, order: int, h: float, tube: FloatArray, y: FloatArray
 ) -> None:
     """y = h phi_1(h M) d, the last term of the series by the tube."""
     n = len(tube)
@@ -82,7 +82,7 @@ def _growth(
 
 
 @kernel
-def _times(tape: Tape, space: Space, v: FloatArray, factor: float, out: FloatArray) -> None:
+def _times(tape: OpTape, space: Scratch, v: FloatArray, factor: float, out: FloatArray) -> None:
     """out = factor M v."""
     for i in range(len(v)):
         total = 0.0
@@ -93,9 +93,9 @@ def _times(tape: Tape, space: Space, v: FloatArray, factor: float, out: FloatArr
 
 @kernel
 def enclose_error(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     order: int,
     h: float,
     p: FloatArray,
@@ -127,7 +127,7 @@ def enclose_error(
 
 
 @kernel
-def late(tape: Tape, space: Space, order: int, h: float, scale: FloatArray) -> float:
+def late(tape: OpTape, space: Scratch, order: int, h: float, scale: FloatArray) -> float:
     """How much the coefficient of highest order adds over the step, relative to scale."""
     worst = 0.0
     for i in range(len(scale)):
@@ -140,7 +140,7 @@ def late(tape: Tape, space: Space, order: int, h: float, scale: FloatArray) -> f
 
 @kernel
 def arrive(
-    algebra: Algebra, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray
+    algebra: Monomials, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray
 ) -> None:
     """out (n_x, size) = X(h); y grows by the rounding of the sums and of h."""
     for i in range(algebra.states):
@@ -189,7 +189,7 @@ def _orthogonal(z: FloatArray, q: FloatArray) -> None:
 
 
 @kernel
-def transport(algebra: Algebra, x: FloatArray, y: FloatArray) -> None:
+def transport(algebra: Monomials, x: FloatArray, y: FloatArray) -> None:
     """Turn the error y (n_x,) of the states x (n_x, size) and their part in z into new z.
 
     v = Z z + w with |w| <= y is Q (Q'v) but for how far Q is from orthonormal, which is computed
@@ -237,16 +237,16 @@ SMALLEST = 1e-9  # step, as a share of the way to the next stop
 
 @kernel
 def _measure(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     schedule: Schedule,
     stop: int,
     x: FloatArray,
     p: FloatArray,
     u: FloatArray,
     sizes: FloatArray,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> None:
     """Residuals of one stop as polynomials; needs `range` of a tape that is not plain."""
@@ -278,7 +278,7 @@ def _measure(
 
 
 @kernel
-def _reset(algebra: Algebra, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
+def _reset(algebra: Monomials, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
     """Where the tube is narrower than the error alone, the state is anywhere in the tube."""
     first = algebra.size - algebra.states
     for i in range(algebra.states):
@@ -294,9 +294,9 @@ def _reset(algebra: Algebra, x: FloatArray, y: FloatArray, tube: FloatArray) -> 
 
 @kernel
 def _begin(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     p: FloatArray,
     u: FloatArray,
     sizes: FloatArray,
@@ -325,7 +325,7 @@ def _inputs_at(schedule: Schedule, stop: int, t: float, u: FloatArray, sizes: Fl
 
 
 @kernel
-def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
+def _spread(algebra: Monomials, x: FloatArray, scale: FloatArray) -> float:
     """How far the states differ over the box, relative to their scale, and at least rounding."""
     worst = 0.0
     for i in range(algebra.states):
@@ -337,7 +337,7 @@ def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
 
 
 @kernel
-def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
+def _lost(algebra: Monomials, x: FloatArray, scale: FloatArray) -> bool:
     """Whether the error of every state drowns what depends on the parameters."""
     first = algebra.size - algebra.states
     for i in range(algebra.states):
@@ -353,9 +353,9 @@ def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
 
 @entry_point
 def integrate(
-    tapes: tuple[Tape, Tape, Tape],
-    spaces: tuple[Space, Space, Space],
-    algebra: Algebra,
+    tapes: tuple[OpTape, OpTape, OpTape],
+    spaces: tuple[Scratch, Scratch, Scratch],
+    algebra: Monomials,
     schedule: Schedule,
     order: int,
     p: FloatArray,
@@ -364,7 +364,7 @@ def integrate(
     most: int,
     cut: float,
     tube: Tube,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> int:
     """Record the residuals of one experiment until the box is excluded or has shrunk.

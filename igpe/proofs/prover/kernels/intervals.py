@@ -11,7 +11,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.compiled import kernel
-from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.tape import OpTape
 
 UNIT = 2.0**-53  # largest relative rounding error of one operation
 UP = 1 + 2.0**-40  # more than the rounding of 4000 operations on numbers that are not negative
@@ -140,7 +140,7 @@ def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
 
 
 @kernel
-def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def _fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
     """Range of sum w_i t_i / sum t_i, a mean of the weights if no t_i is negative.
 
     It rises with t_i where w_i is above it: the largest value has its terms of largest weight at
@@ -179,7 +179,7 @@ def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[floa
 
 
 @kernel
-def _plain_fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def _plain_fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
     """The same where terms may be negative."""
     a0 = a1 = b0 = b1 = size = 0.0
     for i in range(first, first + count):
@@ -227,7 +227,7 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
 
 
 @kernel
-def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
+def base_and_exponent(tape: OpTape, n: int) -> tuple[int, int]:
     """Where base and exponent of a GENERAL_POWER stand."""
     product = tape.argument[tape.b[tape.a[n]]]
     logarithm = tape.b[product]
@@ -236,7 +236,7 @@ def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
 
 @kernel
 def enclose(
-    tape: Tape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
+    tape: OpTape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
 ) -> None:
     """Ranges of the operations that result `which` needs (all of them: -1), into out (n, 2).
 

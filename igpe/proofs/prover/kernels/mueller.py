@@ -14,7 +14,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
-from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.tape import OpTape
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
 FALLEN = 1e-8  # least share of a face that is left after it fell
@@ -23,7 +23,7 @@ FALLS = 3  # attempts, each with a smaller fall
 
 @kernel
 def face_slope(
-    tape: Tape,
+    tape: OpTape,
     i: int,
     side: int,
     path: FloatArray,
@@ -67,7 +67,7 @@ def _paths(
 
 @kernel
 def _keep_positive(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     paths: FloatArray,
     x: FloatArray,
@@ -108,7 +108,7 @@ def _keep_positive(
 
 @kernel
 def try_step(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     h: float,
     p: FloatArray,
@@ -148,7 +148,7 @@ def try_step(
 
 @kernel
 def fall(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     h: float,
     p: FloatArray,
@@ -271,7 +271,7 @@ def start_front(schedule: Schedule, begin: FloatArray, tube: Tube) -> Front:
 
 @kernel
 def mueller(
-    tape: Tape,
+    tape: OpTape,
     schedule: Schedule,
     stop: int,
     front: Front,

@@ -20,11 +20,11 @@ from igpe.proofs.prover.kernels.mueller import (
     mueller,
     start_front,
 )
-from igpe.proofs.prover.kernels.tape import Tape
-from igpe.proofs.prover.kernels.taylor import Algebra
+from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.taylor import Monomials
 
 
-class Rows(NamedTuple):
+class BoxRows(NamedTuple):
     """All residuals over one box.
 
     c      (m, n_delta) coefficients;  error: (m,) >= 0, infinite where there is no polynomial
@@ -43,9 +43,9 @@ class Rows(NamedTuple):
     known: FloatArray
 
 
-def rows(size: int, algebra: Algebra) -> Rows:
+def rows(size: int, algebra: Monomials) -> BoxRows:
     """Room for `size` residuals."""
-    return Rows(
+    return BoxRows(
         np.zeros((size, algebra.size - algebra.states)),
         np.full(size, np.inf),
         np.full(size, -np.inf),
@@ -57,7 +57,7 @@ def rows(size: int, algebra: Algebra) -> Rows:
 
 
 @entry_point
-def clear(rows: Rows) -> None:
+def clear(rows: BoxRows) -> None:
     """Nothing is known."""
     rows.c[:] = 0.0
     rows.error[:] = np.inf
@@ -70,7 +70,7 @@ def clear(rows: Rows) -> None:
 
 
 @kernel
-def bounds_of(algebra: Algebra, c: FloatArray) -> tuple[float, float]:
+def bounds_of(algebra: Monomials, c: FloatArray) -> tuple[float, float]:
     """Range of a polynomial over the box, rounding covered."""
     low = high = c[0]
     size = abs(c[0])
@@ -117,7 +117,7 @@ def reach(cut: float, others: float) -> float:
 
 
 @entry_point
-def note(rows: Rows, i: int, low: float, high: float) -> None:
+def note(rows: BoxRows, i: int, low: float, high: float) -> None:
     """Residual i is between low and high, as well as within what was known.
 
     Nothing is learnt from ends that are no numbers, or crossed.
@@ -131,13 +131,13 @@ def note(rows: Rows, i: int, low: float, high: float) -> None:
 
 
 @entry_point
-def total(rows: Rows) -> float:
+def total(rows: BoxRows) -> float:
     """Proven bound on the sum of squares, from each residual alone."""
     return float(rows.square.sum() / UP)
 
 
 @kernel
-def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
+def narrow(algebra: Monomials, rows: BoxRows, i: int, cut: float) -> None:
     """Cut off what residual i alone, given the least of all others, leaves no room below the cut.
 
     A polynomial of one row: g_k delta_k = r - (all the rest), |r| <= sqrt(cut - others).
@@ -168,7 +168,7 @@ def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
 
 
 @kernel
-def shrink(rows: Rows, k: int, one: float, other: float) -> None:
+def shrink(rows: BoxRows, k: int, one: float, other: float) -> None:
     """delta_k is between two numbers, in either order; an empty range is one with low > high."""
     low, high = (one, other) if one <= other else (other, one)
     if not (low <= high):  # one of them is no number
@@ -179,7 +179,7 @@ def shrink(rows: Rows, k: int, one: float, other: float) -> None:
 
 
 @kernel
-def left(rows: Rows) -> float:
+def left(rows: BoxRows) -> float:
     """Share of the box that is left; negative if nothing is. What is no number cuts nothing off."""
     share = 1.0
     for k in range(len(rows.delta)):
@@ -193,14 +193,14 @@ def left(rows: Rows) -> float:
 
 @entry_point
 def tube_rows(
-    tapes: tuple[Tape, Tape, Tape],
+    tapes: tuple[OpTape, OpTape, OpTape],
     schedule: Schedule,
     p: FloatArray,
     fine: float,
     most: int,
     cut: float,
     tube: Tube,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> int:
     """Mueller bounds of all residuals as far as they reach, or are needed to exceed the cut.
@@ -234,10 +234,10 @@ def tube_rows(
 
 @kernel
 def _within_reach(
-    outputs: Tape,
+    outputs: OpTape,
     schedule: Schedule,
     stop: int,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
     cut: float,
     front: Front,
@@ -275,7 +275,7 @@ def _within_reach(
 
 
 @kernel
-def _note(schedule: Schedule, rows: Rows, i: int, low: float, high: float, offset: int) -> None:
+def _note(schedule: Schedule, rows: BoxRows, i: int, low: float, high: float, offset: int) -> None:
     """A measured quantity between low and high, as a residual."""
     y, w = schedule.value[i], schedule.weight[i]
     room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))

@@ -38,7 +38,7 @@ EXP, LOG, POWER, SIN, COS = range(5)
 TERMS = 6  # of a function's polynomial
 
 
-class Tape(NamedTuple):
+class OpTape(NamedTuple):
     """Operations in order; the arguments of each stand before it.
 
     op       (n,) what it is
@@ -68,7 +68,7 @@ class Tape(NamedTuple):
     plain: bool
 
 
-def arguments(tape: Tape, k: int) -> list[int]:
+def arguments(tape: OpTape, k: int) -> list[int]:
     """Which operations the one at k is made of."""
     return arguments_of(int(tape.op[k]), int(tape.a[k]), int(tape.b[k]), tape.argument.tolist())
 
@@ -96,7 +96,7 @@ class Writer:
         self.fractions: dict[tuple[tuple[int, float], ...], int] = {}
 
     @classmethod
-    def of(cls, tape: Tape) -> "Writer":
+    def of(cls, tape: OpTape) -> "Writer":
         """One that has written a tape without functions."""
         writer = cls()
         columns = (tape.op, tape.a, tape.b, tape.number)
@@ -104,11 +104,11 @@ class Writer:
             writer.put(op, a, b, number)
         return writer
 
-    def finished(self, results: Sequence[int]) -> Tape:
+    def finished(self, results: Sequence[int]) -> OpTape:
         """What was written, with the positions of its results."""
         op, a, b, number = (np.array(c) for c in zip(*self.rows, strict=True))
         function, exponent, argument = (np.array([s[i] for s in self.slots]) for i in range(3))
-        return Tape(
+        return OpTape(
             op.astype(np.int64),
             a.astype(np.int64),
             b.astype(np.int64),
@@ -122,7 +122,7 @@ class Writer:
             not self.slots and DIV not in op,
         )
 
-    def needed_only(self, results: Sequence[int]) -> Tape:
+    def needed_only(self, results: Sequence[int]) -> OpTape:
         """What was written as far as the results need it; there are no functions."""
         kept = np.flatnonzero(self._needed(results).any(axis=0)).tolist()
         place = {k: i for i, k in enumerate(kept)}
@@ -146,7 +146,7 @@ class Writer:
         return needed
 
     def put(self, op: int, a: int = 0, b: int = 0, number: float = 0.0) -> int:
-        """Where an operation stands, written if it is new; see `Tape`."""
+        """Where an operation stands, written if it is new; see `OpTape`."""
         row = (op, a, b, float(number))
         if row not in self.known:
             self.known[row] = len(self.rows)

@@ -21,10 +21,10 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import MOST_EXPONENT, TINY, UNIT, UP
-from igpe.proofs.prover.kernels.tape import Tape
+from igpe.proofs.prover.kernels.tape import OpTape
 
 
-class Algebra(NamedTuple):
+class Monomials(NamedTuple):
     """How coefficient vectors are multiplied.
 
     parameters, states, degree
@@ -54,7 +54,7 @@ class Algebra(NamedTuple):
 HIGHEST = 3
 
 
-def algebra(parameters: int, states: int, degree: int) -> Algebra:
+def algebra(parameters: int, states: int, degree: int) -> Monomials:
     """The tables of polynomials of a degree between 1 and 3."""
     monomials: list[tuple[int, ...]] = []
     first = [0]
@@ -73,7 +73,7 @@ def algebra(parameters: int, states: int, degree: int) -> Algebra:
     factors = np.full((len(monomials), HIGHEST), -1, dtype=np.int64)
     for k, m in enumerate(monomials):
         factors[k, : len(m)] = m
-    return Algebra(
+    return Monomials(
         parameters,
         states,
         degree,
@@ -91,7 +91,7 @@ def algebra(parameters: int, states: int, degree: int) -> Algebra:
     )
 
 
-class Space(NamedTuple):
+class Scratch(NamedTuple):
     """Room for the numbers of one tape.
 
     c      (n, order + 1, size) coefficients
@@ -116,10 +116,10 @@ class Space(NamedTuple):
     left: FloatArray
 
 
-def space(tape: Tape, algebra: Algebra, order: int) -> Space:
+def space(tape: OpTape, algebra: Monomials, order: int) -> Scratch:
     """Room for a tape's numbers."""
     n, classes = len(tape.op), algebra.degree + 2
-    return Space(
+    return Scratch(
         np.zeros((n, order + 1, algebra.size)),
         np.zeros((n, order + 1, classes)),
         np.zeros(n),
@@ -164,7 +164,7 @@ def _expand(kind: int, exponent: float, at: float, g: FloatArray) -> None:
 
 @kernel
 def _product(
-    algebra: Algebra,
+    algebra: Monomials,
     c: FloatArray,
     a: int,
     b: int,
@@ -186,7 +186,7 @@ def _product(
 
 
 @kernel
-def _quotient(algebra: Algebra, c: FloatArray, n: int, a: int, b: int, k: int) -> None:
+def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int) -> None:
     """c_n = a / b at order k: by order in time and, within it, by degree."""
     out = c[n, k]
     out[:] = c[a, k]
@@ -205,7 +205,13 @@ def _quotient(algebra: Algebra, c: FloatArray, n: int, a: int, b: int, k: int) -
 
 @kernel
 def coefficient(
-    tape: Tape, algebra: Algebra, space: Space, x: FloatArray, p: FloatArray, u: FloatArray, k: int
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
+    x: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    k: int,
 ) -> None:
     """Coefficients of order k of every operation, from those of lower order.
 
@@ -251,7 +257,7 @@ def coefficient(
 
 
 @kernel
-def _of_function(tape: Tape, space: Space, n: int, k: int) -> None:
+def _of_function(tape: OpTape, space: Scratch, n: int, k: int) -> None:
     """SHIFT, COEFFICIENT, HORNER and CLOSE."""
     op, a, b, c = tape.op[n], tape.a[n], tape.b[n], space.c
     i = int(tape.number[n])
@@ -271,7 +277,7 @@ LIBRARY = 8 * UNIT  # four units in the last place: what functions of the C libr
 
 
 @kernel
-def norms(tape: Tape, algebra: Algebra, space: Space, order: int, h: float) -> None:
+def norms(tape: OpTape, algebra: Monomials, space: Scratch, order: int, h: float) -> None:
     """Norms of all coefficients by class and order, times h^k; and their sums."""
     for n in range(len(tape.op)):
         power, total = 1.0, 0.0
@@ -289,7 +295,7 @@ def norms(tape: Tape, algebra: Algebra, space: Space, order: int, h: float) -> N
 
 
 @kernel
-def _not_kept(algebra: Algebra, space: Space, a: int, b: int, order: int) -> float:
+def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) -> float:
     """Bound on the products of a and b that truncation drops."""
     classes = algebra.degree + 2
     left, norm = space.left, space.norm
@@ -318,7 +324,12 @@ def _not_kept(algebra: Algebra, space: Space, a: int, b: int, order: int) -> flo
 
 @kernel
 def losses(
-    tape: Tape, algebra: Algebra, space: Space, order: int, p: FloatArray, sizes: FloatArray
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
+    order: int,
+    p: FloatArray,
+    sizes: FloatArray,
 ) -> None:
     """What truncation and rounding lose in each operation; needs `norms`.
 
@@ -374,7 +385,7 @@ def _derivative(kind: int, exponent: float, low: float, high: float) -> float:
 
 
 @kernel
-def errors(tape: Tape, algebra: Algebra, space: Space, tube: FloatArray) -> None:
+def errors(tape: OpTape, algebra: Monomials, space: Scratch, tube: FloatArray) -> None:
     """d and M of every operation, for |eps| <= tube (n_x,); needs `losses` and `range`."""
     e, most, total, lost = space.error, space.most, space.total, space.lost
     columns = 1 + algebra.states
@@ -415,7 +426,7 @@ def errors(tape: Tape, algebra: Algebra, space: Space, tube: FloatArray) -> None
 
 
 @kernel
-def divides_by_zero(tape: Tape, space: Space) -> bool:
+def divides_by_zero(tape: OpTape, space: Scratch) -> bool:
     """Whether a denominator may vanish even without errors; needs `norms` and `range`."""
     space.most[:] = 0.0
     vanishes = False
@@ -425,7 +436,7 @@ def divides_by_zero(tape: Tape, space: Space) -> bool:
 
 
 @kernel
-def _away(space: Space, b: int) -> float:
+def _away(space: Scratch, b: int) -> float:
     """How far an operation keeps away from zero; nan where it does not."""
     apart = 2.0 * abs(space.c[b, 0, 0]) - space.total[b] * (1.0 + 8.0 * UNIT) - space.most[b]
     low, high = space.range[b, 0], space.range[b, 1]
@@ -436,7 +447,7 @@ def _away(space: Space, b: int) -> float:
 
 
 @kernel
-def _last(tape: Tape, space: Space, slot: int) -> float:
+def _last(tape: OpTape, space: Scratch, slot: int) -> float:
     """The remainder of a function's polynomial."""
     k = tape.argument[slot]
     middle = space.c[k, 0, 0]
