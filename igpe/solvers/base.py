@@ -51,7 +51,7 @@ class Solver(Protocol):
         ...
 
     def available(self) -> bool:
-        """Whether it can be used here."""
+        """Return True if the solver can be used here."""
         ...
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:

@@ -75,7 +75,7 @@ class KnownOptimum:
 
 
 class IpoptResult(NamedTuple):
-    """How a solve ended; the point, in the units of the variables, if there is a usable one."""
+    """End of a solve; the point, in the units of the variables, if there is a usable one."""
 
     status: Status
     message: str
@@ -123,7 +123,7 @@ class CompiledProgram:
         time_limit: float | None,
         known: Sequence[tuple[KnownOptimum, list[int]]],
     ) -> IpoptResult:
-        """From a point within bounds.
+        """Solve from a point within bounds.
 
         columns  values, lower and upper bounds of the variables
         known    each with the places of its variables
@@ -239,7 +239,7 @@ class Ipopt:
         return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
 
     def available(self) -> bool:
-        """Whether there is a program, or CasADi has IPOPT inside."""
+        """Return True if there is a program, or CasADi has IPOPT inside."""
         return self._located() or bool(ca.has_nlpsol("ipopt"))
 
     def _located(self) -> bool:

@@ -70,7 +70,7 @@ class MAiNGO:
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:
-        """Whether maingopy is there."""
+        """Return True if maingopy is installed."""
         return find_spec("maingopy") is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:

@@ -30,7 +30,7 @@ SOS = {"sosno", "ref"}
 
 @dataclass(frozen=True)
 class NlFile:
-    """What stands in the file.
+    """Contents of the file.
 
     variables    the free Pyomo variables, in the file's order
     refusal      why the model cannot be solved: a constraint without free variables is violated;
@@ -193,7 +193,7 @@ def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:
 
 
 def _row_factors(x: Any, g: Any, point: FloatArray) -> FloatArray:
-    """What makes every constraint's largest derivative 1; 1 where there is none."""
+    """Factors that make every constraint's largest derivative 1; 1 where there is none."""
     jacobian = ca.Function("jacobian", [x], [ca.jacobian(g, x)])(point)
     largest = np.zeros(g.numel())
     entries = np.abs(np.array(jacobian.nonzeros(), dtype=float))

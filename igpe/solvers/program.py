@@ -35,7 +35,7 @@ GOING = 0.5  # s that killed children may take to end
 
 
 class ProgramRun(NamedTuple):
-    """How a program ended.
+    """End of a program.
 
     output       what it printed last
     code         exit code; minus the number of the signal that ended it
@@ -316,7 +316,7 @@ class AmplProgram:
         return Answer(Status.FAILED, message=f"{self.name} {reason}{more}")
 
     def _answer(self, ended: ProgramRun, solution: Solution, task: Task) -> Answer:
-        """What the solution says; its point, if it can be used, is in the model afterwards."""
+        """Turn a solution into an answer; a usable point is in the model afterwards."""
         status = self._status(solution, ended, task.time_limit)
         if ended.code and not ended.interrupted and status is not Status.FAILED:
             return self._failed(f"ended with {_ending(ended.code)}", solution.message)
@@ -398,7 +398,7 @@ class AmplProgram:
 
 
 def _limit(solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
-    """Which limit a program stopped at."""
+    """Name the limit at which a program stopped."""
     used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
     if ended.interrupted or TIME_WORDS.search(solution.message):
         return Status.TIME_LIMIT

@@ -129,7 +129,7 @@ class Scip:
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:
-        """Whether PySCIPOpt is there, in a version that Pyomo knows."""
+        """Return True if PySCIPOpt is installed, in a version that Pyomo knows."""
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:

@@ -90,7 +90,7 @@ def _members(value: Any) -> Iterable[Any]:
 
 
 def _of_function(function: FunctionType) -> list[Any]:
-    """Its code, what it encloses, and the globals that it names, if it is the user's."""
+    """Code, enclosed values and named globals of a function, if it is the user's."""
     if _is_installed(function.__code__.co_filename):
         return []
     enclosed, names = [], sorted(_names(function.__code__))
@@ -111,7 +111,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _of_class(kind: type) -> list[Any]:
-    """Its members and bases, unless it is installed: the version of those is not looked at."""
+    """Members and bases of a class, unless it is installed: versions of those do not count."""
     if not _is_own(kind):
         return []
     members = (getattr(v, "__func__", getattr(v, "fget", v)) for v in vars(kind).values())
@@ -122,7 +122,7 @@ def _of_class(kind: type) -> list[Any]:
 
 
 def _of_object(value: Any) -> list[Any]:
-    """What pickle would send of an object that is igpe's or the user's."""
+    """Parts that pickle would send of an object of igpe or the user."""
     kind = type(value)
     if not (_is_own(kind) or kind.__module__.startswith(("igpe.", "functools"))):
         return []
@@ -190,7 +190,7 @@ class Store:
             raise ValueError("it belongs to another program, or was changed")
 
     def get(self, key: str, timeout: float | None) -> ItemOutcome | None:
-        """What became of an item; None if it is to be done (again).
+        """Return the outcome of an item; None if it is to be done (again).
 
         An item that timed out is done again where it may take longer now, one that failed where the
         code has changed since.
@@ -362,7 +362,7 @@ class _Flight:
     landed: bool = False
 
     def goes_on(self) -> bool:
-        """Whether anything is left."""
+        """Return True if anything is left to do."""
         return self.more or bool(self.flying or self.suspects)
 
     def next(self) -> list[ItemOutcome]:

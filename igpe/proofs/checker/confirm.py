@@ -224,7 +224,7 @@ def _peak(g: FloatArray, t: FloatArray) -> FloatArray:
 
 
 def _slack(local: LocalRows, terms: int = 0) -> FloatArray:
-    """What rounding does to `_peak` and to sums over so many residuals."""
+    """Bound on the rounding of `_peak` and of sums over so many residuals."""
     size = np.abs(local.c) + np.abs(local.g).sum(axis=0) + np.abs(local.t).sum(axis=0)
     return np.asarray(2 * (terms + 8 * len(local.g) ** 2 + 8) * UNIT * size)
 
@@ -275,7 +275,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What came of it.
+    """Outcome of `confirm`.
 
     left    claims that were not confirmed, on boxes that may be smaller than the given ones
     better  (n_parameters,) where the sum of squares is proved to be below the level, if anywhere
@@ -322,7 +322,7 @@ def _gathered(todo: list[Claims]) -> list[Claims]:
 
 
 def _once(experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort) -> Confirmed:
-    """What one integration of each box leaves, cut into new boxes."""
+    """Integrate each box once; return unconfirmed claims as new boxes."""
     ends = np.concatenate([claims.box_low, claims.box_high], axis=1)
     distinct, owner = np.unique(ends, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
@@ -363,7 +363,7 @@ def everything(experiments: Sequence[Replay], boxes: Boxes, effort: Effort, cut:
 
 
 def _reduced(rows: BoxRows, boxes: Boxes, claims: Claims, owner: IntArray, cut: float) -> Claims:
-    """What the polynomials do not confirm of each claim, as new boxes."""
+    """Halve claims on the same polynomials; return what they do not confirm as new boxes."""
     part = np.arange(len(claims))  # which claim a piece belongs to
     low, high = claims.low, claims.high
     scores = np.zeros(low.shape)

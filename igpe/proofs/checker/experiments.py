@@ -29,7 +29,7 @@ from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace
 
 
 class Number(Protocol):
-    """What a tape can be evaluated on: intervals, duals, polynomials."""
+    """Arithmetic on which a tape can be evaluated: intervals, duals, polynomials."""
 
     def __add__(self, other: Self) -> Self: ...
     def __sub__(self, other: Self) -> Self: ...
@@ -39,7 +39,7 @@ class Number(Protocol):
         """x * x."""
 
     def power(self, exponent: Self) -> Self:
-        """To an exponent that is not known; 0 where it is not positive."""
+        """Power with an exponent that is not known; 0 where the base is not positive."""
 
     def through(self, function: functions.Coefficients) -> Self:
         """An elementary function of it."""
@@ -51,7 +51,7 @@ Constant = Callable[[float], Any]
 
 @dataclass(frozen=True)
 class Instruction:
-    """One operation: its number in CasADi, where its operands are and where its result goes."""
+    """One operation: its number in CasADi, the places of its operands and of its result."""
 
     operation: int
     operands: tuple[int, ...]
@@ -168,7 +168,7 @@ def _instruction(function: Any, k: int) -> Instruction:
 
 
 class InputLine(NamedTuple):
-    """One input, each array for all boxes, or for all stops it leads to."""
+    """Straight line of one input, each array for all boxes, or for all stops it leads to."""
 
     start: FloatArray
     value: FloatArray
@@ -181,11 +181,11 @@ class InputLine(NamedTuple):
         )
 
     def between(self, time: Interval) -> Interval:
-        """Its values over some times."""
+        """Range of the input over some times."""
         return point(self.value) + self.slope * (time - point(self.start))
 
     def polynomial(self, space: TaylorSpace, t: FloatArray, h: FloatArray) -> Polynomial:
-        """Its value at t + tau h, for a length h known up to two units of rounding."""
+        """Input at t + tau h, for a length h known up to two units of rounding."""
         length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
         parts = [self.between(point(t)), self.slope * length][: space.order + 1]
         c = np.zeros((space.size, len(parts), len(t)))
@@ -246,7 +246,7 @@ class Priors(NamedTuple):
 
 
 def replays(problem: Problem) -> tuple[Replay, ...]:
-    """One for each experiment, of the problem's free unknowns in the order of `problem.box`.
+    """Read each experiment, with the problem's free unknowns in the order of `problem.box`.
 
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
@@ -309,7 +309,7 @@ def _measured(experiment: Experiment) -> dict[float, Any]:
 
 
 def _priors(problem: Problem) -> Priors:
-    """Of the unknowns that are free; those of the others are a constant, which nobody counts."""
+    """Priors of the free unknowns; those of fixed ones are a constant, which nobody counts."""
     names = problem.box.names
     free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
     return Priors(

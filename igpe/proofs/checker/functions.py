@@ -74,7 +74,7 @@ def _circular(x: Interval, n: int, first: int) -> list[Interval]:
 
 
 def _sine(x: Interval, quarter: bool = False) -> Interval:
-    """Of sin, or of cos, without locating peaks: value at the middle, slope at most 1."""
+    """Range of sin, or of cos, without locating peaks: value at the middle, slope at most 1."""
     at = np.cos(x.middle) if quarter else np.sin(x.middle)
     value = library(at, at) + Interval(-x.radius, x.radius)
     low, high = np.maximum(value.low, -1.0), np.minimum(value.high, 1.0)

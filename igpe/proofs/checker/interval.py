@@ -28,12 +28,12 @@ TINY = 1e-290
 
 
 def up(x: FloatArray) -> FloatArray:
-    """At least the exact number that x >= 0 was to be."""
+    """Upper bound of the exact number that x >= 0 approximates."""
     return np.asarray(x * (1 + SLACK) + TINY)
 
 
 def down(x: FloatArray) -> FloatArray:
-    """At most the exact number that x >= 0 was to be."""
+    """Lower bound of the exact number that x >= 0 approximates."""
     return np.asarray(np.maximum(x * (1 - SLACK) - TINY, 0.0))
 
 
@@ -85,7 +85,7 @@ class Interval:
         return Interval(np.maximum(squared.low, 0.0), squared.high)
 
     def power(self, exponent: "Interval") -> "Interval":
-        """Its powers; those of numbers that are not positive are 0.
+        """Range of powers; those of numbers that are not positive are 0.
 
         log x to n log x to exp: monotone in both. Where x reaches 0 so does x**n for n > 0, and
         x**n is anything positive for n < 0.
@@ -116,7 +116,7 @@ class Interval:
 
     @property
     def radius(self) -> FloatArray:
-        """At least the distance of `middle` to either end."""
+        """Upper bound of the distance of `middle` to either end."""
         with np.errstate(all="ignore"):
             return above(np.maximum(self.high - self.middle, self.middle - self.low))
 

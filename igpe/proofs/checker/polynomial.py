@@ -48,11 +48,11 @@ class TaylorSpace:
 
     @property
     def first_error(self) -> int:
-        """Where z_1 is."""
+        """Place of z_1."""
         return 1 + self.parameters + self.squares
 
     def until(self, order: int) -> "TaylorSpace":
-        """The same of another order, not careful."""
+        """Space of another order, without remainders."""
         return TaylorSpace(self.parameters, self.errors, order, careful=False)
 
 
@@ -64,7 +64,7 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache
 def _linear(n: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Where delta_i and delta_j of `pairs` are kept, and which pairs have i < j."""
+    """Places of delta_i and delta_j of `pairs`, and which pairs have i < j."""
     places = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
     return 1 + places[:, 0], 1 + places[:, 1], np.flatnonzero(places[:, 0] < places[:, 1])
 
@@ -135,7 +135,7 @@ class Polynomial:
         return Polynomial(self.space, result.c, np.where(np.isnan(e), np.inf, e))
 
     def power(self, exponent: "Polynomial") -> "Polynomial":
-        """To an exponent; 0 where it is not positive: there it is only known to lie in a range."""
+        """Power; 0 where the base is not positive: there only its range is known."""
         with np.errstate(all="ignore"):
             smooth = (exponent * self.through(log)).through(exp)
             coarse = self.constant(self.range().power(exponent.range()))
@@ -175,7 +175,7 @@ class Polynomial:
         return outward(self.c[0, 0] - rest, self.c[0, 0] + rest)
 
     def at_end(self) -> "Polynomial":
-        """The same at tau = 1."""
+        """Polynomial at tau = 1."""
         partial = np.cumsum(self.c[:, ::-1], axis=1)  # small terms first; each sum rounded once
         rounding = UNIT * np.abs(partial[:, 1:]).sum(axis=(0, 1))
         return Polynomial(self.space, partial[:, -1:], up(self.e + rounding))

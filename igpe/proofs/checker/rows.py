@@ -59,7 +59,7 @@ class StateBounds:
         self.known: BoolArray = np.asarray(np.all(finite, axis=0))
 
     def advance(self, k: int, begin: float) -> None:
-        """To the experiment's time k; `begin` is the one before."""
+        """Advance to the experiment's time k; `begin` is the one before."""
         edges = np.linspace(begin, self.experiment.times[k], PARTS + 1)
         for a, b in pairwise(edges):
             if b > a and self.known.any():
@@ -108,7 +108,7 @@ def _after(
     slope: Callable[[FloatArray, FloatArray], Interval],
     length: Interval,
 ) -> Interval:
-    """Where a state is after a step that it begins in `now` and spends in `box`."""
+    """Range of a state after a step that starts in `now` and stays in `box`."""
     moved = now + slope(box.low, box.high) * length
     low, high = np.maximum(box.low, moved.low), np.minimum(box.high, moved.high)
     for share in SHARES:
@@ -209,7 +209,7 @@ class BoxRows:
 
 @dataclass(frozen=True)
 class Effort:
-    """How carefully is integrated; only how much is confirmed depends on it, never whether.
+    """Effort of the integration; only how much is confirmed depends on it, never whether.
 
     order      of a step in time
     growth     h ||J|| of a step is about that at most: long steps add up alternating series
@@ -340,7 +340,7 @@ class _Integration:
         self.h = np.where(ahead, grown, 0.5 * h)
 
     def _step_control(self, step: StepBounds) -> tuple[BoolArray, FloatArray]:
-        """Whether a step is short enough, and how much longer the next one may be."""
+        """Return whether a step is short enough, and how much longer the next one may be."""
         spread = np.stack([f.norms[1:3].sum(axis=(0, 1)) for f in step.states])
         size = np.stack([f.norm for f in step.states])
         size = np.maximum(size, 1e-3 * size.max(axis=0))

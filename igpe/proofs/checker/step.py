@@ -60,7 +60,7 @@ class Dual:
         return Dual(self.value.square(), {k: s * twice for k, s in self.slope.items()})
 
     def power(self, exponent: "Dual") -> "Dual":
-        """To an exponent; 0, as its derivatives are, where it is not positive.
+        """Power; 0, as its derivatives are, where the base is not positive.
 
         Where it reaches 0 the derivatives hold on either side of it, and the power is continuous if
         exponents are positive; if one is not, the power jumps and no slope bounds it.
@@ -123,7 +123,7 @@ def validated_step(
     *,
     u: Sequence[InputLine] = (),
 ) -> StepBounds:
-    """From t (n_boxes,) over a length h that is known up to two units of rounding.
+    """Integrate from t (n_boxes,) over a length h that is known up to two units of rounding.
 
     p, x  one polynomial for each parameter and state, constant in tau, x without remainders
     u     inputs from t to t + h
@@ -226,7 +226,7 @@ def _image(m: FloatArray, v: FloatArray) -> FloatArray:
 
 
 def _supremum(m: FloatArray, v: FloatArray) -> FloatArray:
-    """At least max(0, M v), rounding included."""
+    """Upper bound of max(0, M v), rounding included."""
     sizes = np.abs(m) * v
     return np.asarray(np.maximum(_image(m, v) + 4 * (len(m) + 1) * UNIT * sizes.sum(axis=1), 0.0))
 

@@ -31,7 +31,7 @@ from igpe.proofs.checker.rows import Effort
 
 
 class Verdict(enum.Enum):
-    """What is known of a certificate after it was checked. The value is what the user reads."""
+    """Verdict on a certificate. The value is what the user reads."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -40,7 +40,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class UnprovedRegion:
-    """A box of parameters, and what is the matter with it."""
+    """A box of parameters, and why it is not confirmed."""
 
     lower: dict[str, float]
     upper: dict[str, float]
@@ -49,7 +49,7 @@ class UnprovedRegion:
 
 @dataclass(frozen=True)
 class Verified:
-    """What `igpe.verify` found.
+    """Result of `igpe.verify`.
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
                  and those of the certificate have one in `objective`; REFUTED: the tree does not
@@ -84,7 +84,7 @@ class Verified:
 
     @property
     def sentence(self) -> str:
-        """What was shown, or where it failed."""
+        """Sentence for users: what was shown, or where it failed."""
         if self.verdict is Verdict.VERIFIED:
             return (
                 f"Verified: no parameters in the box have a sum of squares below "
@@ -128,7 +128,7 @@ class BoxNode:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a certificate claims.
+    """Claims of a certificate.
 
     low, high    the box;  point, objective   sum of squares <= objective there
     lower_bound  sum of squares >= it everywhere in the box
@@ -144,7 +144,7 @@ class Tree:
     nodes: tuple[BoxNode, ...]
 
     def faults(self) -> Iterator[tuple[int, str]]:
-        """Where the leaves do not cover the box: the node, and what is wrong there."""
+        """Places where the leaves do not cover the box: the node, and the fault."""
         root = self.nodes[0]
         if (root.low, root.high) != (self.low, self.high):
             yield 0, "the root of the tree is not the certificate's box"
@@ -232,7 +232,7 @@ def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
 
 
 def read_tree(source: Any) -> Tree:
-    """From JSON text, the path of a file, what JSON holds, or an object with `to_json()`.
+    """Read a certificate: JSON text or data, the path of a file, or an object with `to_json()`.
 
     raises DataError if it is no certificate that this checker can read
     """
@@ -351,7 +351,7 @@ def _require_same(tree: Tree, problem: Problem) -> None:
 
 
 class _Check:
-    """One certificate being checked."""
+    """The check of one certificate."""
 
     def __init__(
         self,
@@ -392,7 +392,7 @@ class _Check:
         return self._answer(Verdict.REFUTED, [where], 0.0)
 
     def of_leaves(self, seconds: float, effort: Effort) -> Verified:
-        """Whether the bound holds on all leaves and all that was cut off."""
+        """Check the bound on all leaves and all that was cut off."""
         claims = self.tree.claims()
         rest = self.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further

@@ -42,7 +42,7 @@ GROWTH = 1.5
 
 
 class SearchTask(NamedTuple):
-    """What a process needs to know."""
+    """What a worker needs to search a part of the tree."""
 
     problem: Problem
     gap: float

@@ -104,7 +104,7 @@ MOST_STEPS = 1500  # of the Taylor model in one experiment
 
 @dataclass(frozen=True)
 class BoxBounds:
-    """What is proved of one box.
+    """Bounds that are proved for one box.
 
     bound         on the sum of squares, for all parameters of the box where it is below the cut
     lower, upper  (n_p,) outside of these no parameters are below the cut; crossed: none anywhere
@@ -126,7 +126,7 @@ class BoxBounds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no parameters of the box are below the cut."""
+        """Return True if no parameters of the box are below the cut."""
         return bool((self.lower > self.upper).any())
 
 
@@ -183,7 +183,7 @@ class BoxEnclosure:
         known: float = 0.0,
         most: int = MOST_STEPS,
     ) -> BoxBounds:
-        """What can be proved of a box, as far as it is needed to exceed the cut.
+        """Prove bounds for a box, as far as they are needed to exceed the cut.
 
         with_tube  whether Mueller bounds are tried first
         known      bound that is: where it is promising, they are fine ones at once
@@ -224,7 +224,7 @@ class BoxEnclosure:
         return polynomials(lower, upper, self.divides, self.degree)
 
     def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
-        """What a box's polynomials are made of, at one of its points (n_p,), to rounding."""
+        """Monomials of a box's polynomials at one of its points (n_p,), to rounding."""
         middle, radius = scaled(lower, upper).T
         delta = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
         which = is_exponential(lower, upper, self.divides)

@@ -38,7 +38,7 @@ from igpe.proofs.prover.kernels.tape import OpTape, Writer
 
 
 class TapeSymbols(NamedTuple):
-    """What the expressions are made of: SX columns of states, parameters, inputs, and time."""
+    """Symbols of the expressions: SX columns of states, parameters, inputs, and time."""
 
     x: Any
     q: Any
@@ -125,7 +125,7 @@ class _Rewriter:
         self.inverses: list[tuple[tuple[Monomial, Fraction], ...]] = []
 
     def expanded(self, place: int) -> Sum:
-        """What stands at a place, as a sum of products."""
+        """Expand the operation at a place into a sum of products."""
         if place not in self.sums:
             terms = {m: c for m, c in self._expanded(place).items() if c}
             if len(terms) > MOST_TERMS:
@@ -165,7 +165,7 @@ class _Rewriter:
         return {((-1 - self.inverses.index(key), 1),): Fraction(1)}
 
     def emitted(self, given: Sum) -> int:
-        """Where the sum stands, once it is written."""
+        """Write a sum; return its place."""
         terms: list[Term] = []
         left = dict(given)
         for k, inverse in enumerate(self.inverses):

@@ -99,7 +99,7 @@ class BoxSearch:
 
     @property
     def _undecided(self) -> list[BoxNode]:
-        """Of the tree, not of the queue: Ctrl-C may come before children are in that."""
+        """Open boxes of the tree, not of the queue: Ctrl-C may come before children are in that."""
         return [node for node in self.tree if node.reason == "open"]
 
     @staticmethod
@@ -166,7 +166,7 @@ class BoxSearch:
             heapq.heappush(self._open, (self.tree[child].bound, -child))
 
     def _decided(self, k: int, bounds: BoxBounds) -> list[int]:
-        """What is known of node k enters the tree; its children that are open."""
+        """Enter the bounds of node k into the tree; return its open children."""
         node = self.tree[k]
         done = bounds.is_empty or bounds.bound > self.cut
         # what is beyond the cut was not enclosed: of that no more is known
@@ -212,7 +212,7 @@ class BoxSearch:
         return len(self.tree) - 1
 
     def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
-        """How to split a box."""
+        """Choose how to split a box."""
         width = node.upper - node.lower
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
@@ -253,7 +253,7 @@ def split(
 
 
 def place(low: float, high: float) -> float:
-    """Where an interval is split: what is positive lives on orders of magnitude."""
+    """Place at which an interval is split: positive unknowns span orders of magnitude."""
     if low == 0.0:
         return SKEWED * high
     if high == 0.0:
@@ -297,7 +297,7 @@ class Incumbent:
 
     @property
     def cut(self) -> float:
-        """What boxes must exceed."""
+        """Level that the sum of squares must exceed for a box to be excluded."""
         schedules = [run.schedule for run in self.dynamic.experiments]
         size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
         return self.objective - max(self.gap * self.objective, NOTHING * size)

@@ -76,6 +76,10 @@ def entry_point(function: F) -> F:
     if file is None or not is_own(Path(compiled._cache.cache_path)):
         return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
     file._source_stamp = _stamp()
+    try:
+        file._load_index()  # unpickles the names of classes
+    except Exception:  # one was renamed since
+        file.flush()
     return compiled  # type: ignore[no-any-return]
 
 
