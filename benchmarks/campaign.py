@@ -46,8 +46,8 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import SearchJob, prepared
-from igpe.tasks.children import Item, Work, function_of, pack
-from igpe.tasks.run import Place, run
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Item, Work, function_of, pack
 
 METHOD = igpe.MultipleShooting(restarts=igpe.search.Restarts(count=0))
 PAUSE = (2.0, 6.0)  # s between two kills
@@ -202,11 +202,11 @@ def memory(given: Namespace) -> Iterator[Row]:
     """Peak memory of this process, before and after; first without, then with a result."""
     case = f"{given.items} items"
     with TemporaryDirectory() as folder:
-        place = Place(2, Path(folder) / "items.sqlite")
+        backend = Backend(2, Path(folder) / "items.sqlite")
         items = (Item(str(k), k) for k in range(given.items))
-        _drain(items, place, 2000)
+        _drain(items, backend, 2000)
         before, began = _peak(), time.process_time()
-        count = 2000 + _drain(items, place, given.items)
+        count = 2000 + _drain(items, backend, given.items)
         yield at_most(case, "items lost", given.items - count, "-", 0)
         yield at_most(case, "peak memory grows by, tasks with a store", _peak() - before, "MB", 50)
         spent = 1e3 * (time.process_time() - began) / given.items
@@ -232,8 +232,8 @@ def _doubled(job: Any) -> Any:
     return lambda number: {"number": 2 * number}
 
 
-def _drain(items: Iterator[Item], place: Place, count: int) -> int:
-    return sum(1 for _ in run(Work(_doubled, None, "memory"), islice(items, count), place))
+def _drain(items: Iterator[Item], backend: Backend, count: int) -> int:
+    return sum(1 for _ in run(Work(_doubled, None, "memory"), islice(items, count), backend))
 
 
 def _peak() -> float:

@@ -20,7 +20,7 @@ from pyomo import dae
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.proofs.prover.certify import FEW
-from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic, posed
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -63,7 +63,7 @@ class Claims:
     ) -> None:
         self.dynamic, self.loosened = posed(problem), loosened
         low, high = self.dynamic.lower, self.dynamic.upper
-        self.enclosure = Enclosure(self.dynamic, degree=3 if len(low) <= FEW else 2)
+        self.enclosure = BoxEnclosure(self.dynamic, degree=3 if len(low) <= FEW else 2)
         self.truth = Residuals(problem, EXACT)
         self.near = low + 0.5 * (high - low) if near is None else problem.box.vector(near)
         self.size = _sizes(self.dynamic)
@@ -141,13 +141,14 @@ class Claims:
 
 def _sizes(dynamic: Dynamic) -> Any:
     """Of what is measured, in standard deviations."""
-    runs = (r.course.weight * np.maximum(1, np.abs(r.course.value)) for r in dynamic.experiments)
-    return np.concatenate([np.ones(dynamic.unmeasured.size), *runs])
+    runs = [run.schedule for run in dynamic.experiments]
+    sizes = (run.weight * np.maximum(1, np.abs(run.value)) for run in runs)
+    return np.concatenate([np.ones(dynamic.unmeasured.size), *sizes])
 
 
 def cases() -> Iterator[Case]:
     """Nineteen models; those of which a box takes a second get fewer samples."""
-    sys.path += [str(TESTS), str(TESTS / "proof")]
+    sys.path += [str(TESTS), str(TESTS / "proofs" / "prover")]
     published = ("consecutive", "reversible", "gas_oil_cracking", "bellman", "lotka_volterra")
     more = ("cops_gas_oil", "methanol", "cops_methanol", "pendulum")
     dear = ("fitzhugh_nagumo", "stat5", "urethane")

@@ -48,8 +48,8 @@ from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend
 
 
 def estimate(
@@ -84,10 +84,10 @@ def estimate(
     ok = time_limit is None or (is_finite(time_limit) and time_limit > 0)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
     clock = Clock(progress)
-    place = Place(executor, store, timeout)
+    backend = Backend(executor, store, timeout)
     with session(time_limit) as now:
         try:
-            return _estimate(problem, settings, seed, place, clock, certify=certify)
+            return _estimate(problem, settings, seed, backend, clock, certify=certify)
         except KeyboardInterrupt:
             if now.status is not Status.TIME_LIMIT or time_limit is None:
                 raise
@@ -102,7 +102,7 @@ def _estimate(
     problem: Problem,
     settings: Settings | None,
     seed: int | None,
-    place: Place,
+    backend: Backend,
     clock: Clock,
     *,
     certify: bool,
@@ -130,7 +130,7 @@ def _estimate(
             problem, structure, ladder, settings.routes, settings.weights
         )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
-        started = _complemented(problem, algebraic, settings, place)
+        started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         found = _reweighted(problem, given, started, settings)
         paths, best = _last(found)
@@ -316,7 +316,7 @@ class Complemented(NamedTuple):
 
 
 def _complemented(
-    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, place: Place
+    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, backend: Backend
 ) -> Complemented:
     """Every candidate after step 4; those that are done, if it was interrupted.
 
@@ -326,7 +326,7 @@ def _complemented(
     try:
         require_going_on()
         with interruptible():
-            found = complements(job, [a.parameters for a in algebraic], place)
+            found = complements(job, [a.parameters for a in algebraic], backend)
     except KeyboardInterrupt:
         found = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
     paths = [CandidatePath(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]

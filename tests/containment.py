@@ -22,7 +22,7 @@ from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker import functions, polynomial, rows, step
 from igpe.proofs.checker import rows as transport
-from igpe.proofs.checker.course import Course, Tape, courses, line
+from igpe.proofs.checker.experiments import Replay, ReplayTape, line, replays
 from igpe.proofs.checker.interval import Interval
 
 LENGTHS = (1e-3, 1.0, 1e3)
@@ -84,7 +84,7 @@ def of_functions(seed: int) -> int:
 def of_polynomials(seed: int) -> int:
     """Sums, products, multiples and ends of polynomials, at rational points."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(int(rng.integers(1, 4)), 2, int(rng.integers(1, 4)))
+    space = polynomial.TaylorSpace(int(rng.integers(1, 4)), 2, int(rng.integers(1, 4)))
     f, g = _polynomial(space, rng), _polynomial(space, rng)
     factor = rng.normal(size=2) / 3
     wrong = 0
@@ -114,7 +114,7 @@ def of_polynomials(seed: int) -> int:
 def of_functions_of_polynomials(seed: int) -> int:
     """exp, log, reciprocal, sqrt and sin of polynomials, at rational points."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(2, 1, int(rng.integers(1, 6)))
+    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
     f = _polynomial(space, rng, spread=0.02)
     f.c[0, 0] = 0.5 + rng.random(2)
     known = {
@@ -142,7 +142,7 @@ def of_functions_of_polynomials(seed: int) -> int:
 def of_powers(seed: int) -> int:
     """Powers of polynomials with polynomials as exponents; 0 where the base is not positive."""
     rng = np.random.default_rng(seed)
-    space = polynomial.Space(2, 1, int(rng.integers(1, 6)))
+    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
     base, exponent = _polynomial(space, rng, spread=0.05), _polynomial(space, rng, spread=0.05)
     base.c[0, 0], exponent.c[0, 0] = [0.5, 0.01 * rng.random()], 0.3 + 2 * rng.random(2)
     found = base.power(exponent)
@@ -197,7 +197,7 @@ def of_bounds(seed: int) -> int:
     c[0] += rng.choice([0.0, 2.0])
     e = np.abs(rng.normal(size=(m, count))) * rng.choice([1e-300, 1e-3, 0.3])
     e[0, rng.random(count) < 0.2] = np.inf
-    given = rows.Rows(c, e, np.zeros(count), np.zeros((n, count)))
+    given = rows.BoxRows(c, e, np.zeros(count), np.zeros((n, count)))
     a, b = np.sort(rng.random((2, n, count)), axis=0)
     part = low + a * (high - low), np.minimum(low + b * (high - low), high)
     found, local = bound.least(given, boxes, *part)
@@ -215,13 +215,13 @@ def of_growth(seed: int) -> int:
     """M >= h J off and on the diagonal of random models, against central differences; and the
     inequality that makes tau v a supersolution."""
     rng = np.random.default_rng(seed)
-    course, true, low, high = random_course(seed)
+    experiment, true, low, high = random_experiment(seed)
     t, h = rng.random(4), 0.6 * rng.random(4)
     p = [Interval(a, b) for a, b in zip(low, high, strict=True)]
-    x0 = rng.normal(size=(course.states, 4))
-    wide = 0.3 * rng.random((course.states, 4))
+    x0 = rng.normal(size=(experiment.states, 4))
+    wide = 0.3 * rng.random((experiment.states, 4))
     x = [Interval(a, a + w) for a, w in zip(x0, wide, strict=True)]
-    m = step.growth_matrix(course, p, x, t, h)
+    m = step.growth_matrix(experiment, p, x, t, h)
     wrong = 0
     for k in range(4):
         for share in rng.random((5, 3)):
@@ -230,11 +230,11 @@ def of_growth(seed: int) -> int:
             jacobian = _differences(true, t[k] + share[2] * h[k], at, q) * h[k]
             off = np.abs(jacobian) - np.diag(np.abs(np.diag(jacobian)) - np.diag(jacobian))
             wrong += int((off > m[:, :, k] + 1e-6 * (1 + np.abs(jacobian))).sum())
-    d = 1e-3 * rng.random((course.states, 4)) + 1e-6
-    v, _ = step.supersolution(lambda tube: step.growth_matrix(course, p, tube, t, h), x, d)
+    d = 1e-3 * rng.random((experiment.states, 4)) + 1e-6
+    v, _ = step.supersolution(lambda tube: step.growth_matrix(experiment, p, tube, t, h), x, d)
     good = np.isfinite(v).all(axis=0)
     tube = [Interval(i.low - w, i.high + w) for i, w in zip(x, v, strict=True)]
-    growth = step.growth_matrix(course, p, tube, t, h)
+    growth = step.growth_matrix(experiment, p, tube, t, h)
     needed = d + np.maximum(np.einsum("ijb,jb->ib", growth, v), 0.0)
     return wrong + int((needed > v * (1 + 1e-12))[:, good].sum())
 
@@ -260,7 +260,7 @@ def of_inputs(seed: int) -> int:
         t = begins + 0.9 * rng.random(len(begins)) * (ends - begins)
         h = rng.random(len(begins)) * (ends - t)
         made = line(table, stops).of(np.arange(len(stops)))
-        f = made.polynomial(polynomial.Space(1, 1, 3), t, h)
+        f = made.polynomial(polynomial.TaylorSpace(1, 1, 3), t, h)
         ranges = made.between(Interval(t, t + h))
         for k in range(len(stops)):
             for tau in (Fraction(0), Fraction(int(rng.integers(1, 8)), 8), Fraction(1)):
@@ -286,26 +286,26 @@ def of_integration(seed: int, models: int = 1, inputs: int = 0) -> int:
     """Residuals of random models at random parameters of random boxes, against an integration."""
     wrong = 0
     for k in range(models):
-        course, true, low, high = random_course(1000 * seed + k, inputs)
-        wrong += residuals_outside(course, true, low, high, seed=k)[0]
+        experiment, true, low, high = random_experiment(1000 * seed + k, inputs)
+        wrong += residuals_outside(experiment, true, low, high, seed=k)[0]
     return wrong
 
 
 def residuals_outside(
-    course: Course, truth: "Reference", low: np.ndarray, high: np.ndarray, seed: int
+    experiment: Replay, truth: "Reference", low: np.ndarray, high: np.ndarray, seed: int
 ) -> tuple[int, float]:
     """How many residuals at corners and random places lie outside, and the largest share of the
     remainder that was used (how sharp the check is); low, high (n_parameters, n_boxes)."""
     rng = np.random.default_rng(seed)
     boxes = rows.Boxes.around(low, high)
     effort = rows.Effort()
-    found = rows.residuals(course, boxes, effort, np.inf, np.zeros(len(boxes)))
+    found = rows.residuals(experiment, boxes, effort, np.inf, np.zeros(len(boxes)))
     wrong, most = 0, 0.0
     for _ in range(3):
         share = rng.choice([0.0, 0.5, 1.0, rng.random()], low.shape)
         p = low + share * (high - low)
         for k in range(len(boxes)):
-            true = integrated(course, truth, p[:, k])
+            true = integrated(experiment, truth, p[:, k])
             if true is None:
                 continue
             half = np.where(boxes.half[:, k] > 0, boxes.half[:, k], 1.0)
@@ -321,7 +321,7 @@ def residuals_outside(
 
 
 class Reference(NamedTuple):
-    """A course as CasADi's own functions, (t, x, p, u), (p), (t, x, p, u), and tables for u."""
+    """CasADi's own functions of an experiment, (t, x, p, u), (p), (t, x, p, u), and tables."""
 
     slopes: Evaluated
     start: Evaluated
@@ -340,7 +340,7 @@ def _value_of(table: Table, t: float, within: float) -> float:
     return float(np.interp(t, table.times, table.values))
 
 
-def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
+def replay_and_reference(problem: igpe.Problem) -> tuple[Replay, Reference]:
     """The first experiment of a problem, as the checker reads it and as CasADi evaluates it."""
     ivp = compiled(problem).initial_value_problem(0)
     assert ivp.unknowns == problem.box.names
@@ -348,14 +348,14 @@ def courses_and_references(problem: igpe.Problem) -> tuple[Course, Reference]:
     told = ca.vertcat(ivp.measured, ivp.q)  # the unknowns themselves, for priors
     slopes, measured = Evaluated(given, ivp.f), Evaluated(given, told)
     start = Evaluated([ivp.q], ivp.start)
-    return courses(problem)[0], Reference(slopes, start, measured, ivp.tables)
+    return replays(problem)[0], Reference(slopes, start, measured, ivp.tables)
 
 
-def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | None:
+def integrated(experiment: Replay, truth: Reference, p: np.ndarray) -> np.ndarray | None:
     """Residuals at p (n_parameters,), in plain floating point; None if that broke down."""
     x, found = truth.start(p), []
     for a, b, rows_there in zip(
-        [course.t0, *course.times[:-1]], course.times, course.rows, strict=True
+        [experiment.t0, *experiment.times[:-1]], experiment.times, experiment.rows, strict=True
     ):
         inputs = partial(truth.inputs, within=(a + b) / 2)
         if b > a:
@@ -376,7 +376,9 @@ def integrated(course: Course, truth: Reference, p: np.ndarray) -> np.ndarray | 
     return np.concatenate(found)
 
 
-def random_course(seed: int, inputs: int = 0) -> tuple[Course, Reference, np.ndarray, np.ndarray]:
+def random_experiment(
+    seed: int, inputs: int = 0
+) -> tuple[Replay, Reference, np.ndarray, np.ndarray]:
     """A model of one to three states with random terms, and four boxes of its parameters.
 
     inputs  how many tables it has as well
@@ -398,12 +400,12 @@ def random_course(seed: int, inputs: int = 0) -> tuple[Course, Reference, np.nda
     stops = sorted({*data, *jumps})
     nothing = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
     given = [t, x, p, u]
-    tapes = Tape(given, f), Tape([p], start), Tape(given, h)
+    tapes = ReplayTape(given, f), ReplayTape([p], start), ReplayTape(given, h)
     lines = tuple(line(table, [0.0, *stops[:-1]]) for table in tables)
     rows_there = tuple(data.get(at, nothing) for at in stops)
-    course = Course(n, 0.0, *tapes, np.array(stops), rows_there, lines)
+    experiment = Replay(n, 0.0, *tapes, np.array(stops), rows_there, lines)
     truth = Reference(Evaluated(given, f), Evaluated([p], start), Evaluated(given, h), tables)
-    return course, truth, low, low + rng.choice([0.0, 1e-6, 0.01, 0.1, 0.4], size=(1, 4))
+    return experiment, truth, low, low + rng.choice([0.0, 1e-6, 0.01, 0.1, 0.4], size=(1, 4))
 
 
 def _random_table(rng: np.random.Generator) -> Table:
@@ -451,7 +453,9 @@ def _outside(x: Interval, k: int, value: Fraction) -> bool:
     )
 
 
-def _polynomial(space: polynomial.Space, rng: np.random.Generator, spread: float = 1.0) -> Any:
+def _polynomial(
+    space: polynomial.TaylorSpace, rng: np.random.Generator, spread: float = 1.0
+) -> Any:
     length = int(rng.integers(1, space.order + 2))
     c = rng.normal(size=(space.size, length, 2)) * spread / 3
     c[rng.random(c.shape) < 0.5] = 0
@@ -459,7 +463,7 @@ def _polynomial(space: polynomial.Space, rng: np.random.Generator, spread: float
 
 
 def _place(
-    space: polynomial.Space, rng: np.random.Generator
+    space: polynomial.TaylorSpace, rng: np.random.Generator
 ) -> tuple[list[Fraction], list[Fraction], Fraction]:
     def some(n: int) -> list[Fraction]:
         return [Fraction(int(k), 4) for k in rng.integers(-4, 5, n)]
@@ -513,7 +517,7 @@ def _near(s: np.ndarray) -> list[Fraction]:
     return [(1 + Fraction(float(np.clip(v, -1, 1)))) / 2 for v in s]
 
 
-def _least_square(given: rows.Rows, boxes: rows.Boxes, k: int, p: list[Fraction]) -> Fraction:
+def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fraction]) -> Fraction:
     """Least sum of squares that the residuals' remainders leave at p."""
     half = [Fraction(h) if h > 0 else Fraction(1) for h in boxes.half[:, k]]
     delta = [(v - Fraction(c)) / h for v, c, h in zip(p, boxes.center[:, k], half, strict=True)]

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from igpe.core.errors import Unsupported
-from igpe.tasks.children import Item, Work
+from igpe.tasks.workers import Item, Work
 
 
 def noted(folder, key):

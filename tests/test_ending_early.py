@@ -27,7 +27,7 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary
 from igpe.planning.search import Search
-from igpe.proofs.prover import certify
+from igpe.proofs.prover import search
 from igpe.solvers.ipopt import CompiledProgram
 from igpe.solvers.program import AmplProgram
 from igpe.uncertainty import adequate as findings
@@ -289,7 +289,7 @@ def test_what_is_left_out_has_a_limit_after_an_interrupt(monkeypatch):
 
 def test_a_proof_that_is_interrupted_before_it_begins_leaves_the_result(monkeypatch):
     pytest.importorskip("numba")
-    interrupting(monkeypatch, certify.Best, "first", 1)
+    interrupting(monkeypatch, search.Incumbent, "first", 1)
     found = igpe.estimate(CASE.problem(0.02, 1), certify=True)
     assert found.status is Status.CONVERGED
     assert found.proof is None
@@ -299,7 +299,7 @@ def test_a_proof_that_is_interrupted_before_it_begins_leaves_the_result(monkeypa
 def test_certify_names_the_parameters_it_had(monkeypatch):
     pytest.importorskip("numba")
     problem = CASE.problem(0.02, 1)
-    interrupting(monkeypatch, certify.Best, "first", 1)
+    interrupting(monkeypatch, search.Incumbent, "first", 1)
     with pytest.raises(KeyboardInterrupt, match="The best parameters so far: k1 = 1"):
         igpe.certify(problem, CASE.truth)
 

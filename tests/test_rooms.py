@@ -181,7 +181,7 @@ def test_no_file_is_too_long_and_no_folder_too_full() -> None:
     ("where", "code", "says"),
     [
         ("numerics/a.py", "from igpe.problem.problem import Problem", "must not know 'problem"),
-        ("proofs/checker/a.py", "import igpe.proofs.prover.writer", "must not know 'proofs.prover"),
+        ("proofs/checker/a.py", "import igpe.proofs.prover.search", "must not know 'proofs.prover"),
         ("core/a.py", "def f():\n    from igpe.problem.model import read", "the floors below"),
         ("dynamics/a.py", "if TYPE_CHECKING:\n    import igpe.pipeline", "the floors below"),
         ("dynamics/a.py", "from igpe.algebraic import local", "room 'dynamics' (floor 4)"),

@@ -133,19 +133,19 @@ class Regression:
     def _function(self, *, with_derivative: bool) -> InPlace:
         p = ca.MX.sym("p", len(self.box))
         each: list[Any] = [None] * len(self.pieces)
-        for alike in _at_same_places(self.pieces):
-            own = [self.pieces[k] for k in alike]
-            found = _slopes(own, p, with_derivative=with_derivative)
-            for k, values in zip(alike, found, strict=True):
+        for together in _at_same_places(self.pieces):
+            own = [self.pieces[k] for k in together]
+            values_of = _slopes(own, p, with_derivative=with_derivative)
+            for k, values in zip(together, values_of, strict=True):
                 each[k] = values
         pairs = list(zip(self.pieces, each, strict=True))
-        told = [ca.densify(ca.vertcat(*[piece.residual(v.slopes) for piece, v in pairs]))]
+        outputs = [ca.densify(ca.vertcat(*[piece.residual(v.slopes) for piece, v in pairs]))]
         if with_derivative:
-            told.append(ca.densify(ca.horzcat(*[q.by_parameter(v.by_p) for q, v in pairs])))
-        function = InPlace(ca.Function("regression", [p], told))
+            outputs.append(ca.densify(ca.horzcat(*[q.by_parameter(v.by_p) for q, v in pairs])))
+        function = InPlace(ca.Function("regression", [p], outputs))
         at, *results = self._compiled
         function.read(0, at)
-        for i, result in enumerate(results[: len(told)]):
+        for i, result in enumerate(results[: len(outputs)]):
             function.write(i, result)
         return function
 
@@ -172,27 +172,27 @@ class _Values(NamedTuple):
 
 def _at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
     """Indices of pieces that know the same: they share rate laws."""
-    found: dict[bytes, list[int]] = {}
+    result: dict[bytes, list[int]] = {}
     for k, piece in enumerate(pieces):
-        found.setdefault(piece.known.tobytes(), []).append(k)
-    return list(found.values())
+        result.setdefault(piece.known.tobytes(), []).append(k)
+    return list(result.values())
 
 
 def _slopes(pieces: Sequence[Contribution], p: Any, *, with_derivative: bool) -> list[_Values]:
     """Of pieces at the same places, what they have in common being computed once."""
     known, q = pieces[0].predict.sx_in(0), pieces[0].predict.sx_in(1)
     slopes = ca.vertcat(*[piece.predict(known, q) for piece in pieces])
-    told = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
+    outputs = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
     count, numbers, n = pieces[0].known.shape[1], ca.DM(pieces[0].known), q.numel()
     points = ca.repmat(p, 1, count)
-    function = ca.Function("slopes", [known, q], told if with_derivative else told[:1])
+    function = ca.Function("slopes", [known, q], outputs if with_derivative else outputs[:1])
     both = function.map(count).call([numbers, points])
     by_p = both[1] if with_derivative else ca.MX(n * len(pieces), count)
     return [_Values(both[0][k, :], by_p[k * n : (k + 1) * n, :]) for k in range(len(pieces))]
 
 
 class RouteResult(NamedTuple):
-    """What a route found.
+    """The answer of a route.
 
     estimate      of the parameters it could determine; its `lower_bound` says what is proved
     undetermined  parameters of the regression that its data do not determine
@@ -248,8 +248,8 @@ class Target(NamedTuple):
     @property
     def typical(self) -> float:
         """Root mean square of the errors, or the size if step 1 cannot tell any."""
-        told = self.error[np.isfinite(self.error)]
-        return max(_rms(told) if len(told) else self.size, LEAST_ERROR * self.size)
+        known = self.error[np.isfinite(self.error)]
+        return max(_rms(known) if len(known) else self.size, LEAST_ERROR * self.size)
 
 
 class ResidualWeights(Protocol):

@@ -12,7 +12,7 @@ one value of p_1 only and says nothing about others. Hence
     c >= sum of b_k over the stages k whose slopes depend on nothing that was held,
 
 and that is all that is claimed. With a closed gap in every stage the parameters are the best of
-their stages, not the minimum of c: later slopes, too, tell of p_1, and they were not asked.
+their stages, not the minimum of c: later slopes depend on p_1 too, and were not used for it.
 """
 
 import time
@@ -79,26 +79,26 @@ class Decomposed:
                     raise
                 break
             stages.append(solved)
-            held |= solved.found.estimate.parameters
+            held |= solved.result.estimate.parameters
             left = [part for part in left if not part.needs <= solved.names | held.keys()]
-            if solved.found.undetermined or not solved.found.estimate.status.usable:
+            if solved.result.undetermined or not solved.result.estimate.status.usable:
                 break
         if len(stages) == 1 and stages[0].names == set(regression.box.names):
-            return stages[0].found
+            return stages[0].result
         return _combined(regression, stages, time.perf_counter() - began)
 
     def _next(
         self, regression: Regression, left: Sequence["_Part"], held: Mapping[str, float]
     ) -> "_Solved":
         """The smallest stage that determines all its parameters; failing that, all that is left."""
-        asked: frozenset[str] = frozenset()
+        chosen: frozenset[str] = frozenset()
         while True:
-            asked = _smallest(left, asked, held)
-            parts = [part for part in left if part.needs <= asked | held.keys()]
-            stage = _stage(regression, [part.piece for part in parts], asked, held)
-            found = (self.linear if stage.linear else self.route).estimate(stage)
-            if len(parts) == len(left) or not found.undetermined:
-                return _Solved(found, asked, not any(part.needs & held.keys() for part in parts))
+            chosen = _smallest(left, chosen, held)
+            parts = [part for part in left if part.needs <= chosen | held.keys()]
+            stage = _stage(regression, [part.piece for part in parts], chosen, held)
+            result = (self.linear if stage.linear else self.route).estimate(stage)
+            if len(parts) == len(left) or not result.undetermined:
+                return _Solved(result, chosen, not any(part.needs & held.keys() for part in parts))
 
 
 class _Part(NamedTuple):
@@ -111,7 +111,7 @@ class _Part(NamedTuple):
 class _Solved(NamedTuple):
     """A stage's answer, its parameters, and whether its slopes depend on none that was held."""
 
-    found: RouteResult
+    result: RouteResult
     names: frozenset[str]
     alone: bool
 
@@ -123,21 +123,21 @@ def _needs(regression: Regression, piece: Contribution) -> frozenset[str]:
 
 
 def _smallest(
-    left: Sequence[_Part], asked: frozenset[str], held: Mapping[str, float]
+    left: Sequence[_Part], chosen: frozenset[str], held: Mapping[str, float]
 ) -> frozenset[str]:
-    """`asked`, and the fewest further parameters with which another slope can be predicted."""
-    further = [part.needs - asked - held.keys() for part in left]
-    return asked | min((f for f in further if f), key=lambda f: (len(f), sorted(f)))
+    """`chosen`, and the fewest further parameters with which another slope can be predicted."""
+    further = [part.needs - chosen - held.keys() for part in left]
+    return chosen | min((f for f in further if f), key=lambda f: (len(f), sorted(f)))
 
 
 def _stage(
     regression: Regression,
     pieces: Sequence[Contribution],
-    asked: frozenset[str],
+    chosen: frozenset[str],
     held: Mapping[str, float],
 ) -> Regression:
-    """The regression of some pieces in the parameters asked for, those held inserted."""
-    box = regression.box.select(n for n in regression.box.names if n in asked)
+    """The regression of some pieces in the chosen parameters, those held inserted."""
+    box = regression.box.select(n for n in regression.box.names if n in chosen)
     p = ca.SX.sym("p", len(box))
     symbol = dict(zip(box.names, ca.vertsplit(p), strict=True))
     unused = 0.0  # no prediction of the stage depends on the rest
@@ -157,25 +157,25 @@ def _stage(
 
 def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float) -> RouteResult:
     """One answer of all stages. Their objectives add up: every slope belongs to one of them."""
-    found = [stage.found.estimate for stage in stages]
-    parameters = {n: v for one in found for n, v in one.parameters.items()}
+    result = [stage.result.estimate for stage in stages]
+    parameters = {n: v for one in result for n, v in one.parameters.items()}
     names = [n for n in regression.box.names if n in parameters]
     status = _status(stages)
     estimate = Estimate(
         {n: parameters[n] for n in names},
-        sum(one.objective for one in found) if status.usable else np.inf,
+        sum(one.objective for one in result) if status.usable else np.inf,
         status,
-        f"{len(stages)} stages: {', '.join(dict.fromkeys(one.method for one in found))}",
+        f"{len(stages)} stages: {', '.join(dict.fromkeys(one.method for one in result))}",
         lower_bound=_bound(stages),
         seconds=seconds,
-        trail=tuple(found),
+        trail=tuple(result),
     )
     return RouteResult(estimate, tuple(n for n in regression.box.names if n not in parameters))
 
 
 def _status(stages: Sequence[_Solved]) -> Status:
     """The worst ending of a stage; proofs of stages that hold something prove nothing together."""
-    endings = [stage.found.estimate.status for stage in stages]
+    endings = [stage.result.estimate.status for stage in stages]
     failed = [ending for ending in endings if not ending.usable]
     if failed:
         return failed[0]
@@ -187,6 +187,6 @@ def _status(stages: Sequence[_Solved]) -> Status:
 
 def _bound(stages: Sequence[_Solved]) -> float:
     """What is proved of the whole sum of squares; -inf if nothing is."""
-    bounds = [stage.found.estimate.lower_bound for stage in stages if stage.alone]
+    bounds = [stage.result.estimate.lower_bound for stage in stages if stage.alone]
     proven = [max(b, 0.0) for b in bounds if np.isfinite(b)]
     return sum(proven) if proven else -np.inf

@@ -8,7 +8,7 @@ closed counts only as far as a second run, with another seed and tolerance, come
 problems whose gap otherwise takes minutes: about one run in twenty on the methanol problem. Looser
 feasibility makes bounds weaker, never wrong: the relaxed constraints only lower the minimum.)
 
-Rate constants told by their value amid the measurements instead of at infinite temperature.
+Rate constants given by their value amid the measurements instead of at infinite temperature.
 
 In k*exp(-E/(R*T)) the data determine the product near their own temperatures, and k and E lie on a
 narrow ridge over many decades of k. With c the mean factor of E in the exponents and E0 a value of
@@ -30,7 +30,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.algebraic.base import Regression, RouteResult
-from igpe.algebraic.local import LocalSearch, found
+from igpe.algebraic.local import LocalSearch, route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
@@ -40,7 +40,7 @@ from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
-from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
+from igpe.solvers.base import Answer, Solver, confirmed_status, name_of, solve_confirmed
 from igpe.solvers.programs import Scip
 
 SAME = 1e-9  # relative difference of residuals that are the same
@@ -70,17 +70,17 @@ def centred(residual: Any, p: Any, box: Box, at: FloatArray) -> tuple[Any, list[
     residual  SX column of the symbols p;  at: (n,) values that E0 is taken from
     returns   SX column of the same symbols, where each `factor` now stands for its k'
     """
-    found: list[Centring] = []
+    result: list[Centring] = []
     for energy, slope in _mean_slopes(residual, p).items():
         shifted = _shifted(residual, p, energy, slope, float(at[energy]))
-        taken = {c.factor for c in found} | {energy}
+        taken = {c.factor for c in result} | {energy}
         for factor in sorted(set(range(p.numel())) - taken):
             one = Centring(factor, energy, slope, float(at[energy]))
             if _same(residual, shifted, p, box, one):
                 residual = shifted
-                found.append(one)
+                result.append(one)
                 break
-    return residual, found
+    return residual, result
 
 
 def to_centred(centrings: list[Centring], values: FloatArray) -> FloatArray:
@@ -121,14 +121,14 @@ def _mean_slopes(residual: Any, p: Any) -> Mapping[int, float]:
 
 
 def _exponents(residual: Any, p: Any) -> list[Any]:
-    found: list[Any] = []
+    result: list[Any] = []
 
     def keep(exponent: Any) -> Any:
-        found.append(exponent)
+        result.append(exponent)
         return exponent
 
     _rebuilt(residual, p, keep)
-    return found
+    return result
 
 
 def _shifted(residual: Any, p: Any, energy: int, slope: float, amid: float) -> Any:
@@ -207,9 +207,9 @@ class GlobalSolver:
             return self._unproved(self.local.estimate(regression), answer)
         fit = self._better(regression, fit, scaled.point(answer))
         bound = min(scaled.bound(answer), fit.cost)
-        name, status = name_of(self.solver), believed(answer, fit.cost - bound, scaled.cost)
+        name, status = name_of(self.solver), confirmed_status(answer, fit.cost - bound, scaled.cost)
         said = Estimate({}, fit.cost, status, f"global search by {name}", bound)
-        return found(regression, fit, said, began, fits)
+        return route_result(regression, fit, said, began, fits)
 
     def _unproved(self, local: RouteResult, answer: Answer) -> RouteResult:
         """The local search's answer, with why there is no proof."""

@@ -118,8 +118,8 @@ class LocalSearch:
             lost = Estimate({}, np.inf, Status.FAILED, method, seconds=seconds)
             return RouteResult(lost, regression.box.names)
         status = Status.INTERRUPTED if stopped() else Status.BEST_OF_SEVERAL
-        said = Estimate({}, fits[0].cost, status, method)
-        return _found(regression, fits, said, began)
+        outcome = Estimate({}, fits[0].cost, status, method)
+        return _route_result(regression, fits, outcome, began)
 
     def best(self, regression: Regression) -> Fit | None:
         """The best local optimum found; None if no point could be evaluated."""
@@ -140,36 +140,37 @@ class LocalSearch:
         able = [one for one in judged if one[0] < np.inf]
         points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
         starts = [points[i] for i in spread(points, self.starts)]
-        found: list[Fit] = []
+        result: list[Fit] = []
         try:
             with interruptible():
                 for p in starts:
-                    found.append(self.search.fit(regression.linearised, p, box))
+                    result.append(self.search.fit(regression.linearised, p, box))
         except KeyboardInterrupt:
-            if not found:
+            if not result:
                 raise
-        return found
+        return result
 
 
-def found(
-    regression: Regression, fit: Fit, said: Estimate, began: float, others: Iterable[Fit] = ()
+def route_result(
+    regression: Regression, fit: Fit, outcome: Estimate, began: float, others: Iterable[Fit] = ()
 ) -> RouteResult:
-    """The fit as a route's answer: only what its data determine, with what was `said` of it.
+    """The fit as a route's answer: only the parameters that its data determine.
 
-    began   when the route began, as `time.perf_counter` tells it
-    others  fits from other starts, in any order; those that are not the same optimum are kept
+    outcome  method, status and bound of the answer
+    began    when the route began, by `time.perf_counter`
+    others   fits from other starts, in any order; those that are not the same optimum are kept
     """
     worse = [f for f in others if f.cost >= fit.cost]
-    return _found(regression, distinct(regression, [fit, *worse]), said, began)
+    return _route_result(regression, distinct(regression, [fit, *worse]), outcome, began)
 
 
-def _found(
-    regression: Regression, fits: Sequence[Fit], said: Estimate, began: float
+def _route_result(
+    regression: Regression, fits: Sequence[Fit], outcome: Estimate, began: float
 ) -> RouteResult:
     best = _determined(regression, fits[0])
-    estimate = replace(said, parameters=best, objective=fits[0].cost)
+    estimate = replace(outcome, parameters=best, objective=fits[0].cost)
     others = tuple(
-        Estimate(_determined(regression, fit), fit.cost, Status.CONVERGED, said.method)
+        Estimate(_determined(regression, fit), fit.cost, Status.CONVERGED, outcome.method)
         for fit in fits[1:]
     )
     return RouteResult(
@@ -181,5 +182,5 @@ def _found(
 
 def _determined(regression: Regression, fit: Fit) -> dict[str, float]:
     values = regression.box.mapping(fit.x)
-    told = zip(values.items(), known(regression, fit), strict=True)
-    return {name: value for (name, value), yes in told if yes}
+    both = zip(values.items(), known(regression, fit), strict=True)
+    return {name: value for (name, value), yes in both if yes}

@@ -18,7 +18,7 @@ from igpe.algebraic.bounds.search import BoxSearch, BranchAndBoundResult, Search
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, grouped, separate
 from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.local import found
+from igpe.algebraic.local import route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
@@ -99,12 +99,12 @@ class Projected:
             if local.best is None:
                 raise
             said = Estimate({}, local.best.cost, Status.INTERRUPTED, "interrupted local searches")
-            return found(regression, local.best, said, began, local.fits)
+            return route_result(regression, local.best, said, began, local.fits)
         best = local.best
         method = f"projected branch and bound, {outcome.boxes} boxes"
         bound = min(outcome.lower_bound, best.cost)
         said = Estimate({}, best.cost, outcome.status, method, bound)
-        return found(regression, best, said, began, local.fits)
+        return route_result(regression, best, said, began, local.fits)
 
     def _separated(self, regression: Regression) -> Separated | None:
         """The problem in linear and nonlinear parameters; None if it is not for this method."""

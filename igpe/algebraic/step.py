@@ -226,7 +226,7 @@ def estimate_algebraic(
     starts = [smoothed_starts(problem, structure, curves) for curves in ladder]
     if not structure.groups:
         return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
-    found: list[Algebraic] = []
+    result: list[Algebraic] = []
     further: list[_Further] = []
     posings = (
         (Posing(problem, structure, curves, form, weights), start)
@@ -237,14 +237,14 @@ def estimate_algebraic(
         for posing, start in posings:
             require_going_on()
             with interruptible():
-                candidate = _candidate(posing, routes, start, prove=not found)
-                if _new(candidate, found, problem.box):
-                    found.append(candidate)
+                candidate = _candidate(posing, routes, start, prove=not result)
+                if _new(candidate, result, problem.box):
+                    result.append(candidate)
                 further += _further(candidate, posing, routes.factor)
     except KeyboardInterrupt:
-        if not found:
+        if not result:
             raise
-    return _with_further(found, sorted(further, key=lambda f: f.ratio), routes.most, problem.box)
+    return _with_further(result, sorted(further, key=lambda f: f.ratio), routes.most, problem.box)
 
 
 def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> dict[str, float]:
@@ -285,7 +285,7 @@ def _candidate(
 
 def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Further]:
     """The candidate with one group at another of its optima, for all that are nearly as good."""
-    found = []
+    result = []
     for k, (group, answer) in enumerate(candidate.answers):
         best = answer.estimate.objective
         least = rounding(posing.regression(group)) if answer.others else 0.0
@@ -300,18 +300,18 @@ def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Furth
                 one = Algebraic(
                     {**kept, **other.parameters}, tuple(answers), candidate.curves, origin
                 )
-                found.append(_Further(other.objective / max(best, least), one))
-    return found
+                result.append(_Further(other.objective / max(best, least), one))
+    return result
 
 
 def _with_further(
-    found: list[Algebraic], further: Sequence[_Further], most: int, box: Box
+    result: list[Algebraic], further: Sequence[_Further], most: int, box: Box
 ) -> list[Algebraic]:
-    distinct = list(found)
+    distinct = list(result)
     for one in further:
         if _new(one.candidate, distinct, box):
             distinct.append(one.candidate)
-    kept = distinct[: len(found) + most]
+    kept = distinct[: len(result) + most]
     return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
 
 
@@ -319,8 +319,8 @@ def _ordinal(number: int) -> str:
     return ORDINALS[number] if number < len(ORDINALS) else f"{number + 2}th"
 
 
-def _new(candidate: Algebraic, found: Sequence[Algebraic], box: Box) -> bool:
-    return all(_differ(candidate.parameters, other.parameters, box) for other in found)
+def _new(candidate: Algebraic, result: Sequence[Algebraic], box: Box) -> bool:
+    return all(_differ(candidate.parameters, other.parameters, box) for other in result)
 
 
 def _differ(a: Mapping[str, float], b: Mapping[str, float], box: Box) -> bool:

@@ -36,8 +36,8 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import axes_for
 from igpe.results.plots.search import draw_waterfall, series
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend
 
 ARRIVED = {
     Status.CONVERGED,
@@ -189,7 +189,7 @@ def compare(
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
     given = given_starts(problem, starts, seed, "compare")
-    place = Place(executor, store, timeout)
+    backend = Backend(executor, store, timeout)
     order = {name: k for k, name in enumerate(named)}
     table = RunTable(problem.box.names)
 
@@ -197,7 +197,7 @@ def compare(
         if progress is not None:
             progress(f"{name} from {len(given)} starts")
 
-    complete = table.gather(searched(SearchJob(problem, named), given, place, begins=begins))
+    complete = table.gather(searched(SearchJob(problem, named), given, backend, begins=begins))
     runs = table.frame()
     runs = runs.iloc[np.lexsort((runs["start"], runs["method"].map(order)))].reset_index(drop=True)
     arrived = runs["objective"][runs["arrived"]]
@@ -365,7 +365,7 @@ def campaign(
         if progress is not None:
             progress(sentence)
 
-    place = Place(executor, store, timeout, report=report)
+    backend = Backend(executor, store, timeout, report=report)
     table = RunTable(problem.box.names)
     done = 0
 
@@ -378,7 +378,7 @@ def campaign(
 
     job = SearchJob(problem, {type(estimator).__name__: estimator})
     try:
-        complete = table.gather(map(told, searched(job, given, place)))
+        complete = table.gather(map(told, searched(job, given, backend)))
     except ProblemError as error:  # the executor ended: what was finished is kept
         if done == 0:
             raise

@@ -180,8 +180,8 @@ def inverse_bands(factors: FloatArray) -> FloatArray:
         right = sum(windows[a] * x[:steps, a, None] for a in range(p))
         for j in range(width):
             bands[:, j] += (right * x[j : j + steps]).sum(axis=1)
-    found: FloatArray = np.moveaxis(bands, (3, 1, 2, 0), (0, 1, 2, 3)).reshape(m, width, -1)
-    return np.ascontiguousarray(found[:, :, :n])
+    result: FloatArray = np.moveaxis(bands, (3, 1, 2, 0), (0, 1, 2, 3)).reshape(m, width, -1)
+    return np.ascontiguousarray(result[:, :, :n])
 
 
 def _rows(factors: FloatArray, steps: int, pieces: int) -> tuple[FloatArray, FloatArray]:
@@ -242,5 +242,5 @@ def inverse_band(band: FloatArray) -> FloatArray:
     returns  (4, n)
     raises   np.linalg.LinAlgError if the matrix is not positive definite
     """
-    found: FloatArray = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
-    return found
+    result: FloatArray = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
+    return result

@@ -5,7 +5,7 @@ With u in [0, 1], weights of sum 1 (without exact values) and the line through t
     minimise  sum w (y - b(u)'c)^2 + lambda c' Omega c,      (N + lambda Omega) c = g.
 
 If there is a break at each distinct time, the minimiser over all these splines is the smoothing
-spline itself, which is natural without being told. For more times than MOST_BREAKS the breaks are
+spline itself, which is natural by itself. For more times than MOST_BREAKS the breaks are
 an even choice of them: a penalised regression spline, whose cost is one pass over the data and
 then independent of their number (as smooth.spline of R does).
 
@@ -185,7 +185,7 @@ class SmoothingProblem:
         return self.basis.project(self.local, self.w * self.y)
 
     def fit(self, penalty: float) -> SplineFit | None:
-        """The minimiser, or None if this penalty is too small to be told from none."""
+        """The minimiser, or None if this penalty is too small to be distinguished from none."""
         # LAPACK itself: for a hundred data SciPy's checks take three times as long as the work.
         factor, c, failed = dpbsv(self.normal + penalty * self.bending, self.target, lower=1)
         return None if failed else SplineFit(penalty, c, factor)
@@ -292,7 +292,7 @@ def choose(problem: SmoothingProblem, counts: Counts, factor: float) -> PenaltyC
         best, _edge, gcv = _least(problem, counts, exponents)
         step *= float(ZOOMED[1] - ZOOMED[0])
     fit = problem.fit(factor * 10.0**best)
-    if fit is None:  # so little penalty was asked for that rounding hides it
+    if fit is None:  # so little penalty was requested that rounding hides it
         fit = problem.fit(10.0**best)
     if fit is None:
         raise ArithmeticError("The penalised normal equations are not positive definite.")

@@ -1,9 +1,7 @@
-"""What every outside solver answers, and what it must offer to stand behind the wall.
+"""What every outside solver answers and must offer, and how two runs confirm a closed gap.
 
-A closed gap that two runs agree on.
-
-Deterministic solvers compute in floating point: now and then a whole tree is cut off by rounding,
-and what is called proved is not.
+Deterministic solvers compute in floating point: now and then rounding cuts off a whole tree, and
+what is called proved is not.
 """
 
 import time
@@ -24,7 +22,7 @@ class Answer:
     status       CONVERGED from a local solver, OPTIMAL_WITHIN_GAP from one that proves
     objective    value of the incumbent, evaluated in the model; nan if there is none
     lower_bound  proven bound on the objective; -inf if nothing is proven
-    message      what the solver itself said
+    message      the solver's own words
     seconds      wall time, model translation included
     iterations   the solver's own count: steps of an interior point method, nodes of a tree
     """
@@ -53,7 +51,7 @@ class Solver(Protocol):
         ...
 
     def available(self) -> bool:
-        """Whether it can be used here."""
+        """Return True if the solver can be used here."""
         ...
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
@@ -83,40 +81,40 @@ def objective_of(model: Any) -> Any:
 
     raises ModelError if there is none, if there are several, or if it is to be maximised
     """
-    found = list(model.component_data_objects(pyo.Objective, active=True, descend_into=True))
-    if len(found) != 1:
+    active = list(model.component_data_objects(pyo.Objective, active=True, descend_into=True))
+    if len(active) != 1:
         raise ModelError(
-            f"The model has {len(found)} active objectives {[o.name for o in found]}; wanted one. "
-            "Deactivate the others."
+            f"The model has {len(active)} active objectives {[o.name for o in active]}; wanted "
+            "one. Deactivate the others."
         )
-    if found[0].sense != pyo.minimize:
+    if active[0].sense != pyo.minimize:
         raise ModelError(
-            f"The objective '{found[0].name}' is to be maximised; write it as a minimum of its "
+            f"The objective '{active[0].name}' is to be maximised; write it as a minimum of its "
             "negative."
         )
-    return found[0]
+    return active[0]
 
 
-LEAST = 1.0  # s, what the witness has at least
+LEAST = 1.0  # s, what the second solver has at least
 OPEN = 1e-2  # a gap that was closed and is wider than this when evaluated exactly is open
-WIDEST = 0.1  # gap that is called closed, whatever was asked of the solver
+WIDEST = 0.1  # gap that is called closed, whatever the solver was given
 
 
 def solve_confirmed(
     solver: Solver, witness: Solver, model: Any, time_limit: float | None
 ) -> Answer:
-    """The solver's answer; a closed gap counts only as far as the witness comes to it as well.
+    """Solve a model; a closed gap counts only as far as a second solver confirms it.
 
-    witness     another solver, or the same with another seed and tolerance; it has the time left
+    witness     the second solver, or the same with another seed and tolerance; it has the time left
     time_limit  wall time of both together, s; None for no limit
-    returns     the solver's Answer if it closed no gap; else the witness's, with the better
+    returns     the solver's Answer if it closed no gap; else the second one, with the better
                 objective and the weaker bound
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     answer = solver.solve(model, time_limit=time_limit)
     if answer.status is not Status.OPTIMAL_WITHIN_GAP:
         return answer
-    spent = time.perf_counter() - began
+    spent = time.perf_counter() - start
     left = None if time_limit is None else max(time_limit - spent, LEAST)
     second = witness.solve(model, time_limit=left)
     objective = min(answer.objective, second.objective)
@@ -124,8 +122,8 @@ def solve_confirmed(
     return replace(second, objective=objective, lower_bound=bound)
 
 
-def believed(answer: Answer, distance: float, unit: float) -> Status:
-    """The answer's status, if the incumbent evaluated exactly agrees.
+def confirmed_status(answer: Answer, distance: float, unit: float) -> Status:
+    """Status of the answer, as far as the incumbent evaluated exactly confirms it.
 
     distance  of that incumbent's objective to the proven bound;  unit: what counts as 1 of it
     returns   BEST_OF_SEVERAL in the place of OPTIMAL_WITHIN_GAP if the two are farther apart than

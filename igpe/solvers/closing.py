@@ -52,13 +52,13 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
     returns     OPTIMAL_WITHIN_GAP only if incumbent and bound are not farther apart than twice what
                 was requested; BEST_OF_SEVERAL if the solver says so and they are
     """
-    began, size = time.perf_counter(), _size(objective_of(model))
+    start, size = time.perf_counter(), _size(objective_of(model))
     best, unit, left = Answer(Status.FAILED), _within(size or 1.0), time_limit
     aim = goal.absolute or 0.0
     for k in range(PASSES):
         if k > 0:
             limit = REST if time_limit is None else time_limit
-            left = max(limit - (time.perf_counter() - began), 0.0)
+            left = max(limit - (time.perf_counter() - start), 0.0)
         before = _values(model)
         answer = once(unit, max(aim / unit, goal.margin), left)
         answer = _weakened(answer, goal.margin, unit)

@@ -23,9 +23,9 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.located import locate
 from igpe.solvers.nl import (
+    NlFile,
     Scaled,
     Sizes,
-    Written,
     columns_of,
     load,
     read_scaled,
@@ -58,8 +58,8 @@ STATUSES = {
 
 
 @dataclass(frozen=True)
-class Known:
-    """An optimum found before: the values of some variables there, and what counts as there.
+class KnownOptimum:
+    """An optimum of an earlier search: values of some variables there, and what counts as there.
 
     variables        the variables: Pyomo variables, or their places
     values, reach    (n,) a point is there if no variable is farther than its reach,
@@ -74,8 +74,8 @@ class Known:
     objective_reach: float
 
 
-class Ended(NamedTuple):
-    """How a solve ended; the point, in the units of the variables, if there is a usable one."""
+class IpoptResult(NamedTuple):
+    """End of a solve; the point, in the units of the variables, if there is a usable one."""
 
     status: Status
     message: str
@@ -106,7 +106,7 @@ class CompiledProgram:
         settings: Mapping[str, Any],
         derivatives: Mapping[str, Any] | None = None,
     ) -> None:
-        self.scaled, self._clock = scaled, Watch(scaled)
+        self.scaled, self._clock = scaled, IpoptMonitor(scaled)
         of_ipopt = {"print_level": 0, "sb": "yes", **SEALED, **settings}
         options = {
             "print_time": False,
@@ -121,9 +121,9 @@ class CompiledProgram:
         self,
         columns: Sequence[FloatArray],
         time_limit: float | None,
-        known: Sequence[tuple[Known, list[int]]],
-    ) -> Ended:
-        """From a point within bounds.
+        known: Sequence[tuple[KnownOptimum, list[int]]],
+    ) -> IpoptResult:
+        """Solve from a point within bounds.
 
         columns  values, lower and upper bounds of the variables
         known    each with the places of its variables
@@ -135,16 +135,18 @@ class CompiledProgram:
         start, lower, upper = (c / self.scaled.variables for c in columns)
         lbg, ubg = self.scaled.bounds
         with deferred():  # IPOPT would take the exception for a failure of the functions
-            found = self._solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
-        said = self._solver.stats()
-        message = self._clock.ended or str(said["return_status"])
-        point = np.asarray(found["x"]).ravel() * self.scaled.variables
+            solution = self._solver(x0=start, lbx=lower, ubx=upper, lbg=lbg, ubg=ubg)
+        stats = self._solver.stats()
+        message = self._clock.ended or str(stats["return_status"])
+        point = np.asarray(solution["x"]).ravel() * self.scaled.variables
         status = STATUSES.get(message, Status.FAILED)
         usable = status.usable and bool(np.isfinite(point).all())
-        return Ended(status, message, point if usable else None, int(said.get("iter_count", 0)))
+        return IpoptResult(
+            status, message, point if usable else None, int(stats.get("iter_count", 0))
+        )
 
 
-class Watch(ca.Callback):
+class IpoptMonitor(ca.Callback):
     """Stops IPOPT at a deadline (an option could not be changed), at a known optimum, or astray.
 
     Solves that go astray cost a hundred times the others: factors fill up with delayed pivots.
@@ -158,7 +160,7 @@ class Watch(ca.Callback):
         n_variables, n_constraints = len(scaled.variables), len(scaled.rows)
         self.scaled = scaled
         self.deadline = np.inf
-        self.known: list[tuple[Known, list[int]]] = []
+        self.known: list[tuple[KnownOptimum, list[int]]] = []
         self.ended = ""
         self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
         self.sizes |= {"lam_g": n_constraints, "f": 1}
@@ -184,7 +186,7 @@ class Watch(ca.Callback):
         return [float(bool(self.ended) or late or stopped())]
 
     def _there(
-        self, known: Known, columns: list[int], x: FloatArray, f: float, g: FloatArray
+        self, known: KnownOptimum, columns: list[int], x: FloatArray, f: float, g: FloatArray
     ) -> bool:
         there = x[columns] * self.scaled.variables[columns]
         if (abs(there - known.values) > known.reach).any():
@@ -195,10 +197,10 @@ class Watch(ca.Callback):
         return bool(np.maximum(lower - g, g - upper).max(initial=0.0) <= THERE)
 
 
-class Prepared(Protocol):
+class PreparedModel(Protocol):
     """A model that is solved again and again."""
 
-    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
         """Solve from the variables' present values; see `igpe.solvers.base.Solver.solve`.
 
         known  a solve that gets to one of them may end there: CONVERGED, with message KNOWN; one
@@ -237,7 +239,7 @@ class Ipopt:
         return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
 
     def available(self) -> bool:
-        """Whether there is a program, or CasADi has IPOPT inside."""
+        """Return True if there is a program, or CasADi has IPOPT inside."""
         return self._located() or bool(ca.has_nlpsol("ipopt"))
 
     def _located(self) -> bool:
@@ -248,11 +250,11 @@ class Ipopt:
         """See `igpe.solvers.base.Solver.solve`."""
         if not self.available():
             return no_solver(self)
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         answer = self.prepare(model).solve(time_limit)
-        return replace(answer, seconds=time.perf_counter() - begun)
+        return replace(answer, seconds=time.perf_counter() - start_time)
 
-    def prepare(self, model: Any, sizes: Sizes | None = None) -> Prepared:
+    def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
         """Translate the model once, for several solves.
 
         sizes   with them variables, objective and constraints are scaled to magnitude 1, the
@@ -285,7 +287,7 @@ class _Refused:
 
     answer: Answer
 
-    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
         return self.answer
 
 
@@ -301,12 +303,12 @@ class _WithProgram:
     settings: dict[str, Any]
     factors: Factors | None
 
-    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
+    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
         scaling = {} if self.factors is None else {"nlp_scaling_method": "user-scaling"}
         words = tuple(f"{k}={v}" for k, v in {**scaling, **self.settings}.items())
         program = AmplProgram(self.program, words, time_option="max_wall_time")
 
-        def solve(folder: Path, written: Written, objective: Any) -> Answer:
+        def solve(folder: Path, written: NlFile, objective: Any) -> Answer:
             if self.factors is not None:
                 variables, rows, unit = self.factors
                 of_variables = np.array([variables.get(v, 1.0) for v in written.variables])
@@ -323,11 +325,11 @@ class _Embedded:
     """CasADi's IPOPT with compiled functions of the model."""
 
     compiled: CompiledProgram
-    written: Written
+    written: NlFile
     objective: Any
 
-    def solve(self, time_limit: float | None = None, known: Sequence[Known] = ()) -> Answer:
-        begun = time.perf_counter()
+    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
+        start_time = time.perf_counter()
         column = {id(v): i for i, v in enumerate(self.written.variables)} if known else {}
         places = [(k, [column[id(v)] for v in k.variables]) for k in known]
         ended = self.compiled.solve(columns_of(self.written.variables), time_limit, places)
@@ -335,7 +337,7 @@ class _Embedded:
         if ended.point is not None:
             load(self.written.variables, ended.point)
             objective = float(pyo.value(self.objective))
-        return ended.answer(objective, time.perf_counter() - begun)
+        return ended.answer(objective, time.perf_counter() - start_time)
 
 
 def _factors(model: Any, sizes: Sizes | None) -> Factors | None:

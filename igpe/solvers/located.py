@@ -28,10 +28,10 @@ def locate(program: str, idaes: bool = True) -> str | None:
     if not program:
         return None
     beside = os.path.dirname(sys.executable)
-    found = shutil.which(program) or shutil.which(program, path=beside)
-    if found is None and idaes:
-        found = shutil.which(program, path=str(idaes_folder()))
-    return None if found is None else os.path.abspath(found)
+    path = shutil.which(program) or shutil.which(program, path=beside)
+    if path is None and idaes:
+        path = shutil.which(program, path=str(idaes_folder()))
+    return None if path is None else os.path.abspath(path)
 
 
 def environment(path: str) -> dict[str, str]:

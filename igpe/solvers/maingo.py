@@ -6,7 +6,6 @@ their variables alone, so variables that equations define are substituted first.
 """
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +20,16 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver
 from igpe.solvers.closing import Goal, solve_closed
-from igpe.solvers.nl import Reduced, Written, columns_of, load, read_scaled, reduce, solve_in_folder
+from igpe.solvers.nl import (
+    NlFile,
+    ReducedProgram,
+    columns_of,
+    load,
+    read_scaled,
+    reduce,
+    solve_in_folder,
+)
+from igpe.solvers.program import run
 
 WORKER = Path(__file__).with_name("maingo_worker.py")
 SHORTEST = 10.0  # s, MAiNGO's own time limit is never less
@@ -48,7 +56,7 @@ class MAiNGO:
     options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
 
     Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is
-    10 s or more; with a shorter one it is ended, and what it had found is lost.
+    10 s or more; with a shorter one it is ended, and its incumbent is lost.
     """
 
     gap: float = 1e-4
@@ -62,7 +70,7 @@ class MAiNGO:
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:
-        """Whether maingopy is there."""
+        """Return True if maingopy is installed."""
         return find_spec("maingopy") is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
@@ -82,7 +90,7 @@ class MAiNGO:
         options: dict[str, int | float | bool],
         time_limit: float | None,
         folder: Path,
-        written: Written,
+        written: NlFile,
         objective: Any,
     ) -> Answer:
         if not written.variables:
@@ -101,10 +109,10 @@ class MAiNGO:
         if failure is not None:
             return failure
         try:
-            said = json.loads((folder / "answer.json").read_text())
+            reply = json.loads((folder / "answer.json").read_text())
         except ValueError:  # it died while it wrote
             return Answer(Status.FAILED, message="MAiNGO broke down while it wrote its answer.")
-        return _read(said, reduced, written, objective, time_limit)
+        return _read(reply, reduced, written, objective, time_limit)
 
     def _options(self, absolute: float, time_limit: float | None) -> dict[str, int | float | bool]:
         limit = {} if time_limit is None else {"maxwTime": max(SHORTEST, time_limit)}
@@ -117,7 +125,7 @@ def _refused(reason: str) -> Answer:
     return Answer(Status.FAILED, message=f"MAiNGO cannot take this model: {reason}")
 
 
-def _lacking(reduced: Reduced, written: Written) -> str:
+def _lacking(reduced: ReducedProgram, written: NlFile) -> str:
     names = [written.variables[j].name for j in reduced.unbounded]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return (
@@ -126,7 +134,7 @@ def _lacking(reduced: Reduced, written: Written) -> str:
     )
 
 
-def _task(reduced: Reduced, written: Written) -> dict[str, Any]:
+def _task(reduced: ReducedProgram, written: NlFile) -> dict[str, Any]:
     program = ca.Function("program", [reduced.x], [reduced.f, ca.densify(reduced.g)])
     finite = [[b if np.isfinite(b) else None for b in side] for side in reduced.bounds.tolist()]
     return {
@@ -140,46 +148,36 @@ def _task(reduced: Reduced, written: Written) -> dict[str, Any]:
 
 
 def _run(folder: Path, time_limit: float | None) -> Answer | None:
-    """Let the worker work; an Answer if it had to be ended or broke."""
-    patience = None if time_limit is None else time_limit + GRACE * (time_limit >= SHORTEST)
-    with subprocess.Popen(
-        [sys.executable, "-P", str(WORKER)],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for us: we end it
-    ) as process:
-        try:
-            _, said = process.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return Answer(Status.TIME_LIMIT, message="MAiNGO was ended at the time limit.")
-        except KeyboardInterrupt:
-            process.kill()
-            return Answer(Status.INTERRUPTED, message="MAiNGO was ended by Ctrl-C.")
+    """Run the worker; an Answer if it had to be ended or broke."""
+    late = GRACE if time_limit is not None and time_limit >= SHORTEST else 0.0
+    try:
+        ended = run([sys.executable, "-P", str(WORKER)], folder, time_limit, late=late, grace=0.0)
+    except KeyboardInterrupt:
+        return Answer(Status.INTERRUPTED, message="MAiNGO was ended by Ctrl-C.")
+    if ended.interrupted:
+        return Answer(Status.TIME_LIMIT, message="MAiNGO was ended at the time limit.")
     if not (folder / "answer.json").exists():
-        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        last = (ended.output.strip().splitlines() or [f"exit code {ended.code}"])[-1]
         return Answer(Status.FAILED, message=f"MAiNGO broke down: {last}")
     return None
 
 
 def _read(
-    said: dict[str, Any],
-    reduced: Reduced,
-    written: Written,
+    reply: dict[str, Any],
+    reduced: ReducedProgram,
+    written: NlFile,
     objective: Any,
     time_limit: float | None,
 ) -> Answer:
-    if "refusal" in said:
-        return _refused(said["refusal"])
-    status = STATUSES.get(said["code"], Status.FAILED)
+    if "refusal" in reply:
+        return _refused(reply["refusal"])
+    status = STATUSES.get(reply["code"], Status.FAILED)
     if status is Status.ITERATION_LIMIT and time_limit is not None:
         status = Status.TIME_LIMIT
-    value, lower = np.nan, float(said.get("bound", -np.inf))
-    if "point" in said:
-        load(written.variables, np.asarray(reduced.whole(said["point"])).ravel())
+    value, lower = np.nan, float(reply.get("bound", -np.inf))
+    if "point" in reply:
+        load(written.variables, np.asarray(reduced.expand(reply["point"])).ravel())
         value = float(pyo.value(objective))
     return Answer(
-        status, value, lower, f"MAiNGO: {said['code']}", iterations=int(said["iterations"])
+        status, value, lower, f"MAiNGO: {reply['code']}", iterations=int(reply["iterations"])
     )

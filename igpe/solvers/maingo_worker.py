@@ -73,19 +73,19 @@ class Model(mg.MAiNGOmodel):  # type: ignore[misc]
 
     def evaluate(self, variables: list[Any]) -> Any:
         objective, *constraints = _repeated(self.program, variables)
-        found = mg.EvaluationContainer()
-        found.objective = objective
+        values = mg.EvaluationContainer()
+        values.objective = objective
         rows = [
             (c, low, high)
             for c, low, high in zip(constraints, *self.task["bounds"], strict=True)
             if isinstance(c, mg.FFVar)
         ]
         unequal = [(c, low, high) for c, low, high in rows if low != high]
-        found.eq = [c - low for c, low, high in rows if low == high]
+        values.eq = [c - low for c, low, high in rows if low == high]
         above = [low - c for c, low, _ in unequal if low is not None]
         below = [c - high for c, _, high in unequal if high is not None]
-        found.ineq = above + below
-        return found
+        values.ineq = above + below
+        return values
 
 
 def _repeated(program: Any, variables: list[Any]) -> list[Any]:
@@ -115,13 +115,13 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     refused = [name for name, value in task["options"].items() if not _set(solver, name, value)]
     if refused:
         return {"refusal": f"it does not know the options {refused}"}
-    said: dict[str, Any] = {"code": solver.solve().name}
-    said["iterations"] = int(solver.get_iterations())
-    if said["code"] in {"GLOBALLY_OPTIMAL", "FEASIBLE_POINT", "BOUND_TARGETS"}:
-        said["point"] = list(solver.get_solution_point())
-    if said["code"] != "INFEASIBLE":
-        said["bound"] = float(solver.get_final_LBD())
-    return said
+    reply: dict[str, Any] = {"code": solver.solve().name}
+    reply["iterations"] = int(solver.get_iterations())
+    if reply["code"] in {"GLOBALLY_OPTIMAL", "FEASIBLE_POINT", "BOUND_TARGETS"}:
+        reply["point"] = list(solver.get_solution_point())
+    if reply["code"] != "INFEASIBLE":
+        reply["bound"] = float(solver.get_final_LBD())
+    return reply
 
 
 def _set(solver: Any, name: str, value: float | int | bool) -> bool:
@@ -132,10 +132,10 @@ def main() -> None:
     """Read the task, write the answer."""
     task = json.loads(Path("task.json").read_text())
     try:
-        said = answer(task)
+        reply = answer(task)
     except (mg.MAiNGOException, NotImplementedError, TypeError, ValueError) as error:
-        said = {"refusal": " ".join(str(error).split())}
-    Path("answer.json").write_text(json.dumps(said))
+        reply = {"refusal": " ".join(str(error).split())}
+    Path("answer.json").write_text(json.dumps(reply))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""A Pyomo model as an AMPL `.nl` file, and such a file in CasADi, scaled.
-
-A program without the variables that its own equations define.
+"""A Pyomo model as an AMPL `.nl` file, such a file in CasADi, scaled, and without definitions.
 
 A variable without finite bounds that an equation gives explicitly (it stands there with a constant
 factor) is not searched over but substituted: nothing is lost, as nothing bounds it, and a global
@@ -31,8 +29,8 @@ SOS = {"sosno", "ref"}
 
 
 @dataclass(frozen=True)
-class Written:
-    """What stands in the file.
+class NlFile:
+    """Contents of the file.
 
     variables    the free Pyomo variables, in the file's order
     refusal      why the model cannot be solved: a constraint without free variables is violated;
@@ -49,7 +47,7 @@ class Written:
 class Sizes:
     """Typical magnitudes, in the model's own units.
 
-    IPOPT's tolerances are absolute: a model in units of 1e-12 is solved before it has begun.
+    IPOPT's tolerances are absolute: a model in units of 1e-12 is solved before the first step.
 
     variables  Pyomo variable -> magnitude, > 0; variables left out have 1
     objective  > 0
@@ -76,10 +74,10 @@ class Scaled:
     objective: float
 
 
-def write_nl(model: Any, path: Path) -> Written:
+def write_nl(model: Any, path: Path) -> NlFile:
     """Write the active part of the model; fixed variables become numbers.
 
-    Neither presolve nor scaling is asked for, so that columns and variables correspond.
+    Neither presolve nor scaling is requested, so that columns and variables correspond.
     """
     with path.open("w", newline="\n") as stream:
         try:
@@ -91,8 +89,8 @@ def write_nl(model: Any, path: Path) -> Written:
                 symbolic_solver_labels=False,
             )
         except InfeasibleConstraintException as error:
-            return Written((), str(error))
-    return Written(tuple(info.variables), constraints=tuple(info.constraints))
+            return NlFile((), str(error))
+    return NlFile(tuple(info.variables), constraints=tuple(info.constraints))
 
 
 def load(variables: tuple[Any, ...], values: Any, outside: float = np.inf) -> str:
@@ -168,7 +166,7 @@ def _parted(path: Path, is_dropped: Callable[[str], bool]) -> tuple[list[str], l
     return lines[:HEADER], rest
 
 
-def read_scaled(path: Path, written: Written, sizes: Sizes | None) -> Scaled:
+def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:
     """Read an `.nl` file into CasADi; without sizes nothing is scaled.
 
     Suffixes are taken out of the file: CasADi cannot read them. Those of SOS constraints stay.
@@ -180,14 +178,14 @@ def read_scaled(path: Path, written: Written, sizes: Sizes | None) -> Scaled:
     bounds = np.array([model.g_lb, model.g_ub], dtype=float).reshape(2, -1)
     # Scalar operations instead of MX: five times faster to evaluate.
     columns, constraints = ca.vertcat(*model.x), ca.vertcat(*model.g)
-    whole = ca.Function("model", [columns], [model.f, constraints]).expand()
+    program = ca.Function("model", [columns], [model.f, constraints]).expand()
     x = ca.SX.sym("x", len(model.x))
     size, rows = np.ones(len(model.x)), np.ones(bounds.shape[1])
     if sizes is None:
-        f, g = whole(x)
+        f, g = program(x)
     else:
         size = np.array([sizes.variables.get(v, 1.0) for v in written.variables])
-        f, g = whole(ca.DM(size) * x)
+        f, g = program(ca.DM(size) * x)
         rows = _row_factors(x, g, columns_of(written.variables)[0] / size)
         f, g = f / sizes.objective, g * ca.DM(rows)
     unit = 1.0 if sizes is None else sizes.objective
@@ -195,7 +193,7 @@ def read_scaled(path: Path, written: Written, sizes: Sizes | None) -> Scaled:
 
 
 def _row_factors(x: Any, g: Any, point: FloatArray) -> FloatArray:
-    """What makes every constraint's largest derivative 1; 1 where there is none."""
+    """Factors that make every constraint's largest derivative 1; 1 where there is none."""
     jacobian = ca.Function("jacobian", [x], [ca.jacobian(g, x)])(point)
     largest = np.zeros(g.numel())
     entries = np.abs(np.array(jacobian.nonzeros(), dtype=float))
@@ -216,7 +214,7 @@ def columns_of(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, Floa
 def solve_in_folder(
     solver: Solver,
     model: Any,
-    solve: Callable[[Path, Written, Any], Answer],
+    solve: Callable[[Path, NlFile, Any], Answer],
     unit: float = 1.0,
 ) -> Answer:
     """The answer of a solver that reads the model from `model.nl` in a folder of its own.
@@ -227,7 +225,7 @@ def solve_in_folder(
     """
     if not solver.available():
         return no_solver(solver)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     objective = objective_of(model)
     with tempfile.TemporaryDirectory(prefix="igpe") as folder:
         with divided(objective, unit):
@@ -236,11 +234,11 @@ def solve_in_folder(
             answer = Answer(Status.INFEASIBLE, message=written.refusal)
         else:
             answer = solve(Path(folder), written, objective)
-    return replace(answer, seconds=time.perf_counter() - begun)
+    return replace(answer, seconds=time.perf_counter() - start)
 
 
 @dataclass(frozen=True)
-class Reduced:
+class ReducedProgram:
     """The program in the n columns that are left, of n_all.
 
     kept          (n,) their places among all columns
@@ -248,7 +246,7 @@ class Reduced:
     start         (n,) where the columns stand, scaled
     lower, upper  (n,) their bounds, scaled; infinite where an unbounded one is not defined
     bounds        (2, m) of the constraints
-    whole         CasADi function (n,) -> (n_all,)
+    expand        CasADi function (n,) -> (n_all,)
     """
 
     kept: tuple[int, ...]
@@ -259,7 +257,7 @@ class Reduced:
     lower: FloatArray
     upper: FloatArray
     bounds: FloatArray
-    whole: Any
+    expand: Any
 
     @property
     def unbounded(self) -> tuple[int, ...]:
@@ -268,7 +266,9 @@ class Reduced:
         return tuple(k for k, is_loose in zip(self.kept, loose, strict=True) if is_loose)
 
 
-def reduce(scaled: Scaled, start: FloatArray, lower: FloatArray, upper: FloatArray) -> Reduced:
+def reduce(
+    scaled: Scaled, start: FloatArray, lower: FloatArray, upper: FloatArray
+) -> ReducedProgram:
     """Substitute what equations define.
 
     start, lower, upper  (n_all,) where the columns stand and their bounds, before scaling
@@ -286,10 +286,10 @@ def reduce(scaled: Scaled, start: FloatArray, lower: FloatArray, upper: FloatArr
     sides = [np.array([[lower[columns[k]]], [upper[columns[k]]]]) for k in half]
     kept = tuple(sorted(set(range(x.numel())) - set(columns)))
     left = x[list(kept)]
-    whole = ca.SX(x)
+    full = ca.SX(x)
     for j, value in zip(columns, values, strict=True):
-        whole[j] = value
-    return Reduced(
+        full[j] = value
+    return ReducedProgram(
         kept,
         left,
         f,
@@ -298,7 +298,7 @@ def reduce(scaled: Scaled, start: FloatArray, lower: FloatArray, upper: FloatArr
         lower[list(kept)],
         upper[list(kept)],
         np.hstack([scaled.bounds[:, rows], *sides]),
-        ca.Function("whole", [left], [whole]),
+        ca.Function("expand", [left], [full]),
     )
 
 

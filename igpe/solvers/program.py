@@ -1,8 +1,7 @@
 """Any program that reads a model from an AMPL `.nl` file and writes its solution to `.sol`.
 
-Run a solver program: its time limit, its children, and what it printed.
-
-Read AMPL's `.sol` files, which a foreign program wrote: nothing in them is taken for granted.
+A run ends its children and keeps its time limit. `.sol` files come from a foreign program: nothing
+in them is taken for granted.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer
 from igpe.solvers.closing import INFINITE, MARGIN, Goal, solve_closed, value_of
 from igpe.solvers.located import environment, locate
-from igpe.solvers.nl import Written, load, restored, solve_in_folder, violation
+from igpe.solvers.nl import NlFile, load, restored, solve_in_folder, violation
 
 GRACE = 5.0  # s beyond the time limit before a program and its children are killed
 LATE = 2.5  # s beyond a time limit the program was given before it is interrupted as by Ctrl-C
@@ -35,8 +34,8 @@ KEPT = 200_000  # bytes of the output that are read, from its end
 GOING = 0.5  # s that killed children may take to end
 
 
-class Run(NamedTuple):
-    """How a program ended.
+class ProgramRun(NamedTuple):
+    """End of a program.
 
     output       what it printed last
     code         exit code; minus the number of the signal that ended it
@@ -51,16 +50,22 @@ class Run(NamedTuple):
 
 
 def run(
-    words: Sequence[str], folder: Path, time_limit: float | None = None, knows_limit: bool = False
-) -> Run:
+    words: Sequence[str],
+    folder: Path,
+    time_limit: float | None = None,
+    *,
+    late: float = 0.0,
+    grace: float = GRACE,
+) -> ProgramRun:
     """Run a program in a folder, in a process group of its own. No process of the group survives.
 
-    time_limit   s of wall time after which it is interrupted (SIGINT, on which SCIP, Bonmin and
-                 Couenne write what they have), then killed; None: never
-    knows_limit  whether the program itself was given the limit and so has a little longer
-    raises       OSError if the file cannot be run
+    time_limit  s of wall time after which it is interrupted (SIGINT, on which SCIP, Bonmin and
+                Couenne write what they have), then killed; None: never
+    late        s that a program has longer which was given the limit itself
+    grace       s beyond the time limit before it is killed
+    raises      OSError if the file cannot be run
     """
-    began, printed = time.perf_counter(), folder / "igpe_printed.txt"
+    start, printed = time.perf_counter(), folder / "igpe_printed.txt"
     with printed.open("wb") as stream:
         process = subprocess.Popen(
             words,
@@ -72,20 +77,22 @@ def run(
             start_new_session=True,
         )
         try:
-            interrupted = _wait(process, time_limit, LATE if knows_limit else 0.0)
+            interrupted = _wait(process, time_limit, late, grace)
         finally:  # Ctrl-C too
             _end(process)
     output = _tail(printed)
-    return Run(output, process.returncode, time.perf_counter() - began, interrupted)
+    return ProgramRun(output, process.returncode, time.perf_counter() - start, interrupted)
 
 
-def _wait(process: subprocess.Popen[bytes], time_limit: float | None, late: float) -> bool:
+def _wait(
+    process: subprocess.Popen[bytes], time_limit: float | None, late: float, grace: float
+) -> bool:
     try:
         process.wait(None if time_limit is None else time_limit + late)
     except subprocess.TimeoutExpired:
         _signal(process, signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE - late)
+            process.wait(max(grace - late, 0.0))
         return True
     return False
 
@@ -124,7 +131,7 @@ A_NUMBER = 1000  # and bytes for each variable and constraint
 
 
 class Solution(NamedTuple):
-    """What a `.sol` file says.
+    """Contents of a `.sol` file.
 
     code     AMPL's solve code
     message  the program's own words
@@ -147,13 +154,15 @@ def read_sol(path: Path, n_variables: int, n_constraints: int) -> Solution | str
         return "wrote an incomplete solution file"
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
-            found = parse_asl_sol_file(stream)
+            solution = parse_asl_sol_file(stream)
     except (PyomoException, ArithmeticError, AssertionError, LookupError, ValueError) as error:
         reason = str(error) or type(error).__name__
         return f"wrote a solution file that igpe cannot read ({reason[:200]})"
-    point = np.array(found.primals or (), dtype=float)
+    point = np.array(solution.primals or (), dtype=float)
     wrong = _wrong(point, n_variables)
-    return wrong or Solution(int(found.solve_code), found.message, point if len(point) else None)
+    return wrong or Solution(
+        int(solution.solve_code), solution.message, point if len(point) else None
+    )
 
 
 def _wrong(point: FloatArray, n_variables: int) -> str:
@@ -192,7 +201,7 @@ class Task(NamedTuple):
 
     time_limit: float | None
     folder: Path
-    written: Written
+    written: NlFile
     objective: Any
     unit: float = 1.0
     absolute: float = 0.0
@@ -257,7 +266,7 @@ class AmplProgram:
             return solve_in_folder(self, model, lambda *task: self.run(Task(time_limit, *task)))
 
         def once(unit: float, absolute: float, left: float | None) -> Answer:
-            def solve(folder: Path, written: Written, objective: Any) -> Answer:
+            def solve(folder: Path, written: NlFile, objective: Any) -> Answer:
                 return self.run(Task(left, folder, written, objective, unit, absolute))
 
             return solve_in_folder(self, model, solve, unit)
@@ -277,14 +286,14 @@ class AmplProgram:
         if task.time_limit is not None and self.time_option:
             words.append(f"{self.time_option}={max(task.time_limit, SHORTEST)}")
         try:
-            ended = run(words, task.folder, task.time_limit, self._knows_limit)
+            ended = run(words, task.folder, task.time_limit, late=LATE * self._knows_limit)
         except OSError as error:
             return self._failed(f"cannot be run: {error}")
         sizes = len(task.written.variables), len(task.written.constraints)
-        said = read_sol(task.folder / "model.sol", *sizes)
-        if isinstance(said, str):
-            return self._without_solution(ended, said, task)
-        return self._answer(ended, said, task)
+        solution = read_sol(task.folder / "model.sol", *sizes)
+        if isinstance(solution, str):
+            return self._without_solution(ended, solution, task)
+        return self._answer(ended, solution, task)
 
     def _write_options(self, folder: Path, time_limit: float | None, absolute: float) -> None:
         for k, (name, text) in enumerate(self.files):
@@ -306,62 +315,64 @@ class AmplProgram:
         more = f". It printed last: {printed}" if printed else ""
         return Answer(Status.FAILED, message=f"{self.name} {reason}{more}")
 
-    def _answer(self, ended: Run, said: Solution, task: Task) -> Answer:
-        """What the solution says; its point, if it can be used, is in the model afterwards."""
-        status = self._status(said, ended, task.time_limit)
+    def _answer(self, ended: ProgramRun, solution: Solution, task: Task) -> Answer:
+        """Turn a solution into an answer; a usable point is in the model afterwards."""
+        status = self._status(solution, ended, task.time_limit)
         if ended.code and not ended.interrupted and status is not Status.FAILED:
-            return self._failed(f"ended with {_ending(ended.code)}", said.message)
-        message = f"{self.name}: {_printed(said.message) or f'solve code {said.code}'}"
+            return self._failed(f"ended with {_ending(ended.code)}", solution.message)
+        message = f"{self.name}: {_printed(solution.message) or f'solve code {solution.code}'}"
         if not status.usable:
             return Answer(status, message=message)
         bound = self._bound(ended.output, task.unit)
-        if said.point is None:
+        if solution.point is None:
             if status in SOLUTIONS:
                 return self._failed("says that it solved the problem and returned no values")
             return Answer(status, lower_bound=bound, message=message)
-        value = self._put(said.point, status, task)
+        value = self._put(solution.point, status, task)
         if isinstance(value, str):
             return self._failed(value)
         if not self.bound_label and status is Status.OPTIMAL_WITHIN_GAP:
             bound = value - (self.proven_gap or 0.0) * abs(value) - self.margin * task.unit
         return Answer(status, value, bound, message)
 
-    def _without_solution(self, ended: Run, said: str, task: Task) -> Answer:
+    def _without_solution(self, ended: ProgramRun, missing: str, task: Task) -> Answer:
         bound = self._bound(ended.output, task.unit)
         if not ended.interrupted:
             how = f"ended with {_ending(ended.code)} and " if ended.code else ""
-            return self._failed(f"{how}{said}", ended.output)
+            return self._failed(f"{how}{missing}", ended.output)
         if self._knows_limit and not np.isfinite(bound):
             reason = (
-                f"did not stop at its time limit of {task.time_limit:g} s, was ended and {said}"
+                f"did not stop at its time limit of {task.time_limit:g} s, was ended and {missing}"
             )
             return self._failed(reason, ended.output)
-        message = f"{self.name} was ended at the time limit and {said}."
+        message = f"{self.name} was ended at the time limit and {missing}."
         return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
 
     @property
     def _knows_limit(self) -> bool:
         return bool(self.time_option or self.time_line)
 
-    def _status(self, said: Solution, ended: Run, time_limit: float | None) -> Status:
+    def _status(self, solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
         solved = Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP
-        hundred = said.code // 100
+        hundred = solution.code // 100
         if hundred == SOLVED:
             return solved
-        if hundred == INFEASIBLE and said.code != UNDECIDED:
+        if hundred == INFEASIBLE and solution.code != UNDECIDED:
             return Status.INFEASIBLE
         if hundred != LIMIT:
             return Status.FAILED
-        return solved if GAP_WORDS in said.message.lower() else _limit(said, ended, time_limit)
+        return (
+            solved if GAP_WORDS in solution.message.lower() else _limit(solution, ended, time_limit)
+        )
 
     def _bound(self, output: str, unit: float) -> float:
         """The last bound in the output, rounded down, in the objective's own unit; or -inf."""
         if self.proven_gap is None or not self.bound_label:
             return -np.inf
         label = re.escape(self.bound_label)
-        found = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\S+)", output, re.MULTILINE)
+        printed_bounds = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\S+)", output, re.MULTILINE)
         try:
-            printed = Decimal(found[-1]) if found else Decimal("nan")
+            printed = Decimal(printed_bounds[-1]) if printed_bounds else Decimal("nan")
         except InvalidOperation:
             return -np.inf
         if not printed.is_finite() or abs(printed) >= Decimal(INFINITE):
@@ -386,12 +397,12 @@ class AmplProgram:
             return value
 
 
-def _limit(said: Solution, ended: Run, time_limit: float | None) -> Status:
-    """Which limit a program stopped at."""
+def _limit(solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
+    """Name the limit at which a program stopped."""
     used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
-    if ended.interrupted or TIME_WORDS.search(said.message):
+    if ended.interrupted or TIME_WORDS.search(solution.message):
         return Status.TIME_LIMIT
-    if STOP_WORDS.search(said.message):
+    if STOP_WORDS.search(solution.message):
         return Status.INTERRUPTED
     return Status.TIME_LIMIT if used_up else Status.ITERATION_LIMIT
 

@@ -129,17 +129,17 @@ class Scip:
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:
-        """Whether PySCIPOpt is there, in a version that Pyomo knows."""
+        """Return True if PySCIPOpt is installed, in a version that Pyomo knows."""
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`. It has no asin, sinh and the like."""
         if not self.available():
             return no_solver(self)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         once = partial(self._once, model)
         answer = solve_closed(once, model, Goal(self.gap, self.absolute), time_limit)
-        return replace(answer, seconds=time.perf_counter() - begun)
+        return replace(answer, seconds=time.perf_counter() - start)
 
     def _once(self, model: Any, unit: float, absolute: float, left: float | None) -> Answer:
         objective = objective_of(model)

@@ -19,11 +19,11 @@ from igpe.structure.subsystems import SlopeGroup, Surplus
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
-def text(findings: Sequence[Finding], told: Sequence[str]) -> str:
+def text(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
     """One line per unknown, then the remarks."""
     width = max((len(f.unknown) for f in findings), default=0)
     lines = [f"{f.unknown:<{width}}  {sentence(f)}" for f in findings]
-    return "\n".join([*(lines or ["No unknowns are free."]), *_shared(findings), *told])
+    return "\n".join([*(lines or ["No unknowns are free."]), *_shared(findings), *remarks])
 
 
 def sentence(finding: Finding) -> str:
@@ -66,10 +66,10 @@ def frame(findings: Sequence[Finding]) -> pd.DataFrame:
     return table.astype(object)
 
 
-def html(findings: Sequence[Finding], told: Sequence[str]) -> str:
+def html(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
     """A table for notebooks."""
     rows = [(f.unknown, f.reach.name.lower(), sentence(f)) for f in findings]
-    below = "".join(paragraph(line) for line in [*_shared(findings), *told])
+    below = "".join(paragraph(line) for line in [*_shared(findings), *remarks])
     return table(("unknown", "reach", "how"), rows) + below
 
 
@@ -105,11 +105,11 @@ def _several(alternatives: Sequence[Alternatives]) -> list[str]:
 
 def _shared(findings: Sequence[Finding]) -> list[str]:
     """One line for unknowns that cannot be told apart: what is known of them, what frees them."""
-    found: dict[IdentifiableCombination, list[Finding]] = {}
+    result: dict[IdentifiableCombination, list[Finding]] = {}
     for finding in findings:
         if finding.shared and finding.reach is not Access.UNREACHABLE:
-            found.setdefault(finding.shared, []).append(finding)
-    return [f"{_determined(shared)}{_freeing(own)}" for shared, own in found.items()]
+            result.setdefault(finding.shared, []).append(finding)
+    return [f"{_determined(shared)}{_freeing(own)}" for shared, own in result.items()]
 
 
 def _determined(shared: IdentifiableCombination) -> str:

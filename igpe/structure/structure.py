@@ -123,26 +123,26 @@ class _Order:
     """
 
     def __init__(self, reduced: ReducedSystem) -> None:
-        found = parts(reduced.pattern)
+        result = parts(reduced.pattern)
         self._reduced = reduced
         self.rows: list[int] = []
         self.columns: list[int] = []
         self.parts: tuple[Part, ...] = ()
         self.blocks: tuple[Block, ...] = ()
-        used = used_rows(reduced, found)
-        spare = [i for i in sorted(found.over_rows) if i not in set(used)]
-        self._triangular(OVER, used, found.over_columns, spare)
-        self._triangular(SQUARE, found.well_rows, found.well_columns, [])
-        self._part(UNDER, found.under_rows, sorted(found.under_columns))
+        used = used_rows(reduced, result)
+        spare = [i for i in sorted(result.over_rows) if i not in set(used)]
+        self._triangular(OVER, used, result.over_columns, spare)
+        self._triangular(SQUARE, result.well_rows, result.well_columns, [])
+        self._part(UNDER, result.under_rows, sorted(result.under_columns))
 
     def _triangular(self, kind: str, rows: list[int], columns: list[int], more: list[int]) -> None:
         """A square part along its block triangular form, and rows beyond it."""
-        at_row, at_column, found = len(self.rows), len(self.columns), []
+        at_row, at_column, result = len(self.rows), len(self.columns), []
         order = blocks(self._reduced.pattern, rows, columns)
         for block in order:
-            found.append(Block(at_row, at_column, len(block.rows)))
+            result.append(Block(at_row, at_column, len(block.rows)))
             at_row, at_column = at_row + len(block.rows), at_column + len(block.columns)
-        self.blocks = (*self.blocks, *found)
+        self.blocks = (*self.blocks, *result)
         in_order = [i for b in order for i in b.rows]
         self._part(kind, [*in_order, *more], [j for b in order for j in b.columns])
 
@@ -164,8 +164,8 @@ def _hidden(reduced: ReducedSystem) -> list[int]:
 
 
 def _pairs(pattern: Any, rows: Sequence[int], columns: Iterable[int]) -> Pairs:
-    found = pattern[list(rows)][:, list(columns)].tocoo()
-    return tuple(sorted(zip(found.row.tolist(), found.col.tolist(), strict=True)))
+    result = pattern[list(rows)][:, list(columns)].tocoo()
+    return tuple(sorted(zip(result.row.tolist(), result.col.tolist(), strict=True)))
 
 
 def _sources(
@@ -174,14 +174,14 @@ def _sources(
     """Slopes predicted by algebra with what they help to estimate, then start values."""
     posed = reduced.posed
     algebraic = {i for i, n in enumerate(posed.q_names) if reach[n] == "algebraic"}
-    found = []
+    result = []
     for state, slope in slopes.items():
         depends = np.unique(incidence(slope, posed.q).col).tolist()
-        found.append(Source(f"slope of {state}", tuple(i for i in depends if i in algebraic)))
+        result.append(Source(f"slope of {state}", tuple(i for i in depends if i in algebraic)))
     for row, state in enumerate(posed.states):
         depends = tuple(posed.start_pattern[[row]].indices.tolist())
-        found.append(Source(f"start of {state}", tuple(sorted(depends))))
-    return tuple(s for s in found if s.parameters)
+        result.append(Source(f"start of {state}", tuple(sorted(depends))))
+    return tuple(s for s in result if s.parameters)
 
 
 MOST_CANDIDATES = 12  # pairs grow with its square; nearer states come first
@@ -207,9 +207,9 @@ class Adviser:
         needed = self._needed(unknown)
         pool = list(dict.fromkeys(state for one in needed for state in one))[:MOST_CANDIDATES]
         for size in (1, 2):
-            found = [s for s in combinations(pool, size) if unknown in self.reachable(s)]
-            if found:
-                return [tuple(s for s in self.posed.states if s in one) for one in found]
+            result = [s for s in combinations(pool, size) if unknown in self.reachable(s)]
+            if result:
+                return [tuple(s for s in self.posed.states if s in one) for one in result]
         return next(([one] for one in needed if unknown in self.reachable(one)), [])
 
     def reachable(self, extra: tuple[str, ...]) -> frozenset[str]:
@@ -231,12 +231,12 @@ class Adviser:
         graph, n = self.influence.instantly, self.posed.n_states
         backward = csr_array(graph.T)
         slopes = [i for i in reached(graph, [self.influence.node(unknown)]).tolist() if i < n]
-        found = []
+        result = []
         for i in sorted(slopes)[:MOST_CANDIDATES]:
             before = {j - n for j in reached(backward, [i]).tolist() if n <= j < 2 * n} | {i}
             names = (self.posed.states[j] for j in sorted(before))
-            found.append(tuple(s for s in names if s not in self.posed.data_names))
-        return sorted(found, key=len)
+            result.append(tuple(s for s in names if s not in self.posed.data_names))
+        return sorted(result, key=len)
 
 
 def rows_of_slopes(pattern: Any, is_slope: Any) -> IntArray:
@@ -359,9 +359,9 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))  # nor are these
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
     reduced = tuple(reduce(one) for one in posed)
-    found = [suitable(one) for one in reduced]
-    subsystems = tuple(chain.from_iterable(s.subsystems for s in found))
-    slopes = tuple(s.slopes for s in found)
+    result = [suitable(one) for one in reduced]
+    subsystems = tuple(chain.from_iterable(s.subsystems for s in result))
+    slopes = tuple(s.slopes for s in result)
     gathered = groups(subsystems, reduced, slopes, problem.box.names)
     judge = _Judge(problem, gathered, subsystems, [influence(one) for one in posed])
     exact = _exact(problem, PosedAlgebra(posed, slopes), most_work)
@@ -369,7 +369,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
         findings=tuple(_with(judge(name), exact) for name in problem.box.names),
         groups=gathered,
         subsystems=subsystems,
-        surplus=tuple(chain.from_iterable(s.surplus for s in found)),
+        surplus=tuple(chain.from_iterable(s.surplus for s in result)),
         reduced=reduced,
         slopes=slopes,
         exact=exact,
@@ -457,12 +457,12 @@ class _Judge:
 
     def _smoothed(self, name: str) -> tuple[str, ...]:
         """Measured states whose start value the unknown is."""
-        found = [
+        result = [
             starts[name]
             for starts, i in zip(self.starts, self.influences, strict=True)
             if name in starts and starts[name] in i.posed.data_names
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(result))
 
     def _measure(self, name: str, is_visible: bool) -> tuple[tuple[str, ...], ...]:
         """What else to measure; where that differs between experiments it says in which."""

@@ -196,9 +196,9 @@ def reduce(posed: PosedEquations) -> ReducedSystem:
 
 def suitable(reduced: ReducedSystem) -> Suitable:
     """The suitable part of a reduced system, and its smallest suitable subsystems."""
-    found = parts(reduced.pattern)
-    rows = [*found.well_rows, *used_rows(reduced, found)]
-    columns = [*found.well_columns, *found.over_columns]
+    result = parts(reduced.pattern)
+    rows = [*result.well_rows, *used_rows(reduced, result)]
+    columns = [*result.well_columns, *result.over_columns]
     order = blocks(reduced.pattern, rows, columns)
     solved = _solve(reduced, rows, columns)
     implicit = set(solved.implicit)
@@ -208,9 +208,9 @@ def suitable(reduced: ReducedSystem) -> Suitable:
     slopes = reduced.slopes(columns)
     return Suitable(
         subsystems=subsystems,
-        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *found.over_rows})),
+        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *result.over_rows})),
         slopes={s: expressions[j] for j, s in sorted(slopes.items()) if s in closed},
-        surplus=_surplus(reduced, found),
+        surplus=_surplus(reduced, result),
     )
 
 
@@ -222,15 +222,15 @@ def predicted_slopes(reduced: ReducedSystem, subsystem: Subsystem) -> dict[str, 
     return {state: by_column[j] for j, state in slopes.items()}
 
 
-def used_rows(reduced: ReducedSystem, found: Parts) -> list[int]:
+def used_rows(reduced: ReducedSystem, result: Parts) -> list[int]:
     """The rows of the overconstrained part that are used; see the top of the file."""
-    if not found.over_columns:
+    if not result.over_columns:
         return []
-    over = reduced.pattern.tocsr()[found.over_rows][:, found.over_columns]
-    rows = reduced.residual[found.over_rows]
+    over = reduced.pattern.tocsr()[result.over_rows][:, result.over_columns]
+    rows = reduced.residual[result.over_rows]
     curved = np.array(ca.which_depends(rows, reduced.unknowns, 2, True))
-    order = np.lexsort((reduced.sizes[found.over_rows], np.diff(over.indptr), curved))
-    return [found.over_rows[i] for i in first_matched(over, order)]
+    order = np.lexsort((reduced.sizes[result.over_rows], np.diff(over.indptr), curved))
+    return [result.over_rows[i] for i in first_matched(over, order)]
 
 
 def first_matched(pattern: csr_array, order: IntArray) -> list[int]:
@@ -255,15 +255,15 @@ def _subsystems(
     reduced: ReducedSystem, order: list[Block], implicit: set[int]
 ) -> tuple[Subsystem, ...]:
     needs = _needs(reduced, order)
-    found = []
+    result = []
     for number, block in enumerate(order):
         if not reduced.slopes(block.columns):
             continue  # whatever it adds predicts no further slope
         members = sorted(_closure(number, needs))
         subsystem = _subsystem(reduced, [order[k] for k in members], implicit)
         if subsystem.parameters:
-            found.append(subsystem)
-    return tuple(sorted(found, key=lambda s: (len(s.rows), s.rows)))
+            result.append(subsystem)
+    return tuple(sorted(result, key=lambda s: (len(s.rows), s.rows)))
 
 
 def _subsystem(reduced: ReducedSystem, members: list[Block], implicit: set[int]) -> Subsystem:
@@ -302,13 +302,13 @@ def _closure(start: int, needs: list[set[int]]) -> set[int]:
     return seen
 
 
-def _surplus(reduced: ReducedSystem, found: Parts) -> tuple[Surplus, ...]:
+def _surplus(reduced: ReducedSystem, result: Parts) -> tuple[Surplus, ...]:
     """Rows without an unknown are superfluous each by itself, the others together."""
     counts = np.diff(reduced.pattern.tocsr().indptr)
     index, names = reduced.posed.experiment, reduced.row_names
-    alone = [i for i in sorted(found.over_rows) if counts[i] == 0]
-    shared = tuple(names[i] for i in sorted(found.over_rows) if counts[i] > 0)
-    left = len(found.spare_rows) - len(alone)
+    alone = [i for i in sorted(result.over_rows) if counts[i] == 0]
+    shared = tuple(names[i] for i in sorted(result.over_rows) if counts[i] > 0)
+    left = len(result.spare_rows) - len(alone)
     return (
         *(Surplus(index, (names[i],), 1) for i in alone),
         *([Surplus(index, shared, left)] if shared else []),

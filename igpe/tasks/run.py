@@ -1,12 +1,9 @@
-"""Many items: a bounded number in flight, each finished one kept at once.
+"""Run many items: a bounded number in flight, each finished one kept at once in an SQLite file.
 
-Outcomes kept in an SQLite file, to which is only added.
-
-A hash of the code that an outcome depends on, so that failures are tried again once it changed.
-
-It covers igpe itself and the user's classes and functions that the work is made of, with what they
-enclose and the globals that they name, as they are loaded (a file may have changed since). What is
-installed with Python or into its environment is not looked at. A hash that changes for nothing
+A failure is kept with a hash of the code that it depends on, and tried again once that changed. The
+hash covers igpe itself and the user's classes and functions that the work is made of, with what
+they enclose and the globals that they name, as they are loaded (a file may have changed since). It
+leaves out what is installed with Python or into its environment. A hash that changes for nothing
 costs a second attempt.
 """
 
@@ -32,9 +29,8 @@ from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status
-from igpe.tasks.children import Item, NotReady, Outcome, Packed, Work, pack
-from igpe.tasks.crew import AGAIN, LOG, Crew, Report, Workers, crew
-from igpe.tasks.perform import done
+from igpe.tasks.executors import AGAIN, LOG, Pool, Report, Workers, pool_of
+from igpe.tasks.workers import Item, ItemOutcome, NotReady, Packed, Work, done, pack
 
 OURS = Path(__file__).resolve().parents[1]
 _KINDS = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -45,23 +41,23 @@ MOST = 100_000  # objects that are looked at
 
 def code_of(*values: Any) -> str:
     """The hash for work made of these values (what pickle would send of them)."""
-    return digest(_package(), list(_pieces(values)))[:SHORT]
+    return digest(_package(), list(_user_code(values)))[:SHORT]
 
 
 @cache
 def _package() -> str:
-    told = hashlib.sha256(sys.version.encode())
+    content = hashlib.sha256(sys.version.encode())
     for path in sorted(OURS.rglob("*.[pc]*")):
         if path.suffix in {".py", ".c"}:
-            told.update(path.read_bytes())
-    return told.hexdigest()
+            content.update(path.read_bytes())
+    return content.hexdigest()
 
 
 def _is_installed(path: str) -> bool:
     return path.startswith(INSTALLED) or os.path.realpath(path).startswith(INSTALLED)
 
 
-def _pieces(values: Any) -> Iterator[str]:
+def _user_code(values: Any) -> Iterator[str]:
     """Code and plain values of classes and functions that are the user's, breadth first."""
     waiting, seen = deque([values]), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -75,11 +71,11 @@ def _pieces(values: Any) -> Iterator[str]:
             yield value.co_code.hex()
             waiting += [value.co_names, value.co_consts]
         else:
-            waiting += _parts(value)
+            waiting += _members(value)
 
 
-def _parts(value: Any) -> Iterable[Any]:
-    """What a container, a function, a class or an object is made of."""
+def _members(value: Any) -> Iterable[Any]:
+    """What a container, a function, a class or an object consists of."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     if isinstance(value, (list, tuple)):
@@ -94,7 +90,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _of_function(function: FunctionType) -> list[Any]:
-    """Its code, what it encloses, and the globals that it names, if it is the user's."""
+    """Code, enclosed values and named globals of a function, if it is the user's."""
     if _is_installed(function.__code__.co_filename):
         return []
     enclosed, names = [], sorted(_names(function.__code__))
@@ -115,7 +111,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _of_class(kind: type) -> list[Any]:
-    """Its members and bases, unless it is installed: the version of those is not looked at."""
+    """Members and bases of a class, unless it is installed: versions of those do not count."""
     if not _is_own(kind):
         return []
     members = (getattr(v, "__func__", getattr(v, "fget", v)) for v in vars(kind).values())
@@ -126,7 +122,7 @@ def _of_class(kind: type) -> list[Any]:
 
 
 def _of_object(value: Any) -> list[Any]:
-    """What pickle would send of an object that is igpe's or the user's."""
+    """Parts that pickle would send of an object of igpe or the user."""
     kind = type(value)
     if not (_is_own(kind) or kind.__module__.startswith(("igpe.", "functools"))):
         return []
@@ -193,18 +189,18 @@ class Store:
         if mark not in (0, MARK) or parts not in ([], [("table", TABLE)]):
             raise ValueError("it belongs to another program, or was changed")
 
-    def get(self, key: str, timeout: float | None) -> Outcome | None:
-        """What became of an item; None if it is to be done (again).
+    def get(self, key: str, timeout: float | None) -> ItemOutcome | None:
+        """Return the outcome of an item; None if it is to be done (again).
 
         An item that timed out is done again where it may take longer now, one that failed where the
         code has changed since.
 
         raises DataError if the file cannot be read
         """
-        found = self._run(GET, (self._series, key)).fetchone()
-        if found is None:
+        entry = self._run(GET, (self._series, key)).fetchone()
+        if entry is None:
             return None
-        status, seconds, message, row = found
+        status, seconds, message, row = entry
         if status not in KNOWN or not isinstance(seconds, float) or not isinstance(message, str):
             raise DataError(DAMAGED.format(key))
         if status == Status.TIMED_OUT.name and (timeout is None or seconds < timeout):
@@ -214,18 +210,18 @@ class Store:
         except (ValueError, TypeError, AttributeError):
             raise DataError(DAMAGED.format(key)) from None
         if status == DONE:
-            return Outcome(key, None, kept, seconds, message)
+            return ItemOutcome(key, None, kept, seconds, message)
         if status != Status.TIMED_OUT.name and kept.get(CODE) != self._code:
             return None
-        return Outcome(key, Status[status], {}, seconds, message)
+        return ItemOutcome(key, Status[status], {}, seconds, message)
 
-    def add(self, found: Iterable[Outcome]) -> None:
+    def add(self, outcomes: Iterable[ItemOutcome]) -> None:
         """Keep some more; one that is there and did not fail stays as it is.
 
         raises DataError if the file cannot be written
         """
         with self._file:
-            for one in found:
+            for one in outcomes:
                 status = DONE if one.status is None else one.status.name
                 kept = one.row if one.status is None else {CODE: self._code}
                 row = json.dumps(plain(kept), allow_nan=False)
@@ -251,14 +247,14 @@ AT_ONCE = 100  # outcomes read from the store before they are passed on
 
 
 @dataclass(frozen=True)
-class Place:
+class Backend:
     """Where and how items are done.
 
     executor  None: here; a number: so many processes of our own; or an executor
     store     file in which finished items are kept, and not done again
     timeout   s for each item; what takes longer is ended and recorded
     chunk     items of one task of an executor
-    report    is told when work goes elsewhere than to the executor; by default a warning is logged
+    report    called when work goes elsewhere than to the executor; by default a warning is logged
     """
 
     executor: Workers = None
@@ -276,60 +272,64 @@ class Place:
         require(ok, "igpe", "executor", self.executor, "1 process or more, or None")
 
 
-def run(work: Work, items: Iterable[Item], place: Place = Place()) -> Generator[Outcome]:
+def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Generator[ItemOutcome]:
     """The outcomes of all items, as they become known.
 
-    An item whose worker dies is tried again, and recorded if that does not help. What was begun is
-    given up if the iteration ends early; what has ended is in the store, but for rows whose own
+    An item whose worker dies is tried again, and recorded if that does not help. If the iteration
+    ends early, what has started is given up; what has ended is in the store, but for rows whose own
     "status" is INTERRUPTED.
     An item for which one worker cannot make the work ready goes to another process of this machine.
     raises  ProblemError if the work cannot be sent or made ready anywhere, or the executor ends;
             DataError by the store; what the work raises of igpe's own errors
     """
-    if place.store is None:
-        for portion in _portions(work, iter(items), place):
+    if backend.store is None:
+        for portion in _portions(work, iter(items), backend):
             yield from portion
         return
-    store = Store(place.store, work.series, code_of(work.make, work.asked))
+    store = Store(backend.store, work.series, code_of(work.make, work.arguments))
     try:
-        yield from _with_store(work, items, place, store)
+        yield from _with_store(work, items, backend, store)
     finally:
         store.close()
 
 
-def _with_store(work: Work, items: Iterable[Item], place: Place, store: Store) -> Iterator[Outcome]:
-    there: list[Outcome] = []
+def _with_store(
+    work: Work, items: Iterable[Item], backend: Backend, store: Store
+) -> Iterator[ItemOutcome]:
+    stored: list[ItemOutcome] = []
 
     def missing() -> Iterator[Item | None]:
-        """Those to be done; None where what is there must be passed on before."""
+        """Items to be done; None where stored outcomes must be passed on before."""
         for item in items:
-            found = store.get(item.key, place.timeout)
-            if found is not None:
-                there.append(found)
-            if there and (found is None or len(there) >= AT_ONCE):
+            known = store.get(item.key, backend.timeout)
+            if known is not None:
+                stored.append(known)
+            if stored and (known is None or len(stored) >= AT_ONCE):
                 yield None
-            if found is None:
+            if known is None:
                 yield item
-        if there:
+        if stored:
             yield None
 
-    for portion in _portions(work, missing(), place):
+    for portion in _portions(work, missing(), backend):
         store.add(one for one in portion if one.row.get("status") != Status.INTERRUPTED.name)
-        yield from [*there, *portion]
-        there.clear()
+        yield from [*stored, *portion]
+        stored.clear()
 
 
-def _portions(work: Work, todo: Iterator[Item | None], place: Place) -> Iterator[list[Outcome]]:
+def _portions(
+    work: Work, todo: Iterator[Item | None], backend: Backend
+) -> Iterator[list[ItemOutcome]]:
     """Outcomes that were known at the same time; for None of what is to do an empty list."""
-    if place.executor is None and place.timeout is None:
+    if backend.executor is None and backend.timeout is None:
         function = None
         for item in todo:
             function = work.function() if function is None and item is not None else function
             yield [] if item is None or function is None else [done(function, item)]
         return
-    workers = 1 if place.executor is None else place.executor
-    hands = crew(workers, place.timeout, RETRIES, place.report)
-    flight = _Flight(work, todo, hands, place.chunk)
+    workers = 1 if backend.executor is None else backend.executor
+    pool = pool_of(workers, backend.timeout, RETRIES, backend.report)
+    flight = _Flight(work, todo, pool, backend.chunk)
     try:
         while flight.goes_on():
             yield flight.next()
@@ -354,24 +354,24 @@ class _Flight:
 
     work: Work
     todo: Iterator[Item | None]
-    crew: Crew
+    pool: Pool
     chunk: int
-    flying: dict[Future[list[Outcome]], _Task] = field(default_factory=dict)
+    flying: dict[Future[list[ItemOutcome]], _Task] = field(default_factory=dict)
     suspects: deque[_Task] = field(default_factory=deque)
     more: bool = True
     landed: bool = False
 
     def goes_on(self) -> bool:
-        """Whether anything is left."""
+        """Return True if anything is left to do."""
         return self.more or bool(self.flying or self.suspects)
 
-    def next(self) -> list[Outcome]:
-        """Keep the crew busy, and wait for an outcome; an empty list if there is none yet.
+    def next(self) -> list[ItemOutcome]:
+        """Keep the pool busy, and wait for an outcome; an empty list if there is none yet.
 
         Nothing more is sent while all that came back so far failed.
         """
         doubtful = bool(self.suspects) and not self.landed
-        while self.more and not doubtful and len(self.flying) < self.crew.ahead():
+        while self.more and not doubtful and len(self.flying) < self.pool.ahead():
             portion = list(islice(self.todo, self.chunk))
             self.more = len(portion) == self.chunk
             items = [item for item in portion if item is not None]
@@ -384,10 +384,10 @@ class _Flight:
         return self._landed() if self.flying else []
 
     def end(self) -> None:
-        """Give up what has not begun, and end what is our own."""
+        """Give up what has not started, and end what is our own."""
         for future in self.flying:
             future.cancel()
-        self.crew.close()
+        self.pool.close()
 
     @cached_property
     def _packed(self) -> Packed:
@@ -395,13 +395,13 @@ class _Flight:
 
     def _send(self, task: _Task) -> None:
         local = task.not_ready and self.landed  # others could: it is this work's worker
-        future = self.crew.submit(self._packed, task.items, task.attempt, local=local)
+        future = self.pool.submit(self._packed, task.items, task.attempt, local=local)
         self.flying[future] = task
 
-    def _landed(self) -> list[Outcome]:
-        known: list[Outcome] = []
+    def _landed(self) -> list[ItemOutcome]:
+        known: list[ItemOutcome] = []
         arrived = wait(self.flying, AGAIN, FIRST_COMPLETED).done
-        if not arrived and self.crew.stranded():
+        if not arrived and self.pool.stranded():
             self._send_again()
         for future in arrived:
             task = self.flying.pop(future)
@@ -423,7 +423,7 @@ class _Flight:
             future.cancel()
             self._send(task)
 
-    def _failed(self, task: _Task, error: BaseException) -> list[Outcome]:
+    def _failed(self, task: _Task, error: BaseException) -> list[ItemOutcome]:
         """Each item again, until it is to blame often enough."""
         not_ready = isinstance(error, NotReady)
         if task.attempt < RETRIES and not (not_ready and task.not_ready):
@@ -433,11 +433,11 @@ class _Flight:
             if not self.landed:
                 raise error.args[0]
             said = str(error.args[0])
-            return [Outcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
+            return [ItemOutcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
         said = f"{type(error).__name__}: {error}"
         if not self.landed:
             raise ProblemError(
                 f"No worker of the executor comes back with anything ({said}). Workers need igpe "
                 "and what the model imports; executor=2 uses processes of this machine."
             ) from error
-        return [Outcome(item.key, Status.WORKER_DIED, {}, 0.0, said) for item in task.items]
+        return [ItemOutcome(item.key, Status.WORKER_DIED, {}, 0.0, said) for item in task.items]

@@ -26,9 +26,9 @@ from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_bootstrap
 from igpe.results.result_data import number
-from igpe.tasks.children import Function, Item, Outcome, Row, Work
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place, run
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import Likelihood, likelihood, quick, require_confidence, values_of
 
 FORMAT = 1  # of the JSON form
@@ -336,8 +336,8 @@ def _column(base: Likelihood) -> IntArray:
     found = np.full(len(base.at.residual), -1, dtype=np.intp)
     begin = 0
     for m in (one.measurements for one in base.residuals.all_of.runs):
-        place = np.array([names.index(n) for n in m.names], dtype=np.intp)
-        found[begin : begin + len(m.value)] = place[m.column]
+        backend = np.array([names.index(n) for n in m.names], dtype=np.intp)
+        found[begin : begin + len(m.value)] = backend[m.column]
         begin += len(m.value)
     return found
 
@@ -391,12 +391,12 @@ def bootstrap(
     require(ok, "bootstrap", "replications", replications, "a whole number, 1 or more")
     require(is_count(seed), "bootstrap", "seed", seed, "a whole number, 0 or more")
     asked = _Asked(problem, values_of(problem, result), kind, seed, method)
-    place = Place(executor, store, timeout, CHUNK)
+    backend = Backend(executor, store, timeout, CHUNK)
     base, draw = asked.ready()
     acceleration = kind.acceleration(base)
     series = "" if store is None else digest("bootstrap", fingerprint(base.problem), asked[1:])
     work = Work(_prepared, asked, series, partial(_replicate, base, draw, seed))
-    found = run(work, (Item(str(k), k) for k in range(replications)), place)
+    found = run(work, (Item(str(k), k) for k in range(replications)), backend)
     rows = _gather(found, _teller(progress, replications))
     table = _table(rows, problem.box.names)
     on_bound = [n for n, held in zip(problem.box.names, base.held, strict=True) if held]
@@ -464,7 +464,7 @@ def _wider(base: Likelihood, random: np.random.Generator) -> float:
     return float(np.sqrt(degrees / random.chisquare(degrees)))
 
 
-def _gather(found: Iterator[Outcome], tell: Callable[[int], None]) -> dict[int, Row]:
+def _gather(found: Iterator[ItemOutcome], tell: Callable[[int], None]) -> dict[int, Row]:
     """Rows by number, until the end or an interrupt; what gave no answer has its status alone."""
     rows: dict[int, Row] = {}
     try:

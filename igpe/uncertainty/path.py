@@ -44,7 +44,7 @@ from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.problem.problem import Problem
 from igpe.solvers.base import name_of
-from igpe.solvers.ipopt import Ipopt, Prepared
+from igpe.solvers.ipopt import Ipopt, PreparedModel
 from igpe.uncertainty.likelihood import Likelihood
 
 
@@ -229,7 +229,7 @@ class Collocated:
 
     problem: Problem
     program: Transcription
-    prepared: Prepared
+    prepared: PreparedModel
     x: FloatArray
     cost: float
     values: FloatArray

@@ -30,9 +30,9 @@ from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import Curve, plot_profiles
 from igpe.results.result_data import number
-from igpe.tasks.children import Function, Item, Outcome, Row, Work
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place, run
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
     chosen,
     likelihood,
@@ -421,7 +421,7 @@ def profile(
     """
     require_confidence("profile", confidence)
     wanted, values = chosen(problem, names), values_of(problem, estimate)
-    place = Place(executor, store, timeout)
+    backend = Backend(executor, store, timeout)
     asked = Asked(problem, method, confidence)
     told = "" if store is None else fingerprint(problem)
     began = time.perf_counter()
@@ -431,7 +431,7 @@ def profile(
         asked = asked._replace(leaving=turn < AGAIN)
         series = "" if store is None else digest("profile", told, asked[1:], values)
         work = Work(partial(_prepared, values), asked, series)
-        found, complete = _pieces(work, wanted, place, progress)
+        found, complete = _pieces(work, wanted, backend, progress)
         spent += sum(piece.integrations for piece in found) + found[0].begun
         better = min((p.better for p in found if p.better), key=lambda b: b[1], default=None)
         if better is None:
@@ -470,7 +470,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(
-    work: Work, wanted: Sequence[str], place: Place, progress: Progress | None
+    work: Work, wanted: Sequence[str], backend: Backend, progress: Progress | None
 ) -> tuple[list[Piece], bool]:
     """Of all unknowns in their order; where that is asked for, up to the first better optimum.
 
@@ -484,13 +484,13 @@ def _pieces(
                 progress(f"Profile of {name}")
             yield Item(name, name)
 
-    known: dict[str, Outcome] = {}
+    known: dict[str, ItemOutcome] = {}
     complete = True
     try:
-        with closing(run(work, items(), place)) as outcomes:
+        with closing(run(work, items(), backend)) as outcomes:
             for one in outcomes:
                 known[one.key] = one
-                if work.asked.leaving and (enough := _up_to_better(known, wanted)):
+                if work.arguments.leaving and (enough := _up_to_better(known, wanted)):
                     known = {name: known[name] for name in enough}
                     break
     except KeyboardInterrupt:
@@ -500,7 +500,7 @@ def _pieces(
     return _made(known, wanted), complete
 
 
-def _made(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[Piece]:
+def _made(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[Piece]:
     """What became profiles, in their order; raises EstimationFailed if nothing did."""
     pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
     if not pieces:
@@ -512,7 +512,7 @@ def _made(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[Piece]:
     return pieces
 
 
-def _up_to_better(known: Mapping[str, Outcome], wanted: Sequence[str]) -> list[str]:
+def _up_to_better(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[str]:
     """The first names up to one whose profile met a better optimum; none if that may yet change.
 
     In the order of the names, so that it does not matter which profile was finished first.

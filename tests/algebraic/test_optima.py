@@ -10,7 +10,7 @@ from pyomo import dae
 import igpe
 from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import LocalSearch, found
+from igpe.algebraic.local import LocalSearch, route_result
 from igpe.algebraic.step import estimate_algebraic
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
@@ -121,11 +121,11 @@ def test_starts_are_spread_and_the_best_is_among_them():
 def test_an_answer_leaves_the_same_optimum_and_better_points_out_of_the_others():
     one, two = LOCAL.fits(TWINS)
     said = Estimate({}, one.cost, igpe.Status.TIME_LIMIT, "search", 0.1)
-    answer = found(TWINS, one, said, 0.0, [two, one, one])
+    answer = route_result(TWINS, one, said, 0.0, [two, one, one])
     assert len(answer.others) == 1
     assert answer.estimate.lower_bound == 0.1
     assert answer.estimate.status is igpe.Status.TIME_LIMIT
-    assert found(TWINS, one, said, 0.0).others == ()
+    assert route_result(TWINS, one, said, 0.0).others == ()
 
 
 def symmetric(times):

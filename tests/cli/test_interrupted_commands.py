@@ -72,7 +72,7 @@ def test_profile_keeps_the_finished_ones(tmp_path):
 
 def test_certify_keeps_what_is_proved(tmp_path):
     code, out, err = interrupted(
-        tmp_path, "certify", "igpe.proofs.prover.enclosures.enclosure", "march", 2
+        tmp_path, "certify", "igpe.proofs.prover.enclosure", "integrate", 2
     )
     assert code == 130, err
     assert "is not decided" in out or "is ruled out" in out

@@ -132,7 +132,7 @@ def test_numba_reads_no_configuration_of_the_folder(tmp_path: Path) -> None:
     """A cache folder that it names would hold kernels that are unpickled, so run."""
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path}\nopt: 0\n")
     code = (
-        "import igpe.proofs.prover.compiled as c; from numba.core import config; "
+        "import igpe.proofs.prover.kernels.compiled as c; from numba.core import config; "
         "config.reload_config(); "
         "print(repr(config.CACHE_DIR), int(config.OPT))"
     )
@@ -144,7 +144,7 @@ def test_children_import_nothing_from_the_folder(module: str, tmp_path: Path) ->
     """A file called pickle.py lies in the current folder."""
     (tmp_path / f"{module}.py").write_text("import pathlib; pathlib.Path('canary').touch()\n")
     code = (
-        "from igpe.tasks.children import Child; child = Child()._process; child.stdin.close(); "
+        "from igpe.tasks.workers import Worker; child = Worker()._process; child.stdin.close(); "
         "child.wait()"
     )
     _in(tmp_path, code)

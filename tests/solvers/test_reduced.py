@@ -6,7 +6,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.solvers.nl import Reduced, Scaled, reduce
+from igpe.solvers.nl import ReducedProgram, Scaled, reduce
 
 INF = np.inf
 
@@ -21,7 +21,7 @@ def program(g: Any, x: Any, bounds: list[tuple[float, float]], size: list[float]
 
 def reduced(
     g: Any, x: Any, bounds: list[tuple[float, float]], lower: list[float], upper: list[float]
-) -> Reduced:
+) -> ReducedProgram:
     n = x.numel()
     return reduce(
         program(g, x, bounds, [1.0] * n), np.ones(n), np.array(lower, float), np.array(upper, float)
@@ -35,7 +35,7 @@ def test_a_chain_of_definitions_is_followed_in_any_order() -> None:
     assert found.kept == (0,)
     assert found.unbounded == ()
     assert found.g.numel() == 0
-    assert np.array(found.whole([2.0])).ravel() == pytest.approx([2.0, 4.0, 1.0, 3.0])
+    assert np.array(found.expand([2.0])).ravel() == pytest.approx([2.0, 4.0, 1.0, 3.0])
     f = ca.Function("f", [found.x], [found.f])
     assert float(f(2.0)) == pytest.approx(4 + 16 + 1 + 9)
 
@@ -43,7 +43,7 @@ def test_a_chain_of_definitions_is_followed_in_any_order() -> None:
 def test_what_the_definition_equals_is_kept() -> None:
     x = ca.SX.sym("x", 2)
     found = reduced(x[0] + 2 * x[1], x, [(5, 5)], [0, -INF], [1, INF])
-    assert np.array(found.whole([1.0])).ravel() == pytest.approx([1.0, 2.0])
+    assert np.array(found.expand([1.0])).ravel() == pytest.approx([1.0, 2.0])
 
 
 def test_a_single_bound_becomes_a_constraint() -> None:

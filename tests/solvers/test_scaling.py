@@ -5,7 +5,7 @@ import pyomo.environ as pyo
 import pytest
 
 from igpe.core.status import Status
-from igpe.solvers.ipopt import ASTRAY, KNOWN, Ipopt, Known
+from igpe.solvers.ipopt import ASTRAY, KNOWN, Ipopt, KnownOptimum
 from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
 
@@ -31,8 +31,8 @@ def test_a_solve_stops_at_a_known_optimum() -> None:
     m.x, m.y = pyo.Var(initialize=-1.2), pyo.Var(initialize=1.0)
     m.cost = pyo.Objective(expr=1 + 100 * (m.y - m.x**2) ** 2 + (1 - m.x) ** 2)
     prepared = Ipopt(program="").prepare(m)
-    there = Known((m.x,), np.array([1.0]), np.array([0.05]), 1.0, 0.1)
-    elsewhere = Known((m.x,), np.array([5.0]), np.array([0.05]), 1.0, 0.1)
+    there = KnownOptimum((m.x,), np.array([1.0]), np.array([0.05]), 1.0, 0.1)
+    elsewhere = KnownOptimum((m.x,), np.array([5.0]), np.array([0.05]), 1.0, 0.1)
     stopped = prepared.solve(known=[elsewhere, there])
     assert (stopped.status, stopped.message) == (Status.CONVERGED, KNOWN)
     assert abs(m.x.value - 1) <= 0.05
@@ -50,7 +50,7 @@ def test_a_solve_that_goes_astray_is_given_up_once_an_optimum_is_known() -> None
     model.large = pyo.Constraint(expr=model.y == 1e-3 * pyo.exp(-model.x))
     model.square = pyo.Objective(expr=(model.x - 1) ** 2 + model.y**2)
     prepared = Ipopt(program="").prepare(model)
-    known = Known((model.x,), np.array([50.0]), np.array([1e-3]), 1.0, 1e-3)
+    known = KnownOptimum((model.x,), np.array([50.0]), np.array([1e-3]), 1.0, 1e-3)
     stopped = prepared.solve(known=[known])
     assert stopped.message == ASTRAY
     assert stopped.status is Status.FAILED

@@ -14,15 +14,15 @@ from deeds import alive, begun, items, make_at_last, make_but_not_first, pids, s
 
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.status import Status
-from igpe.tasks.children import Item, Work
-from igpe.tasks.run import AT_ONCE, Place, run
+from igpe.tasks.run import AT_ONCE, Backend, run
+from igpe.tasks.workers import Item, Work
 
 EVERYWHERE = ["here", "own", "pool", "threads", "dask"]
 ELSEWHERE = ["own", "pool", "dask"]
 
 
-def outcomes(what, count=8, place=Place()):
-    found = list(run(what, items(count), place))
+def outcomes(what, count=8, backend=Backend()):
+    found = list(run(what, items(count), backend))
     assert len(found) == count
     return {int(one.key): one for one in found}
 
@@ -37,7 +37,7 @@ def doubled(found, but=()):
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, chunk, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path), 50, Place(executor, chunk=chunk))
+        found = outcomes(work(tmp_path), 50, Backend(executor, chunk=chunk))
     assert doubled(found)
     assert sorted(map(int, begun(tmp_path))) == list(range(50))
     made = (tmp_path / "made").read_text().split()
@@ -47,7 +47,7 @@ def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, chunk
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_what_is_stuck_is_ended_and_recorded(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path, "hang"), 8, Place(executor, timeout=0.5))
+        found = outcomes(work(tmp_path, "hang"), 8, Backend(executor, timeout=0.5))
     assert doubled(found, but=3)
     assert found[3].status is Status.TIMED_OUT
     assert found[3].message == "It was ended after 0.5 s."
@@ -59,7 +59,7 @@ def test_what_is_stuck_is_ended_and_recorded(name, opened, tmp_path):
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_an_item_whose_process_was_killed_is_done_by_another(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path, "die once"), 20, Place(executor))
+        found = outcomes(work(tmp_path, "die once"), 20, Backend(executor))
     assert doubled(found)
     assert begun(tmp_path).count("3") == 2
 
@@ -67,7 +67,7 @@ def test_an_item_whose_process_was_killed_is_done_by_another(name, opened, tmp_p
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_an_item_that_kills_every_process_is_recorded(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path, "die"), 8, Place(executor, chunk=2))
+        found = outcomes(work(tmp_path, "die"), 8, Backend(executor, chunk=2))
     assert doubled(found, but=3)
     assert found[3].status is Status.WORKER_DIED
     assert found[3].message
@@ -77,22 +77,22 @@ def test_an_item_that_kills_every_process_is_recorded(name, opened, tmp_path):
 def test_a_process_that_dies_between_items_costs_no_attempt(tmp_path):
     """The same with a pool of the user's: the children of its processes do the work."""
     with ProcessPoolExecutor(1) as pool:
-        found = outcomes(work(tmp_path, "die once"), 8, Place(pool, timeout=30))
+        found = outcomes(work(tmp_path, "die once"), 8, Backend(pool, timeout=30))
     assert doubled(found)
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_errors_are_outcomes_and_refusals_are_raised(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path, "raise"), 8, Place(executor))
+        found = outcomes(work(tmp_path, "raise"), 8, Backend(executor))
         assert doubled(found, but=3)
         assert (found[3].status, found[3].message[:17]) == (Status.RAISED, "ZeroDivisionError")
         with pytest.raises(Unsupported, match="Nobody can"):
-            outcomes(work(tmp_path, "refuse"), 8, Place(executor))
+            outcomes(work(tmp_path, "refuse"), 8, Backend(executor))
 
 
 def test_models_may_print_and_read(tmp_path):
-    assert doubled(outcomes(work(tmp_path, "talk"), 8, Place(1)))
+    assert doubled(outcomes(work(tmp_path, "talk"), 8, Backend(1)))
 
 
 def test_only_so_many_items_are_on_their_way(tmp_path):
@@ -104,7 +104,7 @@ def test_only_so_many_items_are_on_their_way(tmp_path):
             yield item
 
     with ThreadPoolExecutor(2) as executor:
-        for done, _ in enumerate(run(work(tmp_path), given(), Place(executor, chunk=3))):
+        for done, _ in enumerate(run(work(tmp_path), given(), Backend(executor, chunk=3))):
             assert len(taken) <= done + 1 + 3 * 2 * 4 * 2
     assert len(taken) == 300
 
@@ -113,19 +113,19 @@ def test_only_so_many_items_are_on_their_way(tmp_path):
 def test_what_is_finished_is_not_done_again(name, opened, tmp_path):
     store = tmp_path / "store.db"
     with opened(name) as executor:
-        place = Place(executor, store)
-        assert doubled(outcomes(work(tmp_path), 5, place))
-        assert doubled(outcomes(work(tmp_path), 5 + AT_ONCE, place))
-        assert doubled(outcomes(work(tmp_path), 5 + 2 * AT_ONCE, place))
+        backend = Backend(executor, store)
+        assert doubled(outcomes(work(tmp_path), 5, backend))
+        assert doubled(outcomes(work(tmp_path), 5 + AT_ONCE, backend))
+        assert doubled(outcomes(work(tmp_path), 5 + 2 * AT_ONCE, backend))
         assert sorted(map(int, begun(tmp_path))) == list(range(5 + 2 * AT_ONCE))
-        other = outcomes(work(tmp_path, factor=3), 5, place)  # another series
+        other = outcomes(work(tmp_path, factor=3), 5, backend)  # another series
     assert other[4].row == {"number": 12}
 
 
 def test_a_time_out_counts_as_finished_until_there_is_more_time(tmp_path):
     store = tmp_path / "store.db"
     for timeout, times in ((0.2, 1), (0.2, 1), (0.1, 1), (30, 2), (30, 2), (0.2, 2)):
-        found = outcomes(work(tmp_path, "hang briefly"), 5, Place(1, store, timeout))
+        found = outcomes(work(tmp_path, "hang briefly"), 5, Backend(1, store, timeout))
         assert (found[3].status is None) == (times == 2)
         assert begun(tmp_path).count("3") == times
     assert begun(tmp_path).count("1") == 1
@@ -133,14 +133,14 @@ def test_a_time_out_counts_as_finished_until_there_is_more_time(tmp_path):
 
 def test_who_stops_early_keeps_what_is_finished(tmp_path):
     store, kept = tmp_path / "store.db", set()
-    running = run(work(tmp_path, "hang"), items(30), Place(2, store))
+    running = run(work(tmp_path, "hang"), items(30), Backend(2, store))
     for one in running:
         kept.add(one.key)
         if len(kept) == 10:
             break
     running.close()
     assert soon(lambda: not any(alive(p) for k in range(30) for p in pids(tmp_path, k)))
-    again = {o.key for o in run(work(tmp_path), items(30), Place(store=store))}
+    again = {o.key for o in run(work(tmp_path), items(30), Backend(store=store))}
     assert len(again) == 30
     assert all(begun(tmp_path).count(key) == 1 for key in kept)
 
@@ -149,10 +149,10 @@ DRIVER = """
 import sys
 sys.path[:] = {path!r}
 from deeds import items, work
-from igpe.tasks.run import Place, run
+from igpe.tasks.run import Backend, run
 done = 0
 try:
-    for one in run(work({folder!r}, "work on"), items({count}), Place(2, {store!r})):
+    for one in run(work({folder!r}, "work on"), items({count}), Backend(2, {store!r})):
         done += 1
 except KeyboardInterrupt:
     pass
@@ -211,7 +211,7 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_no_process(tmp_path):
 
 
 def test_ctrl_c_in_an_item_ends_all(tmp_path):
-    running = run(work(tmp_path, "interrupt"), items(8), Place())
+    running = run(work(tmp_path, "interrupt"), items(8), Backend())
     with pytest.raises(KeyboardInterrupt):
         list(running)
 
@@ -219,7 +219,7 @@ def test_ctrl_c_in_an_item_ends_all(tmp_path):
 def test_what_cannot_travel_is_told(tmp_path):
     lock = threading.Lock()
     with pytest.raises(ProblemError, match=r"cannot be sent .*\(TypeError: .*lock.*model\(times\)"):
-        list(run(Work(print, lock), items(2), Place(1)))
+        list(run(Work(print, lock), items(2), Backend(1)))
 
 
 class FromElsewhere:
@@ -235,26 +235,26 @@ def test_what_workers_lack_is_told(name, opened):
         opened(name) as executor,
         pytest.raises(ProblemError, match=r"could not be made ready in a worker .*no_such_module"),
     ):
-        list(run(Work(print, FromElsewhere()), items(2), Place(executor)))
+        list(run(Work(print, FromElsewhere()), items(2), Backend(executor)))
 
 
 def test_a_process_that_dies_before_it_is_ready_is_no_fault_of_its_item(tmp_path):
-    assert doubled(outcomes(Work(make_at_last, str(tmp_path)), 3, Place(1)))
+    assert doubled(outcomes(Work(make_at_last, str(tmp_path)), 3, Backend(1)))
     assert (tmp_path / "tried").stat().st_size == 6
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_worker_that_cannot_build_the_model_costs_no_item(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(Work(make_but_not_first, str(tmp_path)), 12, Place(executor))
+        found = outcomes(Work(make_but_not_first, str(tmp_path)), 12, Backend(executor))
     assert doubled(found)
 
 
 @pytest.mark.parametrize("when", ["never any", "gone at once", "client closed"])
 def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("igpe.tasks.crew.PATIENCE", 0.5)
-    for module in ("crew", "run"):
+    monkeypatch.setattr("igpe.tasks.executors.PATIENCE", 0.5)
+    for module in ("executors", "run"):
         monkeypatch.setattr(f"igpe.tasks.{module}.AGAIN", 0.2)
     said, done = [], {}
     with (
@@ -264,8 +264,8 @@ def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatc
         ) as workers,
         distributed.Client(workers) as client,
     ):  # fmt: skip
-        place = Place(client.get_executor(), tmp_path / "runs.sqlite", report=said.append)
-        running = run(work(tmp_path, "work on"), items(12), place)
+        backend = Backend(client.get_executor(), tmp_path / "runs.sqlite", report=said.append)
+        running = run(work(tmp_path, "work on"), items(12), backend)
         try:
             for one in running:
                 done[int(one.key)] = one
@@ -299,9 +299,9 @@ def test_failures_are_done_again_once_the_code_is_mended(tmp_path):
     def failed(body):
         names = {}
         exec(ESTIMATOR.format(body=body), names)
-        place, made = Place(store=tmp_path / "s.db"), names["made"](tmp_path)
+        backend, made = Backend(store=tmp_path / "s.db"), names["made"](tmp_path)
         what = Work(lambda one: lambda number: one.estimate(None, {}), made, "series")
-        found = list(run(what, items(3), place))
+        found = list(run(what, items(3), backend))
         return sum(o.status is not None for o in found), (tmp_path / "calls").stat().st_size
 
     assert failed("1 / 0") == (3, 3)
@@ -312,14 +312,14 @@ def test_failures_are_done_again_once_the_code_is_mended(tmp_path):
 
 def test_work_that_kills_whoever_makes_it_ready_is_told():
     with pytest.raises(ProblemError, match="10 processes in a row ended"):
-        list(run(Work(os._exit, 1), items(2), Place(1)))
+        list(run(Work(os._exit, 1), items(2), Backend(1)))
 
 
 def test_an_executor_that_has_ended_is_told(tmp_path):
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(ProblemError, match="takes no more work"):
-        outcomes(work(tmp_path), 2, Place(pool))
+        outcomes(work(tmp_path), 2, Backend(pool))
 
 
 def test_an_executor_that_never_answers_is_told(tmp_path):
@@ -327,7 +327,7 @@ def test_an_executor_that_never_answers_is_told(tmp_path):
         ProcessPoolExecutor(1, initializer=sys.exit) as pool,
         pytest.raises(ProblemError, match="No worker of the executor comes back"),
     ):
-        outcomes(work(tmp_path), 2, Place(pool))
+        outcomes(work(tmp_path), 2, Backend(pool))
 
 
 @pytest.mark.parametrize(
@@ -346,10 +346,10 @@ def test_an_executor_that_never_answers_is_told(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(given, error, says, tmp_path):
     with pytest.raises(error, match=says):
-        outcomes(work(tmp_path), 2, Place(**given))
+        outcomes(work(tmp_path), 2, Backend(**given))
 
 
 def test_nothing_to_do_is_done_at_once(tmp_path):
-    assert list(run(work(tmp_path), iter([]), Place(2))) == []
-    only = list(run(work(tmp_path), [Item("3", 3)], Place(2, chunk=5)))
+    assert list(run(work(tmp_path), iter([]), Backend(2))) == []
+    only = list(run(work(tmp_path), [Item("3", 3)], Backend(2, chunk=5)))
     assert [one.row for one in only] == [{"number": 6}]

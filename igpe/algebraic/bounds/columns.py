@@ -37,7 +37,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
 FEW = 64  # residuals that are not worth reducing
 ENOUGH = 400  # residuals on which columns are chosen
-SAMPLES = 16  # thetas whose columns are asked first
+SAMPLES = 16  # thetas whose columns are evaluated first
 FRESH = 6  # thetas that test the span
 WORSE = 1e4  # times the median remainder: a row that may have to be given up alone
 
@@ -54,10 +54,10 @@ def basis(problem: Separable, seed: int, miss: float) -> FloatArray:
     always = _always_known(problem)
     alone, rows = np.flatnonzero(~always), np.flatnonzero(always)
     reduced = _span_of_columns(problem, rows, seed, miss)
-    found = np.zeros((reduced.shape[1] + len(alone), m))
-    found[: reduced.shape[1], rows] = reduced.T
-    found[np.arange(reduced.shape[1], len(found)), alone] = 1.0
-    return found
+    result = np.zeros((reduced.shape[1] + len(alone), m))
+    result[: reduced.shape[1], rows] = reduced.T
+    result[np.arange(reduced.shape[1], len(result)), alone] = 1.0
+    return result
 
 
 def _span_of_columns(problem: Separable, rows: IntArray, seed: int, miss: float) -> FloatArray:
@@ -76,14 +76,14 @@ def _span_of_columns(problem: Separable, rows: IntArray, seed: int, miss: float)
         chosen = _spanning(samples, miss / 10)
         fresh = problem.thetas(rng.random((FRESH, len(problem.axes))))
         enough = 2 * len(chosen.theta) > len(rows)
-        found = _span(samples[chosen.theta, :, chosen.column].T, miss / 10)
-        if enough or _missed(found, few.values(fresh)[:, inside]) <= miss:
+        result = _span(samples[chosen.theta, :, chosen.column].T, miss / 10)
+        if enough or _missed(result, few.values(fresh)[:, inside]) <= miss:
             columns = problem.values(thetas[chosen.theta])[:, rows]
             each = columns[np.arange(len(chosen.theta)), :, chosen.column].T
-            found = _span(np.hstack([problem.target[rows, None], each]), miss / 10)
-            missed = _missed(found, problem.values(fresh)[:, rows])
+            result = _span(np.hstack([problem.target[rows, None], each]), miss / 10)
+            missed = _missed(result, problem.values(fresh)[:, rows])
             if missed <= miss or enough:
-                return found if missed <= miss else np.eye(len(rows))
+                return result if missed <= miss else np.eye(len(rows))
         thetas, count = np.vstack([thetas, fresh]), 2 * count
 
 
@@ -103,10 +103,10 @@ def _spanning(samples: FloatArray, negligible: float) -> _Chosen:
     return _Chosen(*np.divmod(order[:rank], samples.shape[2]))
 
 
-def _missed(found: FloatArray, fresh: FloatArray) -> float:
+def _missed(result: FloatArray, fresh: FloatArray) -> float:
     """The largest part of a fresh sample's norm that is outside the span."""
     every = _unit(fresh.transpose(1, 0, 2).reshape(fresh.shape[1], -1))
-    outside = every - found @ (found.T @ every)
+    outside = every - result @ (result.T @ every)
     return float(np.linalg.norm(outside, axis=0).max(initial=0.0))
 
 
@@ -205,12 +205,12 @@ class Columns:
     def cells(self, key: Key, halvings: int) -> Cells:
         """The column on a cell whose axes are halved so many times."""
         if (key, halvings) not in self._stacked:
-            found = [self.cell(k) for k in subcells(key, halvings)]
-            usable = found[0].usable
-            for cell in found[1:]:
+            result = [self.cell(k) for k in subcells(key, halvings)]
+            usable = result[0].usable
+            for cell in result[1:]:
                 usable = usable & cell.usable
             self._stacked[key, halvings] = Cells(
-                np.stack([c.parts for c in found]), np.array([c.error for c in found]), usable
+                np.stack([c.parts for c in result]), np.array([c.error for c in result]), usable
             )
         return self._stacked[key, halvings]
 
@@ -244,8 +244,8 @@ class Columns:
         ends = [self.problem.axes[a].ends(*numbers[:, j].T) for j, a in enumerate(own)]
         lower, upper = np.stack(ends, axis=-1) if ends else np.zeros((2, len(keys), 0))
         alike = self.problem.alike(keys[0][0])
-        found = self.problem.enclosures(alike, lower, upper)
-        for k, f in zip(alike, found, strict=True):
+        result = self.problem.enclosures(alike, lower, upper)
+        for k, f in zip(alike, result, strict=True):
             for key, cell in zip(keys, self._cells(f), strict=True):
                 self._known[k, *key[1:]] = cell
                 self._kept += 2 * cell.parts.size  # they are stacked as well

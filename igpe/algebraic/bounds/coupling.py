@@ -133,8 +133,8 @@ def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float
             rest = w - along * u
             other = np.sqrt(rest @ rest) * aside
             ends = sorted((along * low, along * cutoff))
-            found = _solved(j, w, k, (lower, upper), (ends[0] - other, ends[1] + other))
-            lower[k], upper[k] = max(lower[k], found[0]), min(upper[k], found[1])
+            result = _solved(j, w, k, (lower, upper), (ends[0] - other, ends[1] + other))
+            lower[k], upper[k] = max(lower[k], result[0]), min(upper[k], result[1])
             if lower[k] > upper[k]:
                 return None
     return Factors(lower, upper)

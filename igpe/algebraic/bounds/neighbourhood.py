@@ -163,13 +163,13 @@ class Bound:
         given, k = self.given, len(self.given.mix)
         second = self._second(quadratic[self.rows], middle)[:k]
         free = given.around.ends.free
-        found = np.zeros((1 + k, *quadratic.shape[1:]))
+        result = np.zeros((1 + k, *quadratic.shape[1:]))
         if not free.any():
-            return found
+            return result
         onto_free = onto[self.rows][:k, 1:][:, free]
         solved = np.linalg.lstsq(onto_free, second.reshape(k, -1), rcond=None)[0]
-        found[1:][free] = solved.reshape(-1, *quadratic.shape[1:])
-        return (found + found.transpose(0, 2, 1)) / 2
+        result[1:][free] = solved.reshape(-1, *quadratic.shape[1:])
+        return (result + result.transpose(0, 2, 1)) / 2
 
     def _second(self, quadratic: FloatArray, middle: FloatArray) -> FloatArray:
         """(K + h, J, J) second order of psi . rho at the centre."""
@@ -366,9 +366,9 @@ def neighbourhood(
         curvature = over_box(enclosed, box, growth.directions, around.factors, len(theta))
         if not np.isfinite(curvature.radius).all():
             continue
-        found = _largest(Bound(growth, curvature, unknown), (one.radius, least), goal)
-        if found is not None:
-            return _found(theta, one.scale, *found)
+        result = _largest(Bound(growth, curvature, unknown), (one.radius, least), goal)
+        if result is not None:
+            return _found(theta, one.scale, *result)
     return None
 
 
@@ -463,7 +463,7 @@ SMALLEST = 1e-15  # gap, for what it costs to close it
 
 
 class Gap(NamedTuple):
-    """Sums of squares: of the best point, the bound that is asked for, and a box's."""
+    """Sums of squares: of the best point, the bound that is required, and a box's."""
 
     objective: float
     goal: float
@@ -525,11 +525,11 @@ class Surroundings:
         It pays if the sum of squares has grown there by all that the box's bound lacks, so that
         what is around can be expected to need no more, and if halves would be more.
         """
-        found = self._found
-        if found is None or found.growth < gap.goal - gap.lower:
+        result = self._found
+        if result is None or result.growth < gap.goal - gap.lower:
             return ()
         pieces: list[SearchBox] = []
-        low, high = found.theta - found.half, found.theta + found.half
+        low, high = result.theta - result.half, result.theta + result.half
         for j, axis in enumerate(self.problem.axes):
             a, b = axis.coordinate(low[j]), axis.coordinate(high[j])
             level = max(box.spans[j].level, math.ceil(-math.log2((b - a + 1e-15) / FINENESS)))

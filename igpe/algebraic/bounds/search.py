@@ -52,7 +52,7 @@ MOST_MOVE = 2.0  # distance of opposite directions
 SMALLEST = 1e-300
 
 
-def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) -> int:
+def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, result: Bounded) -> int:
     """The nonlinear parameter whose halving promises most."""
     n = len(box.spans)
     loss, shape = np.zeros(n), np.zeros(n)
@@ -63,7 +63,7 @@ def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) 
         own = list(part.axes)
         turns, slopes = _change(columns, box, hull, part)
         np.maximum.at(shape, own, turns)
-        course = _course(found, k, len(part.axes))
+        course = _course(result, k, len(part.axes))
         if len(course.weights):
             cell = columns.cell(box.key(columns.problem, part.column))
             lost, mean = _loss(cell, slopes, course)
@@ -73,7 +73,7 @@ def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) 
     loss += [_disagreement(seen) for seen in means]
     width = np.array([s.width for s in box.spans])
     score = SHAPE * _share(shape) + WIDTH * _share(width)
-    return int(np.argmax(score + _share(loss) if found.lower > 0 else score))
+    return int(np.argmax(score + _share(loss) if result.lower > 0 else score))
 
 
 class _Progress(NamedTuple):
@@ -94,10 +94,10 @@ def _share(x: FloatArray) -> FloatArray:
     return x / max(float(x.sum()), SMALLEST)
 
 
-def _course(found: Bounded, k: int, n_axes: int) -> _Progress:
-    owners = found.atoms.owners[: len(found.weights)]
-    mine = np.flatnonzero((owners == k) & (found.weights > 0))
-    return _Progress(found.weights[mine], found.atoms.places[mine, :n_axes])
+def _course(result: Bounded, k: int, n_axes: int) -> _Progress:
+    owners = result.atoms.owners[: len(result.weights)]
+    mine = np.flatnonzero((owners == k) & (result.weights > 0))
+    return _Progress(result.weights[mine], result.atoms.places[mine, :n_axes])
 
 
 def _change(
@@ -119,12 +119,12 @@ def _change(
 def _moves(halves: FloatArray, doubt: FloatArray, n: int) -> FloatArray:
     """(n,) largest distance of neighbours on a 2 x 2 x .. grid, less what is doubtful."""
     grid, unsure = halves.reshape(*([2] * n), -1), doubt.reshape([2] * n)
-    found = np.zeros(n)
+    result = np.zeros(n)
     for j in range(n):
         move = np.take(grid, 1, axis=j) - np.take(grid, 0, axis=j)
         sure = np.linalg.norm(move, axis=-1) - unsure.sum(axis=j)
-        found[j] = max(float(sure.max()), 0.0)
-    return found
+        result[j] = max(float(sure.max()), 0.0)
+    return result
 
 
 def _loss(cell: Cell, slopes: FloatArray, course: _Progress) -> tuple[FloatArray, list[_Mean]]:
@@ -150,14 +150,16 @@ def _disagreement(seen: list[_Mean]) -> float:
     return float(weight @ np.abs(place - weight @ place / weight.sum()))
 
 
-def guess(columns: Columns, box: SearchBox, hull: Hull, found: Bounded) -> FloatArray:
+def guess(columns: Columns, box: SearchBox, hull: Hull, result: Bounded) -> FloatArray:
     """(J,) a theta where the relaxation's solution points to."""
     n = len(box.spans)
     total, mass = np.zeros(n), np.zeros(n)
     for k, part in enumerate(hull.parts):
-        weights, places = _course(found, k, len(part.axes))
+        weights, places = _course(result, k, len(part.axes))
         if part.axes and len(weights):
-            length = np.sqrt((found.atoms.vectors[found.atoms.owners == k] ** 2).sum(axis=1)).max()
+            length = np.sqrt(
+                (result.atoms.vectors[result.atoms.owners == k] ** 2).sum(axis=1)
+            ).max()
             for j, axis in enumerate(part.axes):
                 total[axis] += length * (weights @ places[:, j])
                 mass[axis] += length * weights.sum()
@@ -213,12 +215,12 @@ class FineEnough:
             for key in subcells(box.key(self.problem, k), m)
         )
 
-    def _halvings(self, k: int, wanted: int) -> int:
+    def _halvings(self, k: int, halvings: int) -> int:
         own = self.problem.depends[k]
         if len(own) > PLANE and any(self.problem.axes[a].log_affine for a in own):
-            return min(wanted, 1)  # in logarithms enclosures are good enough for that many cells
+            return min(halvings, 1)  # in logarithms enclosures are good enough for that many cells
         finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
-        return min(wanted, finest.get(len(own), 1))
+        return min(halvings, finest.get(len(own), 1))
 
     def hull(self, box: SearchBox, halvings: int) -> tuple[Hull, Ranges]:
         """The columns on the box, those of parameters of any sign twice; and their factors."""
@@ -367,9 +369,9 @@ class BoxSearch:
         if not waiting:
             return
         batch = list(waiting)
-        found = self._cells.bounded([item.box for item in batch], self._norm(goal))
+        result = self._cells.bounded([item.box for item in batch], self._norm(goal))
         self.boxes += len(batch)
-        for item, (hull, bounded) in zip(batch, found, strict=True):
+        for item, (hull, bounded) in zip(batch, result, strict=True):
             box, lower = self._judged(item, bounded, goal)
             gap = Gap(self.objective, goal, lower)
             self._around.look(box, gap)
@@ -380,7 +382,7 @@ class BoxSearch:
                 if child.feasible(self.problem):
                     heapq.heappush(queue, Open(lower, next(self._number), child))
             waiting.remove(item)
-        self._try([(item.box, *f) for item, f in zip(batch, found, strict=True)], goal)
+        self._try([(item.box, *f) for item, f in zip(batch, result, strict=True)], goal)
 
     def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[SearchBox, float]:
         """The box, perhaps with narrower ranges, and its lower bound, all bounds considered."""
@@ -395,8 +397,8 @@ class BoxSearch:
         """A local search where the most promising of the boxes points to."""
         left = [item for item in bounded if self._square(item[2].lower) < goal]
         if left:
-            box, hull, found = min(left, key=lambda item: item[2].residual - item[2].slack)
-            theta = guess(self.columns, box, hull, found)
+            box, hull, result = min(left, key=lambda item: item[2].residual - item[2].slack)
+            theta = guess(self.columns, box, hull, result)
             self.objective = min(self.objective, self.trial(theta))
 
     def _fill(self, waiting: list[Open], queue: list[Open], goal: float) -> None:
@@ -429,15 +431,15 @@ class BoxSearch:
         fixed = [1.0] * (self._active[0] == 0)
         ranges = Factors(np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper]))
         assert bounded.direction is not None
-        found = narrowed(columns, ranges, bounded.direction, bounded.lower, cutoff)
-        if found is None:
+        result = narrowed(columns, ranges, bounded.direction, bounded.lower, cutoff)
+        if result is None:
             return box, np.inf
         skip = len(fixed)
-        lower, upper = (tuple(x[skip:].tolist()) for x in found)
-        return replace(box, lower=lower, upper=upper), coupled(columns, found)
+        lower, upper = (tuple(x[skip:].tolist()) for x in result)
+        return replace(box, lower=lower, upper=upper), coupled(columns, result)
 
     def _children(
-        self, box: SearchBox, hull: Hull, found: Bounded, gap: Gap
+        self, box: SearchBox, hull: Hull, result: Bounded, gap: Gap
     ) -> tuple[SearchBox, ...]:
         """By the sign of a linear parameter, around the best point, else halves of an axis."""
         for k in range(self.problem.n_linear):
@@ -448,7 +450,7 @@ class BoxSearch:
         pieces = self._around.pieces(box, gap)
         if pieces:
             return pieces
-        axis = axis_to_halve(self.columns, box, hull, found)
+        axis = axis_to_halve(self.columns, box, hull, result)
         if box.spans[axis].level >= DEEPEST:
             return ()
-        return tuple(c.with_halvings(max(1, found.halvings - 1)) for c in box.halves(axis))
+        return tuple(c.with_halvings(max(1, result.halvings - 1)) for c in box.halves(axis))

@@ -142,11 +142,11 @@ class ColumnBlock:
     @cached_property
     def depends(self) -> tuple[tuple[int, ...], ...]:
         """For each column the indices of theta it depends on."""
-        found = []
+        result = []
         for column in ca.horzsplit(self.columns):
             pattern = ca.jacobian_sparsity(column, self.nonlinear)
-            found.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
-        return tuple(found)
+            result.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
+        return tuple(result)
 
     def is_zero(self, k: int) -> bool:
         """Whether column k is structurally zero."""
@@ -158,8 +158,8 @@ class ColumnBlock:
         raises UnknownOperation
         """
         if ks not in self._graphs:
-            wanted = ca.vertcat(*[self.columns[:, k] for k in ks])
-            self._graphs[ks] = TaylorGraph(wanted, self.known, self.nonlinear)
+            columns = ca.vertcat(*[self.columns[:, k] for k in ks])
+            self._graphs[ks] = TaylorGraph(columns, self.known, self.nonlinear)
         return self._graphs[ks]
 
     @cached_property
@@ -170,8 +170,8 @@ class ColumnBlock:
         """(n_thetas, n_out * n, 1 + K) weighted columns; thetas: (n_thetas, J)."""
         n_out, n_columns = self.columns.shape
         shape = (len(thetas), self.places.shape[1])
-        found = self.graph(tuple(range(n_columns))).values(self.places, thetas)
-        f = np.stack([np.broadcast_to(v, shape) for v in found])  # columns, of each its outputs
+        result = self.graph(tuple(range(n_columns))).values(self.places, thetas)
+        f = np.stack([np.broadcast_to(v, shape) for v in result])  # columns, of each its outputs
         rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
         return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
 
@@ -189,8 +189,8 @@ class ColumnBlock:
 
     def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
         """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
-        found, n = self.graph(ks)(self.places, leaves), self.columns.shape[0]
-        return [self._column(found[i * n : (i + 1) * n]) for i in range(len(ks))]
+        result, n = self.graph(ks)(self.places, leaves), self.columns.shape[0]
+        return [self._column(result[i * n : (i + 1) * n]) for i in range(len(ks))]
 
     def _column(self, outputs: list[Taylor]) -> Taylor:
         e = [f.e + (3 + self._width) * UNIT * (f.size + f.e) for f in outputs]

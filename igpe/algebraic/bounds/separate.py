@@ -150,11 +150,11 @@ def _joined(
     numbers = np.hstack([f.numbers[:, f.different] for f in formulas])
     more = np.repeat(numbers.T, [k.shape[1] for k in old], axis=1)
     known, at = np.vstack([np.hstack(old), more]), len(old[0])
-    found: list[ResidualSource] = []
+    result: list[ResidualSource] = []
     for formula in formulas:
-        found.append(formula.together(known, at))
+        result.append(formula.together(known, at))
         at += int(formula.different.sum())
-    return ResidualGroup(found, order)
+    return ResidualGroup(result, order)
 
 
 def _formula(sources: list[ResidualSource]) -> _Formula:
@@ -229,10 +229,10 @@ def separate(sources: Sequence[ResidualSource], box: Box, *, exchange: bool = Tr
     p = ca.SX.sym("p", len(box))
     systems = [_System(group, p) for group in grouped(sources)]
     products, sums = (_products(systems, box), _sums(systems)) if exchange else ([], [])
-    found = _separated(systems, p, box, products, sums)
+    result = _separated(systems, p, box, products, sums)
     slots = {i for e in products for i in e.old}
-    if slots <= set(found.linear):
-        return found
+    if slots <= set(result.linear):
+        return result
     return _separated(systems, p, box, [], sums)
 
 
@@ -283,16 +283,16 @@ def _sums(systems: Sequence[_System]) -> list[Exchange]:
 
 def _multiples(rates: dict[int, FloatArray]) -> Vector | None:
     """The rates as plus or minus one times the first of them; None if they are not."""
-    found = []
+    result = []
     for i, rate in rates.items():
         first = next(iter(rates.values()))
         if np.array_equal(rate, first):
-            found.append((i, 1.0))
+            result.append((i, 1.0))
         elif np.array_equal(rate, -first):
-            found.append((i, -1.0))
+            result.append((i, -1.0))
         else:
             return None
-    return tuple(found)
+    return tuple(result)
 
 
 def _separated(
@@ -319,12 +319,12 @@ def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -
     graphs = [b.graph(tuple(range(b.columns.shape[1]))) for b in blocks]
     scales = {j for graph in graphs for j in graph.logarithmic()}
     powers = {j for graph in graphs for j in graph.exponentiated()}
-    found = []
+    result = []
     for j, (low, high) in enumerate(zip(lower, upper, strict=True)):
         logarithmic = j in scales and bool(low >= 0)
         wide = logarithmic and bool(high > DECADE_AND_MORE * low > 0)
-        found.append(Axis(float(low), float(high), logarithmic, j in powers or wide))
-    return tuple(found)
+        result.append(Axis(float(low), float(high), logarithmic, j in powers or wide))
+    return tuple(result)
 
 
 def _exchanged(term: Term, system: _System, products: list[Exchange], sums: list[Exchange]) -> Term:
@@ -389,21 +389,21 @@ def _bounds(
     """Of the new parameters."""
     lower, upper = box.lower.astype(float).copy(), box.upper.astype(float).copy()
     old = {i: (float(box.lower[i]), float(box.upper[i])) for i in range(len(box))}
-    for found, bounds in ((products, product_bounds), (sums, sum_bounds)):
-        for e in found:
+    for result, bounds in ((products, product_bounds), (sums, sum_bounds)):
+        for e in result:
             for i, vector in zip(e.old, e.vectors, strict=True):
                 lower[i], upper[i] = bounds(vector, old)
     return lower, upper
 
 
-def _pairs(found: list[Exchange], box: Box, order: Sequence[int]) -> tuple[ParameterPair, ...]:
+def _pairs(result: list[Exchange], box: Box, order: Sequence[int]) -> tuple[ParameterPair, ...]:
     """Bounds on ratios or differences of new parameters, numbered as in `order`."""
     return tuple(
         ParameterPair(
             order.index(e.old[way[1]]), order.index(e.old[way[0]]),
             float(box.lower[i]), float(box.upper[i]),
         )
-        for e in found
+        for e in result
         for i, way in zip(e.old, e.back, strict=True)
         if len(way) > 1
         and e.old[way[0]] in order and e.old[way[1]] in order

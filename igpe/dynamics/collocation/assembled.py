@@ -49,7 +49,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
-from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, Known
+from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
 from igpe.solvers.nl import Scaled
 
 
@@ -373,7 +373,7 @@ class Assembled:
         rows = sparse.vstack([*(s.matrix for s in each), sparse.csc_matrix(matrix)])
         return Squares(rows, np.concatenate([*(s.known for s in each), hang.known * hang.weight]))
 
-    def solve(self, time_limit: float | None, known: Sequence[Known]) -> Answer:
+    def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
         """From the present values; see `igpe.solvers.ipopt.Prepared.solve`."""
         begun = time.perf_counter()
         columns = self.values, *self._limits
@@ -388,7 +388,7 @@ class Assembled:
 
     @property
     def handles(self) -> tuple[int, ...]:
-        """What `Known` names the unknowns by: their places."""
+        """What `KnownOptimum` names the unknowns by: their places."""
         return tuple(range(len(self.problem.box)))
 
     def parameters(self) -> dict[str, float]:

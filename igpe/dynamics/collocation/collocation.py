@@ -34,7 +34,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer, Solver
-from igpe.solvers.ipopt import KNOWN, Ipopt, Known, Prepared
+from igpe.solvers.ipopt import KNOWN, Ipopt, KnownOptimum, PreparedModel
 
 
 class Poser:
@@ -67,7 +67,7 @@ class Transcribed:
         self.problem = problem
         self._program = transcribe(problem, meshes)
         self.meshes, self.refinable = self._program.meshes, self._program.refinable
-        self._prepared: Prepared | None = None
+        self._prepared: PreparedModel | None = None
 
     def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
         """See `igpe.dynamics.collocation.guess.begin`."""
@@ -77,7 +77,7 @@ class Transcribed:
         """See `Assembled.prepare`."""
         self._prepared = solver.prepare(self._program.model, sizes(self._program, starts))
 
-    def solve(self, time_limit: float | None, known: Sequence[Known]) -> Answer:
+    def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
         """See `Assembled.solve`."""
         assert self._prepared is not None, "prepared before it is solved"
         return self._prepared.solve(time_limit, known)
@@ -326,7 +326,7 @@ def _solve(
     program: Program,
     start: Mapping[str, float],
     left: float | None,
-    known: Sequence[Known] = (),
+    known: Sequence[KnownOptimum] = (),
 ) -> Fit:
     answer = program.solve(left, known)
     courses = program.courses()
@@ -339,13 +339,13 @@ def _solve(
     )
 
 
-def _known(program: Program, fit: Fit) -> Known:
+def _known(program: Program, fit: Fit) -> KnownOptimum:
     """Where a solve from another start need not go to the end: it would end like this one."""
     box, objective = program.problem.box, fit.answer.objective
     values = box.vector(fit.parameters)
     # A little less than SAME_POINT, so that what has arrived also counts as the same.
     reach = (1 - 1e-6) * SAME_POINT * _magnitudes(program.problem, values)
-    return Known(program.handles, values, reach, objective, WORTH_REFINING * abs(objective))
+    return KnownOptimum(program.handles, values, reach, objective, WORTH_REFINING * abs(objective))
 
 
 def _rank(fit: Fit) -> float:

@@ -39,7 +39,7 @@ from igpe.dynamics.collocation.transcription import Run, Transcription, transcri
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_known_sigma, require_plain
 from igpe.equations.translate import to_pyomo
 from igpe.problem.problem import Problem
-from igpe.solvers.base import Answer, Solver, believed, name_of, solve_confirmed
+from igpe.solvers.base import Answer, Solver, confirmed_status, name_of, solve_confirmed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.nl import load, read_scaled, reduce, write_nl
 from igpe.solvers.programs import Scip
@@ -261,7 +261,7 @@ class GlobalCollocation:
             return Estimate(program.parameters(), incumbent, status, method, seconds=_since(began))
         method += f"; the gap is about this mesh and courses within {flat.told(answer)})"
         bound = min(flat.bound(answer), incumbent)
-        status = believed(answer, incumbent - bound, flat.cost)
+        status = confirmed_status(answer, incumbent - bound, flat.cost)
         return Estimate(program.parameters(), incumbent, status, method, bound, _since(began))
 
 
@@ -352,7 +352,7 @@ class _Flat:
 
     def _point(self) -> FloatArray:
         columns = [pyo.value(v) for v in self.model.v.values()]
-        return np.asarray(self.reduced.whole(columns)).ravel() * self.scaled.variables
+        return np.asarray(self.reduced.expand(columns)).ravel() * self.scaled.variables
 
 
 def _between(low: float, row: Any, high: float) -> Any:

@@ -21,8 +21,8 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
-from igpe.tasks.children import Function, Item, Work
-from igpe.tasks.run import Place, run
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Function, Item, Work
 
 ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
@@ -37,7 +37,7 @@ class ComplementJob(NamedTuple):
 
 
 def complements(
-    job: ComplementJob, ladder: Sequence[Mapping[str, float]], place: Place
+    job: ComplementJob, ladder: Sequence[Mapping[str, float]], backend: Backend
 ) -> list[Estimate | None]:
     """`complement` of every candidate of step 3, in their order, wherever that is done.
 
@@ -47,12 +47,12 @@ def complements(
            `igpe.tasks.run` raises
     """
     series = (
-        "" if place.store is None else digest("complement", fingerprint(job.problem), job.search)
+        "" if backend.store is None else digest("complement", fingerprint(job.problem), job.search)
     )
     items = {f"{k} {digest(c)}": c for k, c in enumerate(ladder)}
     known: dict[str, Estimate] = {}
     try:
-        for one in run(Work(_prepared, job, series), map(Item, items, items.values()), place):
+        for one in run(Work(_prepared, job, series), map(Item, items, items.values()), backend):
             if one.status is None:
                 known[one.key] = estimate_of(one.row)
             else:

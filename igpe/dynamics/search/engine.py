@@ -39,8 +39,8 @@ from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import distinct_estimates, has_same_values
 from igpe.problem.problem import Problem
-from igpe.tasks.children import Function, Item, Outcome, Row, Work
-from igpe.tasks.run import DAMAGED, Place, run
+from igpe.tasks.run import DAMAGED, Backend, run
+from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 
 UNANSWERED = {Status.TIMED_OUT, Status.WORKER_DIED, Status.RAISED}
 
@@ -78,7 +78,7 @@ class Run(NamedTuple):
 def searched(
     job: SearchJob,
     starts: FloatArray,
-    place: Place,
+    backend: Backend,
     *,
     here: Function | None = None,
     begins: Callable[[str], None] = lambda name: None,
@@ -91,7 +91,7 @@ def searched(
     raises  what the methods and `igpe.tasks.run` raise; ProblemError for profiles with a store
     """
     box = job.problem.box
-    series = "" if place.store is None else _series(job)
+    series = "" if backend.store is None else _series(job)
     keys = {name: digest(name, method)[:SHORT] for name, method in job.methods.items()}
     numbers: dict[str, tuple[str, int]] = {}
 
@@ -103,7 +103,7 @@ def searched(
                 numbers[key] = (name, number)
                 yield Item(key, (name, box.mapping(start)))
 
-    for outcome in run(Work(prepared, job, series, here), items(), place):
+    for outcome in run(Work(prepared, job, series, here), items(), backend):
         name, number = numbers.pop(outcome.key)
         found = Run(name, number, *_told(outcome, box.names))
         # A method that keeps what it has at Ctrl-C has swallowed it.
@@ -170,7 +170,7 @@ def given_starts(
     return np.array([problem.box.vector(start) for start in starts])
 
 
-def unanswered(outcome: Outcome, parameters: Mapping[str, float]) -> Estimate:
+def unanswered(outcome: ItemOutcome, parameters: Mapping[str, float]) -> Estimate:
     """What stands for a search that did not end: why, in status and note."""
     assert outcome.status is not None, "the search has not ended"
     return Estimate(
@@ -211,7 +211,7 @@ def missing(found: Sequence[Estimate]) -> tuple[str, ...]:
     return (f"{len(lost)} of {len(found)} searches gave no answer; {' '.join(lost[0].notes)}",)
 
 
-def _told(outcome: Outcome, names: Sequence[str]) -> tuple[Estimate, tuple[float, float]]:
+def _told(outcome: ItemOutcome, names: Sequence[str]) -> tuple[Estimate, tuple[float, float]]:
     if outcome.status is not None:
         return unanswered(outcome, dict.fromkeys(names, np.nan)), (0.0, 0.0)
     row: dict[str, Any] = outcome.row
@@ -344,11 +344,11 @@ def ranked(found: Sequence[Attempt], gate: float) -> list[Attempt]:
     least = min((a.fit.cost for a in found if a.fit.status.usable), default=np.inf)
     close = least + (CLOSE if np.isfinite(gate) else SHARE * least + PERFECT)
 
-    def place(one: Attempt) -> tuple[bool, bool, bool, float]:
+    def backend(one: Attempt) -> tuple[bool, bool, bool, float]:
         far = one.fit.cost > close
         return not one.fit.status.usable, far, one.sparse and not far, one.fit.cost
 
-    return sorted(found, key=place)
+    return sorted(found, key=backend)
 
 
 def _cut_short(found: list[Attempt]) -> list[Attempt]:

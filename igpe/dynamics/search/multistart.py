@@ -30,8 +30,8 @@ from igpe.dynamics.shooting.residuals import Best
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.problem.problem import Problem
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend
 
 STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
 FURTHER = 10  # times as many may an integration of a search from the best trials
@@ -79,14 +79,14 @@ class MultiStart:
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
                empty leaves one out or is no finite number; what `igpe.campaign` raises
         """
-        place = Place(executor, store, timeout)
+        backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")
         if start:
             require_start(start, problem.box, "MultiStart")
         return iteratively_reweighted(
             problem,
             start,
-            lambda p, s: self._estimate(p, s, profiles, place),
+            lambda p, s: self._estimate(p, s, profiles, backend),
             lambda p, s: self.local.estimate(p, s, profiles),
         )
 
@@ -95,14 +95,14 @@ class MultiStart:
         problem: Problem,
         start: Mapping[str, float],
         profiles: Sequence[Profile],
-        place: Place,
+        backend: Backend,
     ) -> Estimate:
         began = time.perf_counter()
         given = [problem.box.vector(start)] if start else []
         job = SearchJob(problem, {"local": self.local}, profiles, trails=True)
         if not isinstance(self.local, SingleShooting):
             points = list(problem.box.sobol(self.starts, self.seed))
-            runs = searched(job, np.array([*given, *points]), place)
+            runs = searched(job, np.array([*given, *points]), backend)
             return self._concluded(problem, runs, began)
         shooting = self.local.prepare(problem)
         best, tried = shooting.residuals.best, Best()
@@ -111,7 +111,7 @@ class MultiStart:
             tried = replace(best)  # searches begin with a best of their own
             job = job._replace(steps=steps)
             here = prepared(job, {"local": shooting.estimate})
-            runs = searched(job, np.array([*given, *points]), place, here=here)
+            runs = searched(job, np.array([*given, *points]), backend, here=here)
             return self._concluded(problem, runs, began)
         except KeyboardInterrupt:
             if tried.x is not None and tried.at is not None:

@@ -28,17 +28,17 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
 from igpe.proofs.checker.polynomial import pairs
-from igpe.proofs.checker.rows import Boxes, Effort, Rows, residuals
+from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, residuals
 
 PRECISE = Effort(order=12, absolute=1e-16, most=20000)
 
 
 def value_at(
-    courses: Sequence[Course], point: FloatArray, end: float = np.inf
+    experiments: Sequence[Replay], point: FloatArray, end: float = np.inf
 ) -> tuple[float, float]:
     """Lower and upper bound of the sum of squares at `point` (n_parameters,); (0, inf) if none.
 
@@ -48,8 +48,8 @@ def value_at(
     box = Boxes.around(point[:, None], point[:, None])
     total = exactly(np.zeros(1))
     with np.errstate(all="ignore"):
-        for course in courses:
-            rows = residuals(course, box, effort, np.inf, np.zeros(1))
+        for experiment in experiments:
+            rows = residuals(experiment, box, effort, np.inf, np.zeros(1))
             for c, e in zip(rows.c[0], rows.e, strict=True):
                 total = total + outward(c - e, c + e).square()
     high = float(total.high[0])
@@ -59,7 +59,7 @@ def value_at(
 SWEEPS = 12  # of coordinate descent
 
 
-class Local(NamedTuple):
+class LocalRows(NamedTuple):
     """Residuals on a part of the box, see above.
 
     c  (n_rows, n);  g  (n_parameters, n_rows, n);  t  (n_pairs, n_rows, n);  e  (n_rows, n)
@@ -71,7 +71,9 @@ class Local(NamedTuple):
     e: FloatArray
 
 
-def least(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> tuple[FloatArray, Local]:
+def least(
+    rows: BoxRows, boxes: Boxes, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, LocalRows]:
     """(n,) lower bounds of the sum of squares on [low, high] (n_parameters, n), a part of each box.
 
     Also the residuals there: where to cut is read off them.
@@ -79,11 +81,11 @@ def least(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> tuple[
     local = restricted(rows, boxes, low, high)
     with np.errstate(all="ignore"):
         s = _minimiser(local)
-        found = [_each(local), _multiplied(local, s), _quadratic(local, s)]
-    return np.max([np.where(np.isfinite(f), f, 0.0) for f in found], axis=0), local
+        bounds = [_each(local), _multiplied(local, s), _quadratic(local, s)]
+    return np.max([np.where(np.isfinite(f), f, 0.0) for f in bounds], axis=0), local
 
 
-def restricted(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> Local:
+def restricted(rows: BoxRows, boxes: Boxes, low: FloatArray, high: FloatArray) -> LocalRows:
     """The residuals of delta = m + w s, |s| <= 1, which contains [low, high]."""
     half = np.where(boxes.half > 0, boxes.half, 1.0)
     first = outward(low - boxes.center, low - boxes.center)
@@ -95,7 +97,7 @@ def restricted(rows: Rows, boxes: Boxes, low: FloatArray, high: FloatArray) -> L
     return _shifted(rows, m, w)
 
 
-def _shifted(rows: Rows, m: FloatArray, w: FloatArray) -> Local:
+def _shifted(rows: BoxRows, m: FloatArray, w: FloatArray) -> LocalRows:
     n = len(m)
     known = np.isfinite(rows.e) & np.isfinite(rows.c).all(axis=0)
     c0 = np.where(known, rows.c, 0.0)
@@ -110,10 +112,10 @@ def _shifted(rows: Rows, m: FloatArray, w: FloatArray) -> Local:
         t[k] *= w[i] * w[j]
     g *= w[:, None]
     rounding = 8 * (4 + n + n * n) * UNIT * np.abs(c0).sum(axis=0)
-    return Local(c, g, t, np.where(known, up(rows.e + rounding), np.inf))
+    return LocalRows(c, g, t, np.where(known, up(rows.e + rounding), np.inf))
 
 
-def _each(local: Local) -> FloatArray:
+def _each(local: LocalRows) -> FloatArray:
     low = local.c - _peak(-local.g, -local.t)
     high = local.c + _peak(local.g, local.t)
     slack = local.e + _slack(local)
@@ -121,12 +123,12 @@ def _each(local: Local) -> FloatArray:
     return down(down(down(alone) ** 2).sum(axis=0))
 
 
-def _multiplied(local: Local, s: FloatArray) -> FloatArray:
+def _multiplied(local: LocalRows, s: FloatArray) -> FloatArray:
     """(b), with u the residuals at s as far as they exceed their remainders."""
     at = _at(local, s)
     e = np.where(np.isfinite(local.e), local.e, 0.0)
     u = np.where(np.isfinite(local.e), np.sign(at) * np.maximum(np.abs(at) - e, 0.0), 0.0)
-    sums = Local(
+    sums = LocalRows(
         (u * local.c).sum(axis=0)[None],
         (u * local.g).sum(axis=1)[:, None],
         (u * local.t).sum(axis=1)[:, None],
@@ -137,7 +139,7 @@ def _multiplied(local: Local, s: FloatArray) -> FloatArray:
     return np.asarray((2 * value[0] - norm) - 4 * SLACK * (np.abs(value[0]) + norm))
 
 
-def _quadratic(local: Local, s: FloatArray) -> FloatArray:
+def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
     """(c); rows whose remainder is infinite or large are left out."""
     n, c, g, t = len(local.g), local.c, local.g, local.t
     size = np.abs(c) + np.abs(g).sum(axis=0) + np.abs(t).sum(axis=0)
@@ -182,11 +184,11 @@ def _factor(form: FloatArray) -> FloatArray:
     """L (n, n, n_boxes) with L L' the part of a form that is not negative, nearly."""
     matrix = np.nan_to_num(form.transpose(2, 0, 1), nan=0.0, posinf=0.0, neginf=0.0)
     values, vectors = np.linalg.eigh(matrix)
-    found = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return np.asarray(found.transpose(1, 2, 0))
+    factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return np.asarray(factors.transpose(1, 2, 0))
 
 
-def _minimiser(local: Local) -> FloatArray:
+def _minimiser(local: LocalRows) -> FloatArray:
     """(n_parameters, n) nearly the least of sum (|c + g s| - e)_+^2 in the box."""
     good = np.isfinite(local.e) & np.isfinite(local.c)
     c, e = np.where(good, local.c, 0.0), np.where(good, local.e, 0.0)
@@ -201,7 +203,7 @@ def _minimiser(local: Local) -> FloatArray:
     return s
 
 
-def _at(local: Local, s: FloatArray) -> FloatArray:
+def _at(local: LocalRows, s: FloatArray) -> FloatArray:
     value = local.c + (local.g * s[:, None]).sum(axis=0)
     for k, (i, j) in enumerate(pairs(len(s))):
         value = value + local.t[k] * s[i] * s[j]
@@ -221,8 +223,8 @@ def _peak(g: FloatArray, t: FloatArray) -> FloatArray:
     return total
 
 
-def _slack(local: Local, terms: int = 0) -> FloatArray:
-    """What rounding does to `_peak` and to sums over so many residuals."""
+def _slack(local: LocalRows, terms: int = 0) -> FloatArray:
+    """Bound on the rounding of `_peak` and of sums over so many residuals."""
     size = np.abs(local.c) + np.abs(local.g).sum(axis=0) + np.abs(local.t).sum(axis=0)
     return np.asarray(2 * (terms + 8 * len(local.g) ** 2 + 8) * UNIT * size)
 
@@ -273,9 +275,9 @@ class Claims:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What came of it.
+    """Outcome of `confirm`.
 
-    left    claims that were not confirmed, on boxes that may be smaller than asked for
+    left    claims that were not confirmed, on boxes that may be smaller than the given ones
     better  (n_parameters,) where the sum of squares is proved to be below the level, if anywhere
     boxes   how many were integrated
     subdivided  how many claims their first integration did not confirm
@@ -288,7 +290,11 @@ class Confirmed:
 
 
 def confirm(
-    courses: Sequence[Course], claims: Claims, cut: float, effort: Effort, seconds: float
+    experiments: Sequence[Replay],
+    claims: Claims,
+    cut: float,
+    effort: Effort,
+    seconds: float,
 ) -> Confirmed:
     """Try to show that the sum of squares is at least `cut` on all claims."""
     end = time.monotonic() + seconds
@@ -297,14 +303,14 @@ def confirm(
     while todo and time.monotonic() < end:
         now = todo.pop()
         now, later = now[:BATCH], now[BATCH:]
-        found = _once(courses, now, cut, effort)
-        done += found.boxes
-        if found.better is not None:
+        outcome = _once(experiments, now, cut, effort)
+        done += outcome.boxes
+        if outcome.better is not None:
             return Confirmed(
-                Claims.joined([found.left, later, *todo]), found.better, done, len(again)
+                Claims.joined([outcome.left, later, *todo]), outcome.better, done, len(again)
             )
-        again |= set(found.left.number.tolist())
-        todo = _gathered([*todo, later, found.left])
+        again |= set(outcome.left.number.tolist())
+        todo = _gathered([*todo, later, outcome.left])
     return Confirmed(Claims.joined([claims[:0], *todo]), None, done, len(again))
 
 
@@ -315,15 +321,15 @@ def _gathered(todo: list[Claims]) -> list[Claims]:
     return [*large, Claims.joined(small)] if small else large
 
 
-def _once(courses: Sequence[Course], claims: Claims, cut: float, effort: Effort) -> Confirmed:
-    """What one integration of each box leaves, cut into new boxes."""
+def _once(experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort) -> Confirmed:
+    """Integrate each box once; return unconfirmed claims as new boxes."""
     ends = np.concatenate([claims.box_low, claims.box_high], axis=1)
     distinct, owner = np.unique(ends, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
     n = claims.low.shape[1]
     boxes = Boxes.around(distinct[:, :n].T, distinct[:, n:].T)
-    rows = everything(courses, boxes, effort, cut)
-    better = _better(courses, rows, boxes, cut)
+    rows = everything(experiments, boxes, effort, cut)
+    better = _better(experiments, rows, boxes, cut)
     open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
     if not len(open_) or better is not None:
         return Confirmed(claims[open_], better, len(distinct), 0)
@@ -331,31 +337,33 @@ def _once(courses: Sequence[Course], claims: Claims, cut: float, effort: Effort)
     return Confirmed(left, None, len(distinct), 0)
 
 
-def _better(courses: Sequence[Course], rows: Rows, boxes: Boxes, cut: float) -> FloatArray | None:
+def _better(
+    experiments: Sequence[Replay], rows: BoxRows, boxes: Boxes, cut: float
+) -> FloatArray | None:
     """The middle of a box, if it seems to be, and is proved to be, below the level."""
     with np.errstate(all="ignore"):
         seems = (rows.c[0] ** 2).sum(axis=0) < cut * (1 - 1e-9)
     for k in np.flatnonzero(seems & np.isfinite(rows.e).all(axis=0)):
         point = boxes.center[:, k]
-        if value_at(courses, point)[1] < cut:
+        if value_at(experiments, point)[1] < cut:
             return point
     return None
 
 
-def everything(courses: Sequence[Course], boxes: Boxes, effort: Effort, cut: float) -> Rows:
+def everything(experiments: Sequence[Replay], boxes: Boxes, effort: Effort, cut: float) -> BoxRows:
     """Rows of all experiments."""
     known = np.zeros(len(boxes))
-    found: list[Rows] = []
-    for course in courses:
-        found.append(residuals(course, boxes, effort, cut, known))
-        known = (known + found[-1].sum) * (1 - 1e-12)
-    c = np.concatenate([r.c for r in found], axis=1)
-    e = np.concatenate([r.e for r in found])
-    return Rows(c, e, known, np.sum([r.spread for r in found], axis=0))
+    parts: list[BoxRows] = []
+    for experiment in experiments:
+        parts.append(residuals(experiment, boxes, effort, cut, known))
+        known = (known + parts[-1].sum) * (1 - 1e-12)
+    c = np.concatenate([r.c for r in parts], axis=1)
+    e = np.concatenate([r.e for r in parts])
+    return BoxRows(c, e, known, np.sum([r.spread for r in parts], axis=0))
 
 
-def _reduced(rows: Rows, boxes: Boxes, claims: Claims, owner: IntArray, cut: float) -> Claims:
-    """What the polynomials do not confirm of each claim, as new boxes."""
+def _reduced(rows: BoxRows, boxes: Boxes, claims: Claims, owner: IntArray, cut: float) -> Claims:
+    """Halve claims on the same polynomials; return what they do not confirm as new boxes."""
     part = np.arange(len(claims))  # which claim a piece belongs to
     low, high = claims.low, claims.high
     scores = np.zeros(low.shape)
@@ -378,19 +386,19 @@ def _reduced(rows: Rows, boxes: Boxes, claims: Claims, owner: IntArray, cut: flo
 
 
 def _bounds(
-    rows: Rows, boxes: Boxes, owner: IntArray, low: FloatArray, high: FloatArray
+    rows: BoxRows, boxes: Boxes, owner: IntArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Lower bounds (n,), and (n, n_parameters) how much each parameter moves the residuals."""
     bounds, scores = [np.zeros(0)], [np.zeros((0, low.shape[1]))]
     for k in range(0, len(owner), CHUNK):
         at = owner[k : k + CHUNK]
-        found, local = least(rows[at], boxes[at], low[k : k + CHUNK].T, high[k : k + CHUNK].T)
-        bounds.append(found)
+        bound, local = least(rows[at], boxes[at], low[k : k + CHUNK].T, high[k : k + CHUNK].T)
+        bounds.append(bound)
         scores.append(_scores(local))
     return np.concatenate(bounds), np.concatenate(scores)
 
 
-def _scores(local: Local) -> FloatArray:
+def _scores(local: LocalRows) -> FloatArray:
     known = np.isfinite(local.e)
     return np.asarray((np.where(known, local.g, 0.0) ** 2).sum(axis=1).T)
 
@@ -412,7 +420,7 @@ def _halves(
 
 
 def _next_boxes(
-    rows: Rows,
+    rows: BoxRows,
     claims: Claims,
     owner: IntArray,
     scores: FloatArray,

@@ -28,12 +28,12 @@ TINY = 1e-290
 
 
 def up(x: FloatArray) -> FloatArray:
-    """At least the exact number that x >= 0 was to be."""
+    """Upper bound of the exact number that x >= 0 approximates."""
     return np.asarray(x * (1 + SLACK) + TINY)
 
 
 def down(x: FloatArray) -> FloatArray:
-    """At most the exact number that x >= 0 was to be."""
+    """Lower bound of the exact number that x >= 0 approximates."""
     return np.asarray(np.maximum(x * (1 - SLACK) - TINY, 0.0))
 
 
@@ -73,19 +73,19 @@ class Interval:
     def __truediv__(self, other: "Interval") -> "Interval":
         with np.errstate(all="ignore"):
             corners = [a / b for a in (self.low, self.high) for b in (other.low, other.high)]
-        found = _hull(corners)
+        quotient = _hull(corners)
         bad = ~((other.low > 0) | (other.high < 0))
-        return Interval(np.where(bad, -np.inf, found.low), np.where(bad, np.inf, found.high))
+        return Interval(np.where(bad, -np.inf, quotient.low), np.where(bad, np.inf, quotient.high))
 
     def square(self) -> "Interval":
         """x * x of the same x."""
         size = np.maximum(np.abs(self.low), np.abs(self.high))
         least = np.maximum(np.maximum(self.low, -self.high), 0.0)
-        found = outward(least * least, size * size)
-        return Interval(np.maximum(found.low, 0.0), found.high)
+        squared = outward(least * least, size * size)
+        return Interval(np.maximum(squared.low, 0.0), squared.high)
 
     def power(self, exponent: "Interval") -> "Interval":
-        """Its powers; those of numbers that are not positive are 0.
+        """Range of powers; those of numbers that are not positive are 0.
 
         log x to n log x to exp: monotone in both. Where x reaches 0 so does x**n for n > 0, and
         x**n is anything positive for n < 0.
@@ -94,9 +94,9 @@ class Interval:
         with np.errstate(all="ignore"):
             known = self.low <= self.high
             logarithm = library(np.log(positive), np.log(np.maximum(self.high, 0.0)))
-            found = (exponent * logarithm).monotone(np.exp)
-        low = np.where(positive > 0, np.maximum(found.low, 0.0), 0.0)
-        high = np.where(known, found.high, np.inf)
+            powers = (exponent * logarithm).monotone(np.exp)
+        low = np.where(positive > 0, np.maximum(powers.low, 0.0), 0.0)
+        high = np.where(known, powers.high, np.inf)
         return Interval(np.where(known, low, 0.0), np.where(np.isnan(high), np.inf, high))
 
     def through(self, function: Callable[["Interval", int], list["Interval"]]) -> "Interval":
@@ -116,7 +116,7 @@ class Interval:
 
     @property
     def radius(self) -> FloatArray:
-        """At least the distance of `middle` to either end."""
+        """Upper bound of the distance of `middle` to either end."""
         with np.errstate(all="ignore"):
             return above(np.maximum(self.high - self.middle, self.middle - self.low))
 

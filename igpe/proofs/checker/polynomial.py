@@ -9,6 +9,7 @@ has beyond degree 2 in delta, degree 1 in z (without delta) and the order in tau
 of absolute values and goes into e, and so does every rounding.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -22,7 +23,7 @@ MOST = 4  # products that a coefficient of one power of tau is the sum of: a_0 b
 
 
 @dataclass(frozen=True)
-class Space:
+class TaylorSpace:
     """Which terms are kept.
 
     parameters, errors  how many delta and z
@@ -47,12 +48,12 @@ class Space:
 
     @property
     def first_error(self) -> int:
-        """Where z_1 is."""
+        """Place of z_1."""
         return 1 + self.parameters + self.squares
 
-    def until(self, order: int) -> "Space":
-        """The same of another order, not careful."""
-        return Space(self.parameters, self.errors, order, careful=False)
+    def until(self, order: int) -> "TaylorSpace":
+        """Space of another order, without remainders."""
+        return TaylorSpace(self.parameters, self.errors, order, careful=False)
 
 
 @lru_cache
@@ -63,9 +64,9 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache
 def _linear(n: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Where delta_i and delta_j of `pairs` are kept, and which pairs have i < j."""
-    found = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
-    return 1 + found[:, 0], 1 + found[:, 1], np.flatnonzero(found[:, 0] < found[:, 1])
+    """Places of delta_i and delta_j of `pairs`, and which pairs have i < j."""
+    places = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
+    return 1 + places[:, 0], 1 + places[:, 1], np.flatnonzero(places[:, 0] < places[:, 1])
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Polynomial:
     e  (n_boxes,) >= 0
     """
 
-    space: Space
+    space: TaylorSpace
     c: FloatArray
     e: FloatArray
 
@@ -126,22 +127,22 @@ class Polynomial:
         known = function(Interval(at, at), n)
         last = function(self.range(), n + 1)[n + 1]
         size = up(rest.norm + rest.e)
-        found = self.constant(known[n])
+        result = self.constant(known[n])
         for k in reversed(range(n)):
-            found = found * rest + self.constant(known[k])
+            result = result * rest + self.constant(known[k])
         with np.errstate(all="ignore"):
-            e = up(found.e + up(last.size * size ** (n + 1) * (1 + 1e-12)))
-        return Polynomial(self.space, found.c, np.where(np.isnan(e), np.inf, e))
+            e = up(result.e + up(last.size * size ** (n + 1) * (1 + 1e-12)))
+        return Polynomial(self.space, result.c, np.where(np.isnan(e), np.inf, e))
 
     def power(self, exponent: "Polynomial") -> "Polynomial":
-        """To an exponent; 0 where it is not positive: there it is only known to lie in a range."""
+        """Power; 0 where the base is not positive: there only its range is known."""
         with np.errstate(all="ignore"):
-            found = (exponent * self.through(log)).through(exp)
+            smooth = (exponent * self.through(log)).through(exp)
             coarse = self.constant(self.range().power(exponent.range()))
-        good = np.isfinite(found.c).all(axis=(0, 1)) & np.isfinite(found.e)
-        c = np.where(good, found.c, 0.0)
-        c[:, :1] = np.where(good, found.c[:, :1], coarse.c)
-        return Polynomial(self.space, c, np.where(good, found.e, coarse.e))
+        good = np.isfinite(smooth.c).all(axis=(0, 1)) & np.isfinite(smooth.e)
+        c = np.where(good, smooth.c, 0.0)
+        c[:, :1] = np.where(good, smooth.c[:, :1], coarse.c)
+        return Polynomial(self.space, c, np.where(good, smooth.e, coarse.e))
 
     def constant(self, value: Interval) -> "Polynomial":
         """A number for each box that is known to lie in an interval."""
@@ -174,13 +175,13 @@ class Polynomial:
         return outward(self.c[0, 0] - rest, self.c[0, 0] + rest)
 
     def at_end(self) -> "Polynomial":
-        """The same at tau = 1."""
+        """Polynomial at tau = 1."""
         partial = np.cumsum(self.c[:, ::-1], axis=1)  # small terms first; each sum rounded once
         rounding = UNIT * np.abs(partial[:, 1:]).sum(axis=(0, 1))
         return Polynomial(self.space, partial[:, -1:], up(self.e + rounding))
 
 
-def _multiplied(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
+def _multiplied(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Coefficients of what is kept of a product; a has no more powers of tau than b."""
     n, first, second, mixed = space.parameters, *_linear(space.parameters)
     length = min(a.shape[1] + b.shape[1] - 1, space.order + 1)
@@ -207,7 +208,7 @@ def _shifted(b: FloatArray, powers: int, length: int) -> FloatArray:
     return np.asarray(np.lib.stride_tricks.as_strided(wide[:, powers - 1 :], shape, steps))
 
 
-def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
+def _left_out(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Bound on what is not kept, from the norms (4, m, n_boxes) of the factors."""
     whole_a, whole_b = a.sum(axis=1), b.sum(axis=1)
     not_constant = whole_b[1] + whole_b[2] + whole_b[3]
@@ -217,3 +218,14 @@ def _left_out(space: Space, a: FloatArray, b: FloatArray) -> FloatArray:
         e = e + a[0, i] * late.sum(axis=0) + (a[2, i] + a[3, i]) * late[0]
         e = e + a[1, i] * (late[0] + late[1])
     return np.asarray(e)
+
+
+def constants(space: TaylorSpace, boxes: int) -> Callable[[float], Polynomial]:
+    """Function that makes the polynomial of a number that is exact."""
+
+    def number(value: float) -> Polynomial:
+        c = np.zeros((space.size, 1, boxes))
+        c[0] = value
+        return Polynomial(space, c, np.zeros(boxes))
+
+    return number

@@ -1,6 +1,6 @@
 """Residuals of many boxes as polynomials in the offsets, from validated integration.
 
-Coarse bounds where polynomials have none: rates too fast, or too unknown, for any step.
+Where rates are too fast, or too unknown, for any step, coarse bounds replace them (`StateBounds`).
 
 Let B be a box of states around those at t, and W a box around B. If, between a face of B and that
 of W, a state moves outward by less than their distance during a step, whatever the others in W are,
@@ -12,11 +12,10 @@ Let then L be a level in W below the upper end of a state. If its slope on [L, e
 -(end - L) / h, the state is at most L at t + h: it falls as long as it is above L, fast enough, and
 cannot rise again. Levels above the lower end likewise.
 
-How the error of the states is carried from step to step, so that it does not wrap.
-
-At the end of a step the states are P(delta) + A z + eps, |z| <= 1, |eps| <= e. It is enclosed in
-P(delta) + C z', |z'| <= 1, where the columns of C are nearly orthogonal, the longest column
-of A leading (Lohner's QR method). Q is any matrix nearly orthogonal: with eta >= ||I - Q'Q||,
+The error of the states is carried from step to step so that it does not wrap. At the end of a step
+the states are P(delta) + A z + eps, |z| <= 1, |eps| <= e. They are enclosed in P(delta) + C z',
+|z'| <= 1, where the columns of C are nearly orthogonal, the longest column of A leading (Lohner's
+QR method). Q is any matrix nearly orthogonal: with eta >= ||I - Q'Q||,
 
     |Q^-1 w|_i <= |Q'w|_i + eta / (1 - eta) max_j |Q'w|_j,
 
@@ -33,17 +32,17 @@ from itertools import pairwise
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.proofs.checker.course import Course
+from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import UNIT, Interval, above, down, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space
-from igpe.proofs.checker.step import LEAST, Step, step
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace, constants
+from igpe.proofs.checker.step import LEAST, StepBounds, validated_step
 
 PARTS = 4  # steps from one time to the next
 SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
 ROOM, LEAST_STEP = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
 
 
-class Levels:
+class StateBounds:
     """Bounds of the states of many boxes of parameters, from one time to the next.
 
     p      ranges of the parameters, each (n_boxes,)
@@ -51,29 +50,29 @@ class Levels:
     known  (n_boxes,) where they hold
     """
 
-    def __init__(self, course: Course, p: Sequence[Interval], boxes: int) -> None:
-        self.course, self.p = course, p
+    def __init__(self, experiment: Replay, p: Sequence[Interval], boxes: int) -> None:
+        self.experiment, self.p = experiment, p
         with np.errstate(all="ignore"):
-            x = course.start([p], point)
+            x = experiment.start([p], point)
             self.x = [v + point(np.zeros(boxes)) for v in x]
         finite = [np.isfinite(v.size) for v in self.x]
         self.known: BoolArray = np.asarray(np.all(finite, axis=0))
 
     def advance(self, k: int, begin: float) -> None:
-        """To the course's time k; `begin` is the one before."""
-        edges = np.linspace(begin, self.course.times[k], PARTS + 1)
+        """Advance to the experiment's time k; `begin` is the one before."""
+        edges = np.linspace(begin, self.experiment.times[k], PARTS + 1)
         for a, b in pairwise(edges):
             if b > a and self.known.any():
                 with np.errstate(all="ignore"):
                     self._step(k, float(a), float(b))
 
     def measured(self, k: int) -> list[Interval]:
-        """Ranges of the measured quantities at the course's time k."""
-        time = point(float(self.course.times[k]))
-        return self.course.measured([[time], self.x, self.p, self._inputs(k, time)], point)
+        """Ranges of the measured quantities at the experiment's time k."""
+        time = point(float(self.experiment.times[k]))
+        return self.experiment.measured([[time], self.x, self.p, self._inputs(k, time)], point)
 
     def _inputs(self, k: int, time: Interval) -> list[Interval]:
-        return [line.of(np.array([k])).between(time) for line in self.course.inputs]
+        return [line.of(np.array([k])).between(time) for line in self.experiment.inputs]
 
     def _step(self, k: int, a: float, b: float) -> None:
         time = Interval(np.array([a]), np.array([b]))
@@ -83,7 +82,7 @@ class Levels:
 
         def slope(i: int, others: list[Interval], low: FloatArray, high: FloatArray) -> Interval:
             x = [*others[:i], Interval(low, high), *others[i + 1 :]]
-            return self.course.slopes([[time], x, self.p, inputs], point)[i]
+            return self.experiment.slopes([[time], x, self.p, inputs], point)[i]
 
         length = point(np.array([b])) - point(np.array([a]))
         stays = self.known.copy()
@@ -109,7 +108,7 @@ def _after(
     slope: Callable[[FloatArray, FloatArray], Interval],
     length: Interval,
 ) -> Interval:
-    """Where a state is after a step that it begins in `now` and spends in `box`."""
+    """Range of a state after a step that starts in `now` and stays in `box`."""
     moved = now + slope(box.low, box.high) * length
     low, high = np.maximum(box.low, moved.low), np.minimum(box.high, moved.high)
     for share in SHARES:
@@ -188,7 +187,7 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BoxRows:
     """Residuals r of many boxes: r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
 
     c  (1 + n + n (n + 1) / 2, n_rows, n_boxes)
@@ -202,13 +201,15 @@ class Rows:
     sum: FloatArray
     spread: FloatArray
 
-    def __getitem__(self, index: IntArray | BoolArray) -> "Rows":
-        return Rows(self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index])
+    def __getitem__(self, index: IntArray | BoolArray) -> "BoxRows":
+        return BoxRows(
+            self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index]
+        )
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How carefully is integrated; only how much is confirmed depends on it, never whether.
+    """Effort of the integration; only how much is confirmed depends on it, never whether.
 
     order      of a step in time
     growth     h ||J|| of a step is about that at most: long steps add up alternating series
@@ -226,38 +227,40 @@ class Effort:
     end: float = np.inf
 
 
-def residuals(course: Course, boxes: Boxes, effort: Effort, cut: float, known: FloatArray) -> Rows:
+def residuals(
+    experiment: Replay, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
+) -> BoxRows:
     """Rows of one experiment.
 
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
-    march = _March(course, boxes, effort, cut, known)
-    march.run()
-    found = Rows(march.c, march.e, march.sum, march.spread)
-    lost = np.isinf(march.e).any(axis=0) & (march.sum + known <= cut)
+    integration = _Integration(experiment, boxes, effort, cut, known)
+    integration.run()
+    rows = BoxRows(integration.c, integration.e, integration.sum, integration.spread)
+    lost = np.isinf(integration.e).any(axis=0) & (integration.sum + known <= cut)
     if lost.any():
-        _coarse(course, boxes, found, np.flatnonzero(lost))
-    return found
+        _coarse(experiment, boxes, rows, np.flatnonzero(lost))
+    return rows
 
 
-def _coarse(course: Course, boxes: Boxes, rows: Rows, at: IntArray) -> None:
-    """Rows without a polynomial become numbers with errors, where `Levels` bound them."""
+def _coarse(experiment: Replay, boxes: Boxes, rows: BoxRows, at: IntArray) -> None:
+    """Rows without a polynomial become numbers with errors, where `StateBounds` bound them."""
     centre, half = boxes.center[:, at], boxes.half[:, at]
     p = [outward(c - h, c + h) for c, h in zip(centre, half, strict=True)]
-    levels, row = Levels(course, p, len(at)), 0
-    for k, begin in enumerate([course.t0, *course.times[:-1]]):
+    levels, row = StateBounds(experiment, p, len(at)), 0
+    for k, begin in enumerate([experiment.t0, *experiment.times[:-1]]):
         levels.advance(k, begin)
         if not levels.known.any():
             break
         with np.errstate(all="ignore"):
-            told = levels.measured(k)
-            for column, y, sigma in zip(*course.rows[k], strict=True):
-                residual = (told[column] - point(float(y))) / point(float(sigma))
-                _note(rows, row, at, residual, known=levels.known)
+            outputs = levels.measured(k)
+            for column, y, sigma in zip(*experiment.rows[k], strict=True):
+                residual = (outputs[column] - point(float(y))) / point(float(sigma))
+                _record(rows, row, at, residual, known=levels.known)
                 row += 1
 
 
-def _note(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
+def _record(rows: BoxRows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
     middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
     fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
     here = at[fresh]
@@ -267,88 +270,93 @@ def _note(rows: Rows, row: int, at: IntArray, residual: Interval, *, known: Bool
     rows.sum[here] = down(rows.sum[here] + down(least[fresh] ** 2))
 
 
-class _March:
+class _Integration:
     """Boxes that are integrated side by side, each with its own time and step."""
 
     def __init__(
-        self, course: Course, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
+        self,
+        experiment: Replay,
+        boxes: Boxes,
+        effort: Effort,
+        cut: float,
+        known: FloatArray,
     ) -> None:
         n, count = boxes.center.shape
-        self.course, self.effort, self.cut, self.known = course, effort, cut, known
-        self.space = Space(n, course.states, effort.order)
-        rows = [len(column) for column, _, _ in course.rows]
+        self.experiment, self.effort, self.cut, self.known = experiment, effort, cut, known
+        self.space = TaylorSpace(n, experiment.states, effort.order)
+        rows = [len(column) for column, _, _ in experiment.rows]
         self.first = np.concatenate([[0], np.cumsum(rows)])
         self.c = np.zeros((self.space.first_error, self.first[-1], count))
         self.e = np.full((self.first[-1], count), np.inf)
         self.sum, self.spread = np.zeros(count), np.zeros((n, count))
         self.active = np.arange(count)
-        self.t = np.full(count, course.t0)
+        self.t = np.full(count, experiment.t0)
         self.next = np.zeros(count, dtype=np.intp)
         self.p = _parameters(self.space, boxes)
-        self.x = self._started(_number_maker(self.space, count))
-        span = course.times[-1] - course.t0
-        self.h = np.full(count, (span if span > 0 else 1.0) / len(course.times) / 2)
+        self.x = self._started(constants(self.space, count))
+        span = experiment.times[-1] - experiment.t0
+        self.h = np.full(count, (span if span > 0 else 1.0) / len(experiment.times) / 2)
         self.tried = np.zeros(count, dtype=np.intp)
         self.vague = np.zeros(count, dtype=bool)
         self.shortest = 1e-9 * span
 
     def _started(self, number: Callable[[float], Polynomial]) -> list[Polynomial]:
-        x = self.course.start([self.p], number)
+        x = self.experiment.start([self.p], number)
         return self._without_remainder(x, np.stack([f.e for f in x]))
 
     def _without_remainder(self, x: Sequence[Polynomial], e: FloatArray) -> list[Polynomial]:
         """The remainders moved into the coordinates z."""
         z = self.space.first_error
         columns = reset(np.stack([f.c[z:, 0] for f in x]), e)
-        found = []
+        moved = []
         for f, own in zip(x, columns, strict=True):
             c = f.c[:, :1].copy()
             c[z:, 0] = own
-            found.append(Polynomial(self.space, c, np.zeros(c.shape[2])))
-        return found
+            moved.append(Polynomial(self.space, c, np.zeros(c.shape[2])))
+        return moved
 
     def run(self) -> None:
         """Integrate all boxes, until each is at its last row, above the cut, or lost."""
-        self._tell()
+        self._record_reached()
         while len(self.active):
             self._advance()
-            self._tell()
+            self._record_reached()
 
     def _advance(self) -> None:
-        goal = self.course.times[self.next]
+        goal = self.experiment.times[self.next]
         last = self.t + 1.05 * self.h >= goal
         then = np.where(last, goal, self.t + self.h)
         h = then - self.t
-        inputs = [line.of(self.next) for line in self.course.inputs]
-        found = step(self.course, self.p, self.x, self.t, h, u=inputs)
-        fine, scale = self._judged(found)
+        inputs = [line.of(self.next) for line in self.experiment.inputs]
+        step = validated_step(self.experiment, self.p, self.x, self.t, h, u=inputs)
+        fine, scale = self._step_control(step)
         self.tried += 1
-        ahead = fine & np.isfinite(found.error).all(axis=0)
-        moved = self._without_remainder(found.states, found.error)
+        ahead = fine & np.isfinite(step.error).all(axis=0)
+        moved = self._without_remainder(step.states, step.error)
         ahead &= np.isfinite(np.stack([f.c for f in moved])).all(axis=(0, 1, 2))
         self.x = [_chosen(ahead, a, b) for a, b in zip(moved, self.x, strict=True)]
         self.t = np.where(ahead, then, self.t)
         grown = np.where(last & ahead, np.maximum(self.h, h * scale), h * scale)
         self.h = np.where(ahead, grown, 0.5 * h)
 
-    def _judged(self, found: Step) -> tuple[BoolArray, FloatArray]:
-        """Whether a step is short enough, and how much longer the next one may be."""
-        spread = np.stack([f.norms[1:3].sum(axis=(0, 1)) for f in found.states])
-        size = np.stack([f.norm for f in found.states])
+    def _step_control(self, step: StepBounds) -> tuple[BoolArray, FloatArray]:
+        """Return whether a step is short enough, and how much longer the next one may be."""
+        spread = np.stack([f.norms[1:3].sum(axis=(0, 1)) for f in step.states])
+        size = np.stack([f.norm for f in step.states])
         size = np.maximum(size, 1e-3 * size.max(axis=0))
         allowed = self.effort.precision * spread + self.effort.absolute * size
         with np.errstate(all="ignore"):
             # a state at rest at 0 has neither a size nor a late term: it allows any step
-            by_time = np.min((allowed + LEAST) / (found.late + LEAST), axis=0)
+            by_time = np.min((allowed + LEAST) / (step.late + LEAST), axis=0)
             by_time = by_time ** (1 / self.effort.order)
-            by_growth = self.effort.growth / (found.growth + LEAST)
+            by_growth = self.effort.growth / (step.growth + LEAST)
             scale = np.nan_to_num(np.minimum(by_time, by_growth), nan=0.0)
         return (scale > TOO_LONG), np.clip(0.9 * scale, 0.3, 2.0)
 
-    def _tell(self) -> None:
+    def _record_reached(self) -> None:
         """Rows of the boxes that are at a time with measurements; leave what is done."""
         while True:
-            times = self.course.times
+            times = self.experiment.times
             at = (self.next < len(times)) & (self.t == times[np.minimum(self.next, len(times) - 1)])
             if not at.any():
                 break
@@ -360,33 +368,33 @@ class _March:
         left &= self.sum[self.active] + self.known[self.active] <= self.cut
         left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self._hopeless()
         if not left.all():
-            self._note_spread()
+            self._record_spread()
             self._keep(left)
 
     def _hopeless(self) -> BoolArray:
         """Boxes that say nothing any more, or are much too slow for their next time."""
-        times = self.course.times
+        times = self.experiment.times
         way = times[np.minimum(self.next, len(times) - 1)] - self.t
         ahead = self.h * (self.effort.most - self.tried)
         slow = (self.tried >= PATIENCE) & (ahead < PACE * way)
         return np.asarray(slow | self.vague[self.active])
 
-    def _note_spread(self) -> None:
+    def _record_spread(self) -> None:
         linear = np.stack([np.abs(f.c[1 : 1 + len(self.p), 0]) for f in self.x])
         size = np.stack([f.norm for f in self.x])[:, None] + 1e-300
         self.spread[:, self.active] = np.nan_to_num((linear / size).sum(axis=0))
 
     def _measure(self, k: int, at: IntArray) -> None:
-        if not len(self.course.rows[k][0]):
+        if not len(self.experiment.rows[k][0]):
             return
         x, p = _taken(self.x, at), _taken(self.p, at)
-        number = _number_maker(self.space, len(at))
-        now = np.full(len(at), self.course.times[k])
-        until = [line.of(np.full(len(at), k)) for line in self.course.inputs]
+        number = constants(self.space, len(at))
+        now = np.full(len(at), self.experiment.times[k])
+        until = [line.of(np.full(len(at), k)) for line in self.experiment.inputs]
         u = [line.polynomial(self.space, now, np.zeros(len(at))) for line in until]
-        told = self.course.measured([[number(float(now[0]))], x, p, u], number)
-        for i, (column, y, sigma) in enumerate(zip(*self.course.rows[k], strict=True)):
-            r = told[column] - number(float(y))
+        outputs = self.experiment.measured([[number(float(now[0]))], x, p, u], number)
+        for i, (column, y, sigma) in enumerate(zip(*self.experiment.rows[k], strict=True)):
+            r = outputs[column] - number(float(y))
             if sigma != 1:
                 r = r.times(np.full(len(at), 1 / float(sigma)), units=1)
             here = self.active[at]
@@ -407,23 +415,14 @@ class _March:
         self.p, self.x = _taken(self.p, left), _taken(self.x, left)
 
 
-def _parameters(space: Space, boxes: Boxes) -> list[Polynomial]:
+def _parameters(space: TaylorSpace, boxes: Boxes) -> list[Polynomial]:
     n, count = boxes.center.shape
-    found = []
+    parameters = []
     for i in range(n):
         c = np.zeros((space.size, 1, count))
         c[0, 0], c[1 + i, 0] = boxes.center[i], boxes.half[i]
-        found.append(Polynomial(space, c, np.zeros(count)))
-    return found
-
-
-def _number_maker(space: Space, count: int) -> Callable[[float], Polynomial]:
-    def number(value: float) -> Polynomial:
-        c = np.zeros((space.size, 1, count))
-        c[0] = value
-        return Polynomial(space, c, np.zeros(count))
-
-    return number
+        parameters.append(Polynomial(space, c, np.zeros(count)))
+    return parameters
 
 
 def _taken(given: Sequence[Polynomial], index: IntArray | BoolArray) -> list[Polynomial]:

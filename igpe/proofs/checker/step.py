@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.checker.course import Course, Line
+from igpe.proofs.checker.experiments import InputLine, Replay
 from igpe.proofs.checker.functions import Coefficients, log
 from igpe.proofs.checker.interval import TINY, UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace, constants
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Dual:
         return Dual(self.value.square(), {k: s * twice for k, s in self.slope.items()})
 
     def power(self, exponent: "Dual") -> "Dual":
-        """To an exponent; 0, as its derivatives are, where it is not positive.
+        """Power; 0, as its derivatives are, where the base is not positive.
 
         Where it reaches 0 the derivatives hold on either side of it, and the power is continuous if
         exponents are positive; if one is not, the power jumps and no slope bounds it.
@@ -88,15 +88,13 @@ def constant(value: float) -> Dual:
     return Dual(point(value), {})
 
 
-LEAST = (
-    TINY / UNIT
-)  # a defect that is 0, as of a state at rest, is raised to it: v must exceed `up`
+LEAST = TINY / UNIT  # replaces a defect of 0, as of a state at rest: v must exceed `up`
 TRIES = 2  # tubes that are tried, each wider
 WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
 
 
-class Step(NamedTuple):
-    """What a step found, for each box.
+class StepBounds(NamedTuple):
+    """Outcome of a step, for each box.
 
     states   at its end, remainders in `error`
     error    (n, n_boxes) bound on what the states lack; nan or infinite where nothing was proved
@@ -112,49 +110,68 @@ class Step(NamedTuple):
     late: FloatArray
 
 
-def step(
-    course: Course,
+Slopes = Callable[[Sequence[Polynomial], Sequence[Polynomial]], list[Polynomial]]
+"""(parameters, states) -> slopes over the step."""
+
+
+def validated_step(
+    experiment: Replay,
     p: Sequence[Polynomial],
     x: Sequence[Polynomial],
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line] = (),
-) -> Step:
-    """From t (n_boxes,) over a length h that is known up to two units of rounding.
+    u: Sequence[InputLine] = (),
+) -> StepBounds:
+    """Integrate from t (n_boxes,) over a length h that is known up to two units of rounding.
 
     p, x  one polynomial for each parameter and state, constant in tau, x without remainders
     u     inputs from t to t + h
     """
+    slopes = partial(_slopes, experiment, t=t, h=h, u=u)
     with np.errstate(all="ignore"):
-        guess = _guess(course, p, x, t, h, u=u)
-        d = _defect(course, p, guess, t, h, u=u)
+        guess = _guess(slopes, p, x, h)
+        d = _defect(guess, slopes(p, guess), h)
         ranges = [f.range() for f in guess]
-        matrix = partial(growth_matrix, course, [f.range() for f in p], t=t, h=h, u=u)
+        matrix = partial(growth_matrix, experiment, [f.range() for f in p], t=t, h=h, u=u)
         v, growth = supersolution(matrix, ranges, d)
         ends = [f.at_end() for f in guess]
         error = np.stack([up(v[i] + ends[i].e) for i in range(len(ends))])
         late = np.stack([f.norms[:, -1:].sum(axis=(0, 1)) for f in guess])
     bare = [Polynomial(f.space, f.c, f.e * 0) for f in ends]
-    return Step(bare, error, d, growth, late)
+    return StepBounds(bare, error, d, growth, late)
 
 
-def _guess(
-    course: Course,
+def _slopes(
+    experiment: Replay,
     p: Sequence[Polynomial],
     x: Sequence[Polynomial],
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line],
+    u: Sequence[InputLine],
 ) -> list[Polynomial]:
+    space, boxes = x[0].space, len(t)
+    clock = np.zeros((space.size, min(2, space.order + 1), boxes))
+    clock[0, 0] = t
+    if space.order:
+        clock[0, 1] = h
+    time = Polynomial(space, clock, up(4 * UNIT * np.abs(h)))
+    given = [[time], x, p, [v.polynomial(space, t, h) for v in u]]
+    return experiment.slopes(given, constants(space, boxes))
+
+
+def _guess(
+    slopes: Slopes, p: Sequence[Polynomial], x: Sequence[Polynomial], h: FloatArray
+) -> list[Polynomial]:
+    """Picard iterations without remainders, each of one order more."""
     space = x[0].space
-    found = list(x)
+    guess = list(x)
     for order in range(space.order):
         low = space.until(order)
-        slopes = _slopes(course, _in(low, p), _in(low, found), t, h, u=u)
-        found = [_integral(start, slope, h) for start, slope in zip(x, slopes, strict=True)]
-    return found
+        rates = slopes(_in(low, p), _in(low, guess))
+        guess = [_integral(start, rate, h) for start, rate in zip(x, rates, strict=True)]
+    return guess
 
 
 def _integral(start: Polynomial, slope: Polynomial, h: FloatArray) -> Polynomial:
@@ -162,52 +179,20 @@ def _integral(start: Polynomial, slope: Polynomial, h: FloatArray) -> Polynomial
     return Polynomial(start.space, np.concatenate([start.c, slope.c * h / k], axis=1), start.e)
 
 
-def _in(space: Space, given: Sequence[Polynomial]) -> list[Polynomial]:
+def _in(space: TaylorSpace, given: Sequence[Polynomial]) -> list[Polynomial]:
     return [Polynomial(space, f.c[:, : space.order + 1], f.e * 0) for f in given]
 
 
-def _slopes(
-    course: Course,
-    p: Sequence[Polynomial],
-    x: Sequence[Polynomial],
-    t: FloatArray,
-    h: FloatArray,
-    *,
-    u: Sequence[Line],
-) -> list[Polynomial]:
-    space, boxes = x[0].space, len(t)
-    clock = np.zeros((space.size, min(2, space.order + 1), boxes))
-    clock[0, 0] = t
-    if space.order:
-        clock[0, 1] = h
-    nothing = np.zeros(boxes)
-    time = Polynomial(space, clock, up(4 * UNIT * np.abs(h)))
-
-    def number(value: float) -> Polynomial:
-        c = np.zeros((space.size, 1, boxes))
-        c[0] = value
-        return Polynomial(space, c, nothing)
-
-    return course.slopes([[time], x, p, [v.polynomial(space, t, h) for v in u]], number)
-
-
-def _defect(
-    course: Course,
-    p: Sequence[Polynomial],
-    x: Sequence[Polynomial],
-    t: FloatArray,
-    h: FloatArray,
-    *,
-    u: Sequence[Line],
-) -> FloatArray:
-    found = []
-    for guess, slope in zip(x, _slopes(course, p, x, t, h, u=u), strict=True):
-        k = np.arange(1, guess.c.shape[1])[:, None]
-        c = guess.c[:, 1:] * k
-        rate = Polynomial(guess.space, c, up(2 * UNIT * np.abs(c).sum(axis=(0, 1))))
+def _defect(guess: Sequence[Polynomial], slopes: Sequence[Polynomial], h: FloatArray) -> FloatArray:
+    """Bound on |h f(X) - X'|, one row for each state."""
+    defects = []
+    for f, slope in zip(guess, slopes, strict=True):
+        k = np.arange(1, f.c.shape[1])[:, None]
+        c = f.c[:, 1:] * k
+        rate = Polynomial(f.space, c, up(2 * UNIT * np.abs(c).sum(axis=(0, 1))))
         missing = slope.times(h, units=2) - rate
-        found.append(up(missing.norm + missing.e))
-    return np.stack(found)
+        defects.append(up(missing.norm + missing.e))
+    return np.stack(defects)
 
 
 def supersolution(
@@ -241,7 +226,7 @@ def _image(m: FloatArray, v: FloatArray) -> FloatArray:
 
 
 def _supremum(m: FloatArray, v: FloatArray) -> FloatArray:
-    """At least max(0, M v), rounding included."""
+    """Upper bound of max(0, M v), rounding included."""
     sizes = np.abs(m) * v
     return np.asarray(np.maximum(_image(m, v) + 4 * (len(m) + 1) * UNIT * sizes.sum(axis=1), 0.0))
 
@@ -251,13 +236,13 @@ def _wider(x: Interval, w: FloatArray) -> Interval:
 
 
 def growth_matrix(
-    course: Course,
+    experiment: Replay,
     p: Sequence[Interval],
     x: Sequence[Interval],
     t: FloatArray,
     h: FloatArray,
     *,
-    u: Sequence[Line] = (),
+    u: Sequence[InputLine] = (),
 ) -> FloatArray:
     """(n, n, n_boxes) M above, from the Jacobian over intervals of the states."""
     n, boxes = len(x), len(t)
@@ -267,7 +252,7 @@ def growth_matrix(
     states = [Dual(value, {j: one}) for j, value in enumerate(x)]
     given = [[time], p, [v.between(time) for v in u]]
     clock, parameters, inputs = ([Dual(value, {}) for value in part] for part in given)
-    found = course.slopes([clock, states, parameters, inputs], constant)
+    found = experiment.slopes([clock, states, parameters, inputs], constant)
     m = np.zeros((n, n, boxes))
     for i, f in enumerate(found):
         for j, slope in f.slope.items():

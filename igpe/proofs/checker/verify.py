@@ -26,12 +26,12 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at
-from igpe.proofs.checker.course import Course, courses
+from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.rows import Effort
 
 
 class Verdict(enum.Enum):
-    """What is known of a certificate after it was checked. The value is what the user reads."""
+    """Verdict on a certificate. The value is what the user reads."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -39,8 +39,8 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Region:
-    """A box of parameters, and what is the matter with it."""
+class UnprovedRegion:
+    """A box of parameters, and why it is not confirmed."""
 
     lower: dict[str, float]
     upper: dict[str, float]
@@ -49,7 +49,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Verified:
-    """What `igpe.verify` found.
+    """Result of `igpe.verify`.
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
                  and those of the certificate have one in `objective`; REFUTED: the tree does not
@@ -66,7 +66,7 @@ class Verified:
     verdict: Verdict
     lower_bound: float
     objective: tuple[float, float]
-    regions: tuple[Region, ...]
+    regions: tuple[UnprovedRegion, ...]
     volume: float
     leaves: int
     subdivided: int
@@ -84,7 +84,7 @@ class Verified:
 
     @property
     def sentence(self) -> str:
-        """What was shown, or where it failed."""
+        """Sentence for users: what was shown, or where it failed."""
         if self.verdict is Verdict.VERIFIED:
             return (
                 f"Verified: no parameters in the box have a sum of squares below "
@@ -112,7 +112,7 @@ Corner = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Node:
+class BoxNode:
     """One box of the tree.
 
     reason    split, contracted (one child, nothing better in the rest), bound (nothing better in
@@ -128,7 +128,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a certificate claims.
+    """Claims of a certificate.
 
     low, high    the box;  point, objective   sum of squares <= objective there
     lower_bound  sum of squares >= it everywhere in the box
@@ -141,10 +141,10 @@ class Tree:
     point: Corner
     objective: float
     lower_bound: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[BoxNode, ...]
 
     def faults(self) -> Iterator[tuple[int, str]]:
-        """Where the leaves do not cover the box: the node, and what is wrong there."""
+        """Places where the leaves do not cover the box: the node, and the fault."""
         root = self.nodes[0]
         if (root.low, root.high) != (self.low, self.high):
             yield 0, "the root of the tree is not the certificate's box"
@@ -158,14 +158,14 @@ class Tree:
     def claims(self) -> Claims:
         """Leaves, and what contractions cut off in slabs: a cover of the root if it has no faults.
 
-        Open nodes are claims as well: the bound that was told is one for them too.
+        Open nodes are claims as well: the certified bound is one for them too.
         """
         parts = [part for k, node in self._reached() for part in self._parts(k, node)]
         table = np.array([[*a, *b, *c, *d] for _, a, b, c, d in parts])
         a, b, c, d = np.split(table.reshape(len(parts), 4 * len(self.low)), 4, axis=1)
         return Claims(a, b, c, d, np.array([k for k, *_ in parts], dtype=np.intp))
 
-    def _reached(self) -> Iterator[tuple[int, Node]]:
+    def _reached(self) -> Iterator[tuple[int, BoxNode]]:
         todo, seen = [0], {0}
         while todo:
             k = todo.pop()
@@ -174,7 +174,7 @@ class Tree:
             todo += sorted(new)
             seen |= new
 
-    def _parts(self, k: int, node: Node) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
+    def _parts(self, k: int, node: BoxNode) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
         if node.reason in ("bound", "open"):
             yield k, node.low, node.high, node.low, node.high
         if node.reason == "contracted":
@@ -183,7 +183,7 @@ class Tree:
                 yield k, node.low, node.high, low, high
 
 
-def slabs(outer: Node, inner: Node) -> Iterator[tuple[Corner, Corner]]:
+def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
     """Boxes that together with the inner one cover the outer one; closed, they share faces."""
     low, high = list(outer.low), list(outer.high)
     for i, (a, b) in enumerate(zip(inner.low, inner.high, strict=True)):
@@ -194,7 +194,7 @@ def slabs(outer: Node, inner: Node) -> Iterator[tuple[Corner, Corner]]:
         low[i], high[i] = a, b
 
 
-def _fault(node: Node, children: list[Node]) -> str:
+def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are crossed"
     if node.reason in ("bound", "open"):
@@ -204,7 +204,7 @@ def _fault(node: Node, children: list[Node]) -> str:
     return _fault_of_split(node, children)
 
 
-def _fault_of_contraction(node: Node, children: list[Node]) -> str:
+def _fault_of_contraction(node: BoxNode, children: list[BoxNode]) -> str:
     if len(children) != 1:
         return f"it is contracted to {len(children)} boxes"
     pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
@@ -212,7 +212,7 @@ def _fault_of_contraction(node: Node, children: list[Node]) -> str:
     return "" if inside else "what it is contracted to lies outside"
 
 
-def _fault_of_split(node: Node, children: list[Node]) -> str:
+def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
     parts = sorted(children, key=lambda c: (c.low, c.high))
     if len(parts) <= 1:
         return f"it is split into {len(parts)} boxes: a part of it is missing"
@@ -232,16 +232,16 @@ def _fault_of_split(node: Node, children: list[Node]) -> str:
 
 
 def read_tree(source: Any) -> Tree:
-    """From JSON text, the path of a file, what JSON holds, or an object with `to_json()`.
+    """Read a certificate: JSON text or data, the path of a file, or an object with `to_json()`.
 
     raises DataError if it is no certificate that this checker can read
     """
-    found = _loaded(source)
-    if not isinstance(found, Mapping) or found.get("format") != FORMAT:
-        told = found.get("format") if isinstance(found, Mapping) else type(found).__name__
-        raise DataError(f"The certificate's format is {told!r}; this checker reads {FORMAT!r}.")
+    data = _loaded(source)
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        kind = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+        raise DataError(f"The certificate's format is {kind!r}; this checker reads {FORMAT!r}.")
     try:
-        tree = _tree(found)
+        tree = _tree(data)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
@@ -270,25 +270,25 @@ def _loaded(source: Any) -> Any:
         raise DataError(f"The certificate is not JSON ({error}).") from None
 
 
-def _tree(found: Mapping[str, Any]) -> Tree:
-    unknowns = tuple(str(n) for n in found["unknowns"])
+def _tree(data: Mapping[str, Any]) -> Tree:
+    unknowns = tuple(str(n) for n in data["unknowns"])
     n = len(unknowns)
-    nodes = tuple(_node(node, k, n, len(found["tree"])) for k, node in enumerate(found["tree"]))
+    nodes = tuple(_node(node, k, n, len(data["tree"])) for k, node in enumerate(data["tree"]))
     if not nodes or not n:
         raise ValueError("it has no boxes")
-    low, high, point = (_corner(found[key], n) for key in ("lower", "upper", "point"))
-    objective, bound = (_finite(found[key]) for key in ("objective", "lower_bound"))
+    low, high, point = (_corner(data[key], n) for key in ("lower", "upper", "point"))
+    objective, bound = (_finite(data[key]) for key in ("objective", "lower_bound"))
     return Tree(unknowns, low, high, point, objective, bound, nodes)
 
 
-def _node(found: Mapping[str, Any], k: int, n: int, count: int) -> Node:
-    children = tuple(int(i) for i in found["children"])
+def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
+    children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
         raise ValueError(f"a child of node {k} does not come later")
-    if found["reason"] not in ("split", "contracted", "bound", "open"):
-        raise ValueError(f"node {k} has the reason {found['reason']!r}")
-    low, high = _corner(found["lower"], n), _corner(found["upper"], n)
-    return Node(low, high, found["reason"], children)
+    if data["reason"] not in ("split", "contracted", "bound", "open"):
+        raise ValueError(f"node {k} has the reason {data['reason']!r}")
+    low, high = _corner(data["lower"], n), _corner(data["upper"], n)
+    return BoxNode(low, high, data["reason"], children)
 
 
 def _corner(values: Any, n: int) -> Corner:
@@ -318,7 +318,7 @@ def verify(
 
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
-    seconds      after which the rest is told as not confirmed
+    seconds      after which the rest counts as not confirmed
     effort       of the integration; no answer is wrong for it, but more or less is confirmed
     raises       DataError if it is no certificate, ProblemError if it is one of another problem,
                  Unsupported if the problem has parts that the checker does not know
@@ -326,12 +326,12 @@ def verify(
     begin = time.monotonic()
     tree = read_tree(certificate)
     _require_same(tree, problem)
-    given = courses(problem)
+    given = replays(problem)
     objective = value_at(given, np.array(tree.point), begin + seconds)
     check = _Check(tree, given, objective, begin, begin + seconds)
-    for found in (check.of_cover(), check.of_point()):
-        if found is not None:  # an answer that is not VERIFIED is false
-            return found
+    for answer in (check.of_cover(), check.of_point()):
+        if answer is not None:  # an answer that is not VERIFIED is false
+            return answer
     return check.of_leaves(seconds, effort)
 
 
@@ -351,12 +351,12 @@ def _require_same(tree: Tree, problem: Problem) -> None:
 
 
 class _Check:
-    """One certificate being checked."""
+    """The check of one certificate."""
 
     def __init__(
         self,
         tree: Tree,
-        given: tuple[Course, ...],
+        given: tuple[Replay, ...],
         objective: tuple[float, float],
         *times: float,
     ) -> None:
@@ -366,68 +366,70 @@ class _Check:
     def of_cover(self) -> Verified | None:
         """Refuted if the tree has a hole."""
         nodes = self.tree.nodes
-        found = [
+        faults = [
             self._region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong, {why}")
             for k, why in self.tree.faults()
         ]
-        return self._answer(Verdict.REFUTED, found, 0.0) if found else None
+        return self._answer(Verdict.REFUTED, faults, 0.0) if faults else None
 
     def of_point(self) -> Verified | None:
-        """Refuted, or not confirmed, if the parameters are not as good as told."""
+        """Refuted, or not confirmed, if the parameters are not as good as certified."""
         (low, high), tree, p = self.objective, self.tree, self.tree.point
         inside = all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True))
         if not inside:
             where = self._region(p, p, "the certificate's parameters lie outside its box")
         elif low > tree.objective:
-            told = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
-            where = self._region(p, p, told)
+            why = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
+            where = self._region(p, p, why)
         elif high < tree.lower_bound:
-            told = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
-            where = self._region(p, p, told)
+            why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
+            where = self._region(p, p, why)
         elif not (high <= tree.objective) and time.monotonic() < self.end:
-            told = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
-            return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, told)], 0.0)
+            why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
+            return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, why)], 0.0)
         else:
             return None
         return self._answer(Verdict.REFUTED, [where], 0.0)
 
     def of_leaves(self, seconds: float, effort: Effort) -> Verified:
-        """Whether the bound holds on all leaves and all that was cut off."""
+        """Check the bound on all leaves and all that was cut off."""
         claims = self.tree.claims()
         rest = self.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            found = confirm(
+            outcome = confirm(
                 self.given, claims, self.tree.lower_bound, replace(effort, end=self.end), rest
             )
-        if found.better is not None:
-            p = tuple(found.better.tolist())
-            told = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
-            return self._answer(Verdict.REFUTED, [self._region(p, p, told)], 0.0, claims, found)
-        is_shown = not len(found.left) and self.objective[1] <= self.tree.objective
+        if outcome.better is not None:
+            p = tuple(outcome.better.tolist())
+            why = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
+            return self._answer(Verdict.REFUTED, [self._region(p, p, why)], 0.0, claims, outcome)
+        is_shown = not len(outcome.left) and self.objective[1] <= self.tree.objective
         verdict = Verdict.VERIFIED if is_shown else Verdict.NOT_CONFIRMED
         why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
-        pairs = zip(found.left.low[:SHOWN], found.left.high[:SHOWN], strict=True)
+        pairs = zip(outcome.left.low[:SHOWN], outcome.left.high[:SHOWN], strict=True)
         regions = [self._region(tuple(a.tolist()), tuple(b.tolist()), why) for a, b in pairs]
         if not is_shown and not regions:
             regions = [self._region(self.tree.point, self.tree.point, why)]
-        return self._answer(verdict, regions, self._share(found.left), claims, found)
+        return self._answer(verdict, regions, self._share(outcome.left), claims, outcome)
 
     def _share(self, left: Claims) -> float:
         size = np.array(self.tree.high) - np.array(self.tree.low)
         share = np.where(size > 0, (left.high - left.low) / np.where(size > 0, size, 1.0), 1.0)
         return float(np.prod(share, axis=1).sum())
 
-    def _region(self, low: tuple[float, ...], high: tuple[float, ...], why: str) -> Region:
+    def _region(self, low: tuple[float, ...], high: tuple[float, ...], why: str) -> UnprovedRegion:
         names = self.tree.unknowns
-        return Region(dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True)), why)
+        return UnprovedRegion(
+            dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True)), why
+        )
 
     def _answer(
         self,
         verdict: Verdict,
-        regions: list[Region],
+        regions: list[UnprovedRegion],
         volume: float,
         claims: Claims | None = None,
-        found: Confirmed | None = None,
+        outcome: Confirmed | None = None,
     ) -> Verified:
         return Verified(
             verdict=verdict,
@@ -436,7 +438,7 @@ class _Check:
             regions=tuple(regions),
             volume=volume,
             leaves=0 if claims is None else len(claims),
-            subdivided=0 if found is None else found.subdivided,
-            boxes=0 if found is None else found.boxes,
+            subdivided=0 if outcome is None else outcome.subdivided,
+            boxes=0 if outcome is None else outcome.boxes,
             seconds=time.monotonic() - self.begin,
         )

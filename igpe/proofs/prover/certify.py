@@ -1,11 +1,10 @@
-"""A proof of global optimality for the dynamic least-squares problem.
+"""Proof of global optimality for the dynamic least-squares problem, also in parallel.
 
-The search for a proof in parts, which processes share.
-
-The first boxes are examined here, until there are enough for all. Then round by round: the open
-boxes are dealt out into parts, each is searched for a limited number of boxes from the same cut,
-and the trees that come back are grafted on. What one part finds better is the cut of all others
-from the next round on. So neither who does a part nor when has any effect on the tree.
+A parallel search examines the first boxes here, until there are enough for all workers. Then round
+by round: the open boxes are dealt out into parts, each part is searched for a limited number of
+boxes from the same cut, and the trees that come back become subtrees. Better parameters from one
+part define the cut of all others from the next round on. So neither who does a part nor when has
+any effect on the tree.
 """
 
 import time
@@ -27,24 +26,23 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.best import Best
-from igpe.proofs.prover.compiled import require_numba
-from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.search import Node, Search
+from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
-from igpe.tasks.children import Function, Item, Row, Work
-from igpe.tasks.crew import Workers
-from igpe.tasks.run import Place, run
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Function, Item, Row, Work
 
 PARTS = 12  # of a round
-BEGUN = 3 * PARTS  # open boxes from which they are dealt out
+FIRST_BOXES = 3 * PARTS  # open boxes from which they are dealt out
 ROUND = 40  # boxes that each part examines in the first round; in every later one half as many more
 GROWTH = 1.5
 
 
-class Asked(NamedTuple):
-    """What a process needs to know."""
+class SearchTask(NamedTuple):
+    """What a worker needs to search a part of the tree."""
 
     problem: Problem
     gap: float
@@ -52,26 +50,26 @@ class Asked(NamedTuple):
     degree: int
 
 
-def shared(
-    search: Search,
-    best: Best,
-    asked: Asked,
-    place: Place,
+def parallel_search(
+    search: BoxSearch,
+    best: Incumbent,
+    asked: SearchTask,
+    backend: Backend,
     deadline: float,
     *,
     tell: Callable[[], None],
 ) -> Status:
-    """`search.run`, by the executor of a place; the search and the best are those of all parts.
+    """`search.run`, by the executor of a backend; the search and the best are those of all parts.
 
     What a worker that dies had is left open, and the search ends. Ctrl-C loses the parts in flight.
     raises  as `igpe.tasks.run`
     """
-    status = search.run(deadline, tell, lambda: len(search.open) >= BEGUN)
+    status = search.run(deadline, tell, lambda: len(search.open) >= FIRST_BOXES)
     work, most = Work(_prepared, asked), float(ROUND)
     try:
-        with _lasting(place) as hands:
+        with _lasting_workers(backend) as hands:
             while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
-                lost = _round(search, best, work, hands, (int(most), deadline), tell=tell)
+                lost = _parallel_round(search, best, work, hands, (int(most), deadline), tell=tell)
                 status, most = lost or Status.TIME_LIMIT, GROWTH * most
     except KeyboardInterrupt:
         return Status.INTERRUPTED
@@ -79,26 +77,26 @@ def shared(
 
 
 @contextmanager
-def _lasting(place: Place) -> Iterator[Place]:
+def _lasting_workers(backend: Backend) -> Iterator[Backend]:
     """Processes of our own that stay from round to round.
 
     An executor of threads does one task in this process and all others in processes that it keeps.
     """
-    if not isinstance(place.executor, int):
-        yield place
+    if not isinstance(backend.executor, int):
+        yield backend
         return
-    threads = Threads(place.executor)
+    threads = Threads(backend.executor)
     try:
-        yield replace(place, executor=threads)
+        yield replace(backend, executor=threads)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _round(
-    search: Search,
-    best: Best,
+def _parallel_round(
+    search: BoxSearch,
+    best: Incumbent,
     work: Work,
-    place: Place,
+    backend: Backend,
     limits: tuple[int, float],
     *,
     tell: Callable[[], None],
@@ -114,13 +112,13 @@ def _round(
         "until": time.time() + deadline - time.perf_counter(),
     }
     items = [
-        Item(str(i), given | {"nodes": [_written(search.tree[k]) for k in part]})
+        Item(str(i), given | {"nodes": [_as_row(search.tree[k]) for k in part]})
         for i, part in enumerate(parts)
     ]
     rows: dict[int, Row] = {}
     lost = None
     try:
-        for one in run(work, items, place):
+        for one in run(work, items, backend):
             if one.status is not None:
                 lost = one.status
                 break
@@ -128,15 +126,15 @@ def _round(
             tell()
     finally:  # after Ctrl-C as well
         for i in sorted(rows):
-            _graft(search, best, parts[i], rows[i])
+            _add_subtrees(search, best, parts[i], rows[i])
     return lost
 
 
-def _graft(search: Search, best: Best, part: list[int], row: Row) -> None:
-    nodes = [_read(stored) for stored in row["nodes"]]
-    place = [*part, *range(len(search.tree), len(search.tree) + len(nodes) - len(part))]
+def _add_subtrees(search: BoxSearch, best: Incumbent, part: list[int], row: Row) -> None:
+    nodes = [_from_row(stored) for stored in row["nodes"]]
+    backend = [*part, *range(len(search.tree), len(search.tree) + len(nodes) - len(part))]
     for node in nodes:
-        node.children = [place[k] for k in node.children]
+        node.children = [backend[k] for k in node.children]
     for k, node in zip(part, nodes, strict=False):
         search.tree[k] = node
     search.tree.extend(nodes[len(part) :])
@@ -146,21 +144,21 @@ def _graft(search: Search, best: Best, part: list[int], row: Row) -> None:
     best.take(np.array(point), objective)
 
 
-def _prepared(asked: Asked) -> Function:
+def _prepared(asked: SearchTask) -> Function:
     dynamic = posed(asked.problem)
-    enclosure = Enclosure(dynamic, asked.degree)
-    best = Best(asked.problem, dynamic, asked.gap, asked.local)
+    enclosure = BoxEnclosure(dynamic, asked.degree)
+    best = Incumbent(asked.problem, dynamic, asked.gap, asked.local)
 
     def one(given: Any) -> Row:
         point, best.objective = given["best"]
         best.point = np.array(point)
         lower, upper = dynamic.lower, dynamic.upper
-        search = Search(enclosure, given["cut"], lower, upper, best.better)
-        search.resume([_read(stored) for stored in given["nodes"]])
+        search = BoxSearch(enclosure, given["cut"], lower, upper, best.better)
+        search.resume([_from_row(stored) for stored in given["nodes"]])
         deadline = time.perf_counter() + given["until"] - time.time()
         search.run(deadline, enough=lambda: search.examined >= given["most"])
         return {
-            "nodes": [_written(node) for node in search.tree],
+            "nodes": [_as_row(node) for node in search.tree],
             "examined": search.examined,
             "cut": search.cut,
             "best": (best.point.tolist(), best.objective),
@@ -169,17 +167,17 @@ def _prepared(asked: Asked) -> Function:
     return one
 
 
-def _written(node: Node) -> dict[str, Any]:
+def _as_row(node: BoxNode) -> dict[str, Any]:
     multipliers = None if node.multipliers is None else node.multipliers.tolist()
     ends = {"lower": node.lower.tolist(), "upper": node.upper.tolist()}
     return vars(node) | ends | {"multipliers": multipliers}
 
 
-def _read(stored: dict[str, Any]) -> Node:
+def _from_row(stored: dict[str, Any]) -> BoxNode:
     multipliers = stored["multipliers"]
     ends = {k: np.array(stored[k], dtype=float) for k in ("lower", "upper")}
     given = {"multipliers": None if multipliers is None else np.array(multipliers)}
-    return Node(**stored | ends | given | {"children": list(stored["children"])})
+    return BoxNode(**stored | ends | given | {"children": list(stored["children"])})
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
@@ -192,7 +190,7 @@ class BranchAndBound:
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
     Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
-    parameter in them, the best one found less the gap. What encloses the solutions are Taylor
+    parameter in them, that of the incumbent less the gap. The solutions are enclosed by Taylor
     models in time and parameters whose remainders hold the error of discretisation (Lin &
     Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
@@ -200,7 +198,7 @@ class BranchAndBound:
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
     degree      of the polynomials in the parameters, 1 to 3; None: 3 for few unknowns, else 2
     search      finds the first parameters where none are given
-    local       improves on the middle of a box that is better than the best found
+    local       improves on the middle of a box that is better than the incumbent
     """
 
     gap: float = 1e-3
@@ -225,12 +223,12 @@ class BranchAndBound:
 
         raises  as `igpe.certify` does
         """
-        found = None
+        local_estimate = None
         if start:
             require_start(start, problem.box, "BranchAndBound")
-            found = self.local.estimate(problem, start, profiles)
-            found = found if found.status.usable else None
-        proof = self.certify(problem, None if found is None else found.parameters)
+            local_estimate = self.local.estimate(problem, start, profiles)
+            local_estimate = local_estimate if local_estimate.status.usable else None
+        proof = self.certify(problem, None if local_estimate is None else local_estimate.parameters)
         return Estimate(
             dict(zip(proof.unknowns, proof.parameters, strict=True)),
             proof.objective,
@@ -249,45 +247,45 @@ class BranchAndBound:
         executor: Workers = None,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`."""
-        place = Place(executor)
+        backend = Backend(executor)
         began = time.perf_counter()
         require_numba()
         dynamic = posed(problem)
         if not len(problem.box):
             raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
         if parameters is None:
-            _tell(progress, "Looking for good parameters")
+            _report(progress, "Looking for good parameters")
             parameters = self.search.estimate(problem, {}).parameters
-        best = Best(problem, dynamic, self.gap, self.local)
-        _tell(progress, "Getting ready, for a minute if it is the first time on this machine")
+        best = Incumbent(problem, dynamic, self.gap, self.local)
+        _report(progress, "Getting ready, for a minute if it is the first time on this machine")
         degree = self.degree or (3 if len(problem.box) <= FEW else 2)
         point = problem.box.vector(parameters)
 
-        def begun() -> Search:
+        def first_search() -> BoxSearch:
             cut = best.first(point)  # compiles all there is to be
-            enclosure = Enclosure(dynamic, degree)
-            return Search(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
+            enclosure = BoxEnclosure(dynamic, degree)
+            return BoxSearch(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
 
-        search = if_in_time(begun)
+        search = if_in_time(first_search)
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        _tell(progress, "Proving that no others fit better")
+        _report(progress, "Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
-        teller = _Teller(progress, search, best)
+        teller = _ProgressReport(progress, search, best)
         if executor is None:
             status = search.run(deadline, teller)
         else:
-            asked = Asked(problem, self.gap, self.local, degree)
-            status = shared(search, best, asked, place, deadline, tell=teller)
+            asked = SearchTask(problem, self.gap, self.local, degree)
+            status = parallel_search(search, best, asked, backend, deadline, tell=teller)
         return self._certificate(problem, dynamic, search, best, status, began)
 
     def _certificate(
         self,
         problem: Problem,
         dynamic: Dynamic,
-        search: Search,
-        best: Best,
+        search: BoxSearch,
+        best: Incumbent,
         status: Status,
         began: float,
     ) -> DynamicCertificate:
@@ -306,7 +304,7 @@ class BranchAndBound:
             examined=search.examined,
             open_share=search.open_share,
             rows=_labels(problem, dynamic),
-            tree=tuple(map(_kept, search.tree)),
+            tree=tuple(map(_tree_box, search.tree)),
         )
 
 
@@ -330,9 +328,9 @@ def certify(
                 not, better parameters are returned. None: they are looked for
     gap         relative distance of the bound to the sum of squares
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
-                proved until then is told, also after Ctrl-C
+                proved until then is returned, also after Ctrl-C
     method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
-    progress    is told a sentence about once a second
+    progress    called with a sentence about once a second
     executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
                 is the same for all but None, unless it ends early; parts in flight are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
@@ -348,10 +346,10 @@ def certify(
     return chosen.certify(problem, given, progress, executor)
 
 
-class _Teller:
+class _ProgressReport:
     """Tells about once a second how far the search is."""
 
-    def __init__(self, progress: Progress | None, search: Search, best: Best) -> None:
+    def __init__(self, progress: Progress | None, search: BoxSearch, best: Incumbent) -> None:
         self.progress, self.search, self.best = progress, search, best
         self.last = time.perf_counter()
 
@@ -366,7 +364,7 @@ class _Teller:
         )
 
 
-def _tell(progress: Progress | None, sentence: str) -> None:
+def _report(progress: Progress | None, sentence: str) -> None:
     if progress is not None:
         progress(sentence)
 
@@ -380,7 +378,7 @@ def _numbers(values: FloatArray) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def _kept(node: Node) -> TreeBox:
+def _tree_box(node: BoxNode) -> TreeBox:
     return TreeBox(
         _numbers(node.lower),
         _numbers(node.upper),

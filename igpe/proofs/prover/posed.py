@@ -32,32 +32,13 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Graph, UnknownOperation
 from igpe.problem.experiment import Measurements
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.enclosures.mueller import Course
-from igpe.proofs.prover.writer import (
-    ADD,
-    CLOSE,
-    CONST,
-    COS,
-    DIV,
-    EXP,
-    INPUT,
-    LOG,
-    MUL,
-    NEG,
-    PARAMETER,
-    POWER,
-    SIN,
-    SQUARE,
-    STATE,
-    SUB,
-    TIME,
-    Tape,
-    Writer,
-)
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.mueller import Schedule
+from igpe.proofs.prover.kernels.tape import OpTape, Writer
 
 
-class Symbols(NamedTuple):
-    """What the expressions are made of: SX columns of states, parameters, inputs, and time."""
+class TapeSymbols(NamedTuple):
+    """Symbols of the expressions: SX columns of states, parameters, inputs, and time."""
 
     x: Any
     q: Any
@@ -65,7 +46,7 @@ class Symbols(NamedTuple):
     t: Any
 
 
-def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
+def tape(expressions: Any, symbols: TapeSymbols, index: Sequence[int]) -> OpTape:
     """The expressions as a tape.
 
     index   which of the problem's unknowns each entry of `symbols.q` is
@@ -74,13 +55,13 @@ def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
     variables = ca.vertcat(symbols.x, symbols.q, symbols.u, symbols.t)
     graph = Graph.of(expressions, [variables])
     graph.require(_RULES)
-    leaves = [(STATE, i) for i in range(symbols.x.numel())]
-    leaves += [(PARAMETER, int(k)) for k in index]
-    leaves += [(INPUT, i) for i in range(symbols.u.numel())] + [(TIME, 0)]
+    leaves = [(ops.STATE, i) for i in range(symbols.x.numel())]
+    leaves += [(ops.PARAMETER, int(k)) for k in index]
+    leaves += [(ops.INPUT, i) for i in range(symbols.u.numel())] + [(ops.TIME, 0)]
     writer = Writer()
     results = graph.evaluate(
         lambda _, i: writer.put(*leaves[i]),
-        lambda number: writer.put(CONST, number=number),
+        lambda number: writer.put(ops.CONST, number=number),
         lambda name, operands: _RULES[name](writer, *operands),
     )
     return writer.finished(results)
@@ -88,21 +69,21 @@ def tape(expressions: Any, symbols: Symbols, index: Sequence[int]) -> Tape:
 
 _RULES: Mapping[str, Callable[..., int]] = {
     "ASSIGN": lambda w, a: a,
-    "ADD": lambda w, a, b: w.put(ADD, a, b),
-    "SUB": lambda w, a, b: w.put(SUB, a, b),
+    "ADD": lambda w, a, b: w.put(ops.ADD, a, b),
+    "SUB": lambda w, a, b: w.put(ops.SUB, a, b),
     "MUL": lambda w, a, b: w.product(a, b),
     "DIV": lambda w, a, b: w.quotient(a, b),
     "INV": lambda w, a: w.one_over(a),
-    "NEG": lambda w, a: w.put(NEG, a),
-    "TWICE": lambda w, a: w.put(MUL, w.put(CONST, number=2.0), a),
-    "SQ": lambda w, a: w.put(SQUARE, a),
+    "NEG": lambda w, a: w.put(ops.NEG, a),
+    "TWICE": lambda w, a: w.put(ops.MUL, w.put(ops.CONST, number=2.0), a),
+    "SQ": lambda w, a: w.put(ops.SQUARE, a),
     "POW": lambda w, a, b: w.power(a, b),
     "CONSTPOW": lambda w, a, b: w.power(a, b),
-    "SQRT": lambda w, a: w.function(POWER, a, 0.5),
-    "EXP": lambda w, a: w.function(EXP, a),
-    "LOG": lambda w, a: w.function(LOG, a),
-    "SIN": lambda w, a: w.function(SIN, a),
-    "COS": lambda w, a: w.function(COS, a),
+    "SQRT": lambda w, a: w.function(ops.POWER, a, 0.5),
+    "EXP": lambda w, a: w.function(ops.EXP, a),
+    "LOG": lambda w, a: w.function(ops.LOG, a),
+    "SIN": lambda w, a: w.function(ops.SIN, a),
+    "COS": lambda w, a: w.function(ops.COS, a),
     "TANH": lambda w, a: w.tanh(a),
 }
 """By CasADi's name of the operation."""
@@ -119,7 +100,7 @@ class _TooLong(Exception):
     """Multiplied out, the expression has too many terms."""
 
 
-def factored(tape: Tape) -> Tape:
+def factored(tape: OpTape) -> OpTape:
     """The same expressions, factored; the tape itself where they are too long for that."""
     if any(code not in _KNOWN for code in tape.op[tape.needed.any(axis=0)].tolist()):
         return tape
@@ -131,43 +112,44 @@ def factored(tape: Tape) -> Tape:
     return rewriter.writer.needed_only(results)
 
 
-_KNOWN = frozenset({CONST, STATE, PARAMETER, INPUT, TIME, ADD, SUB, MUL, DIV, NEG, SQUARE})
+_LEAVES = frozenset({ops.STATE, ops.PARAMETER, ops.INPUT, ops.TIME})
+_KNOWN = _LEAVES | {ops.CONST, ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.NEG, ops.SQUARE}
 
 
 class _Rewriter:
     """Atoms are places on the tape, and, counted down from -1, one over a sum."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: OpTape) -> None:
         self.writer = Writer.of(tape)
         self.sums: dict[int, Sum] = {}
         self.inverses: list[tuple[tuple[Monomial, Fraction], ...]] = []
 
     def expanded(self, place: int) -> Sum:
-        """What stands at a place, as a sum of products."""
+        """Expand the operation at a place into a sum of products."""
         if place not in self.sums:
-            found = {m: c for m, c in self._expanded(place).items() if c}
-            if len(found) > MOST_TERMS:
+            terms = {m: c for m, c in self._expanded(place).items() if c}
+            if len(terms) > MOST_TERMS:
                 raise _TooLong
-            self.sums[place] = found
+            self.sums[place] = terms
         return self.sums[place]
 
     def _expanded(self, place: int) -> Sum:
         op, a, b, number = self.writer.rows[place]
-        if op == CONST:
+        if op == ops.CONST:
             return {(): Fraction(number)}
-        if op in (STATE, PARAMETER, INPUT, TIME):
+        if op in _LEAVES:
             return {((place, 1),): Fraction(1)}
         one = self.expanded(a)
-        if op == NEG:
+        if op == ops.NEG:
             return {m: -c for m, c in one.items()}
-        if op == SQUARE:
+        if op == ops.SQUARE:
             return _product(one, one)
         two = self.expanded(b)
-        if op == MUL:
+        if op == ops.MUL:
             return _product(one, two)
-        if op == DIV:
+        if op == ops.DIV:
             return _product(one, self._inverse(two))
-        sign = 1 if op == ADD else -1
+        sign = 1 if op == ops.ADD else -1
         return {m: one.get(m, Fraction(0)) + sign * two.get(m, Fraction(0)) for m in one | two}
 
     def _inverse(self, given: Sum) -> Sum:
@@ -183,7 +165,7 @@ class _Rewriter:
         return {((-1 - self.inverses.index(key), 1),): Fraction(1)}
 
     def emitted(self, given: Sum) -> int:
-        """Where the sum stands, once it is written."""
+        """Write a sum; return its place."""
         terms: list[Term] = []
         left = dict(given)
         for k, inverse in enumerate(self.inverses):
@@ -195,7 +177,7 @@ class _Rewriter:
 
     def _over(self, above: Sum, inverse: int, below: Sum) -> list[Term]:
         """Terms of above / below, as far as possible with fractions in place of the quotient."""
-        found: list[Term] = []
+        terms: list[Term] = []
         if min(below.values()) > 0 and len(below) > 1:
             while above:
                 shares: dict[Monomial, dict[Monomial, Fraction]] = {}
@@ -207,12 +189,12 @@ class _Rewriter:
                 if not shares:
                     break
                 rest, weights = max(shares.items(), key=lambda item: len(item[1]))
-                found.append((Fraction(1), Counter(dict(rest)) + self._fraction(below, weights)))
+                terms.append((Fraction(1), Counter(dict(rest)) + self._fraction(below, weights)))
                 for t in weights:
                     del above[_times(rest, t)]
         for m, c in above.items():
-            found.append((c, Counter(dict(m)) + Counter({inverse: 1})))
-        return found
+            terms.append((c, Counter(dict(m)) + Counter({inverse: 1})))
+        return terms
 
     def _fraction(self, below: Sum, weights: dict[Monomial, Fraction]) -> Counter[int]:
         places = [self._factor([(d, Counter(dict(t)))]) for t, d in below.items()]
@@ -222,11 +204,11 @@ class _Rewriter:
     def _factor(self, terms: Sequence[Term]) -> int:
         """A sum, after what most of its terms share is taken out of them."""
         if not terms:
-            return self.writer.put(CONST)
+            return self.writer.put(ops.CONST)
         counts = Counter(atom for _, factors in terms for atom in factors)
         if len(terms) == 1 or not counts or max(counts.values()) == 1:
             return self._plain_sum([self._product(*term) for term in terms])
-        atom = max(counts, key=lambda a: (counts[a], self._op(a) == PARAMETER, a))
+        atom = max(counts, key=lambda a: (counts[a], self._op(a) == ops.PARAMETER, a))
         one = Counter({atom: 1})
         inner = self._factor([(c, f - one) for c, f in terms if f[atom]])
         outer = [term for term in terms if not term[1][atom]]
@@ -234,32 +216,32 @@ class _Rewriter:
         return self._plain_sum([product, self._factor(outer)] if outer else [product])
 
     def _op(self, atom: int) -> int:
-        return self.writer.rows[atom][0] if atom >= 0 else CLOSE
+        return self.writer.rows[atom][0] if atom >= 0 else ops.CLOSE
 
     def _plain_sum(self, places: Sequence[int]) -> int:
         total = places[0]
         for place in places[1:]:
-            total = self.writer.put(ADD, total, place)
+            total = self.writer.put(ops.ADD, total, place)
         return total
 
     def _product(self, c: Fraction, factors: Counter[int]) -> int:
-        found: int | None = None
+        product: int | None = None
         for atom, power in sorted(factors.items()):
             one = self.writer.whole_power(self._place(atom), power)
-            found = one if found is None else self.writer.product(found, one)
-        if found is None:
+            product = one if product is None else self.writer.product(product, one)
+        if product is None:
             return self._constant(c)
         if c == -1:
-            return self.writer.put(NEG, found)
-        return found if c == 1 else self.writer.product(self._constant(c), found)
+            return self.writer.put(ops.NEG, product)
+        return product if c == 1 else self.writer.product(self._constant(c), product)
 
     def _constant(self, c: Fraction) -> int:
         if _is_double(c):
-            return self.writer.put(CONST, number=float(c))
+            return self.writer.put(ops.CONST, number=float(c))
         parts = Fraction(c.numerator), Fraction(c.denominator)
         if not all(map(_is_double, parts)):
             raise _TooLong
-        return self.writer.put(DIV, *(self.writer.put(CONST, number=float(p)) for p in parts))
+        return self.writer.quotient(*map(self._constant, parts))
 
     def _place(self, atom: int) -> int:
         if atom >= 0:
@@ -270,12 +252,12 @@ class _Rewriter:
 def _product(one: Sum, two: Sum) -> Sum:
     if len(one) * len(two) > MOST_TERMS**2:
         raise _TooLong
-    found: Sum = {}
+    product: Sum = {}
     for m, c in one.items():
         for n, d in two.items():
             both = _times(m, n)
-            found[both] = found.get(both, Fraction(0)) + c * d
-    return {m: c for m, c in found.items() if c}
+            product[both] = product.get(both, Fraction(0)) + c * d
+    return {m: c for m, c in product.items() if c}
 
 
 def _times(one: Monomial, two: Monomial) -> Monomial:
@@ -306,23 +288,23 @@ def _is_double(c: Fraction) -> bool:
         return False
 
 
-class Posed(NamedTuple):
-    """One experiment: tapes of slopes, told quantities and start values, and what is measured.
+class PosedExperiment(NamedTuple):
+    """One experiment: tapes of slopes, measured quantities and start values, and what is measured.
 
     sharp   the slopes again, as interval arithmetic likes them
     labels  one for each row: (experiment, time, quantity)
     """
 
-    tapes: tuple[Tape, Tape, Tape]
-    sharp: Tape
-    course: Course
+    tapes: tuple[OpTape, OpTape, OpTape]
+    sharp: OpTape
+    schedule: Schedule
     labels: tuple[tuple[str, float, str], ...]
 
 
 class Dynamic(NamedTuple):
     """The whole problem: its experiments, and the residuals that hang on no measurement."""
 
-    experiments: tuple[Posed, ...]
+    experiments: tuple[PosedExperiment, ...]
     unmeasured: Unmeasured
     lower: FloatArray
     upper: FloatArray
@@ -343,7 +325,7 @@ def posed(problem: Problem) -> Dynamic:
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
 
 
-def _experiment(problem: Problem, k: int) -> Posed:
+def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
@@ -354,7 +336,7 @@ def _experiment(problem: Problem, k: int) -> Posed:
     measurements = measured_only(experiment.measurements)
     ivp = ivp.without_conditions(measurements.times)
     index = [problem.box.names.index(n) for n in ivp.unknowns]
-    symbols = Symbols(ivp.x, ivp.q, ivp.u, ivp.t)
+    symbols = TapeSymbols(ivp.x, ivp.q, ivp.u, ivp.t)
     try:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
@@ -368,19 +350,19 @@ def _experiment(problem: Problem, k: int) -> Posed:
         (experiment.name, float(measurements.times[r]), measurements.names[c])
         for r, c in zip(measurements.row[order], column, strict=True)
     )
-    course = _course(ivp, measurements)._replace(
+    schedule = _schedule(ivp, measurements)._replace(
         column=column.astype(np.int64), value=value, weight=1 / measurements.sigma[order]
     )
-    return Posed((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), course, labels)
+    return PosedExperiment((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), schedule, labels)
 
 
-def _course(ivp: InitialValueProblem, m: Measurements) -> Course:
+def _schedule(ivp: InitialValueProblem, m: Measurements) -> Schedule:
     last = float(m.times[-1])
     stops = np.array(sorted({*m.times.tolist(), *ivp.breaks(last)}))
     begins = np.concatenate([[ivp.t0], stops[:-1]])
     inputs = [np.stack(ivp.input_segment(float(t)), axis=1) for t in begins]
     first = np.searchsorted(np.sort(m.times[m.row]), stops)
-    return Course(
+    return Schedule(
         float(ivp.t0),
         stops,
         np.append(first, len(m.row)).astype(np.int64),

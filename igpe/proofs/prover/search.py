@@ -1,8 +1,8 @@
-"""Branch and bound over boxes of the unknowns, every step of which is kept as a tree."""
+"""Branch and bound over boxes of the unknowns, kept as a tree, and its incumbent."""
 
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,8 +10,13 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import require_going_on
+from igpe.core.errors import EstimationFailed
+from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.proofs.prover.enclosures.enclosure import Enclosure, Found
+from igpe.dynamics.shooting.base import Estimator, from_many_starts
+from igpe.problem.problem import Problem
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
+from igpe.proofs.prover.posed import Dynamic
 
 SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
 WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
@@ -26,7 +31,7 @@ NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
 
 @dataclass
-class Node:
+class BoxNode:
     """One box of the tree.
 
     reason    "split", "contracted" (outside its child nothing is below the cut), "bound" (nothing
@@ -35,7 +40,7 @@ class Node:
     rows      how many leading residuals were enclosed
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
-    tame      whether Mueller bounds can be spared
+    skips_tube  whether Mueller bounds can be spared
     axis      to split along where trial splits would choose, as the parent's left it; -1: none
     """
 
@@ -47,7 +52,7 @@ class Node:
     rows: int = 0
     multipliers: FloatArray | None = None
     depth: int = 0
-    tame: bool = False
+    skips_tube: bool = False
     axis: int = -1
 
 
@@ -60,25 +65,25 @@ class _Split(NamedTuple):
 
 
 @dataclass
-class Search:
+class BoxSearch:
     """A tree of boxes, refined until everything below the cut is gone, or time is up.
 
     enclosure  proves the bounds
     cut        what a box must exceed to be done with
-    better     (point) -> a better cut, or nothing: told middles of boxes that look promising
+    better     (point) -> a better cut, or None; called with the middle of promising boxes
     tree       the root first
     """
 
-    enclosure: Enclosure
+    enclosure: BoxEnclosure
     cut: float
     lower: FloatArray
     upper: FloatArray
     better: Callable[[FloatArray], float | None] = lambda point: None
-    tree: list[Node] = field(init=False)
+    tree: list[BoxNode] = field(init=False)
     examined: int = 0
 
     def __post_init__(self) -> None:
-        self.tree = [Node(self.lower, self.upper)]
+        self.tree = [BoxNode(self.lower, self.upper)]
         self._open: list[tuple[float, int]] = [(0.0, 0)]
 
     @property
@@ -93,12 +98,12 @@ class Search:
         return float(sum(np.prod(self._width(node) / whole) for node in self._undecided))
 
     @property
-    def _undecided(self) -> list[Node]:
-        """Of the tree, not of the queue: Ctrl-C may come before children are in that."""
+    def _undecided(self) -> list[BoxNode]:
+        """Open boxes of the tree, not of the queue: Ctrl-C may come before children are in that."""
         return [node for node in self.tree if node.reason == "open"]
 
     @staticmethod
-    def _width(node: Node) -> FloatArray:
+    def _width(node: BoxNode) -> FloatArray:
         width = node.upper - node.lower
         return np.where(width > 0, width, 1.0)
 
@@ -107,7 +112,7 @@ class Search:
         """Places in the tree of the boxes that are not decided."""
         return [k for k, node in enumerate(self.tree) if node.reason == "open"]
 
-    def resume(self, nodes: list[Node]) -> None:
+    def resume(self, nodes: list[BoxNode]) -> None:
         """Go on with a tree, or with some boxes, instead of the root."""
         self.tree = nodes
         self._open = sorted((nodes[k].bound, -k) for k in self.open)
@@ -142,51 +147,51 @@ class Search:
             heapq.heappop(self._open)
             node.reason = "bound"
             return
-        found = self.enclosure.examine(
+        bounds = self.enclosure.examine(
             node.lower,
             node.upper,
             self.cut,
-            with_tube=not node.tame,
+            with_tube=not node.skips_tube,
             known=node.bound,
             most=STEPS + STEPS_DEEPER * node.depth,
         )
-        node.tame = node.tame or found.tame
+        node.skips_tube = node.skips_tube or bounds.skips_tube
         self.examined += 1
-        if found.middle * (1 + 1e-9) < self.cut:
+        if bounds.middle * (1 + 1e-9) < self.cut:
             cut = self.better(0.5 * (node.lower + node.upper))
             self.cut = self.cut if cut is None else min(cut, self.cut)
-        children = self._decided(k, found)
+        children = self._decided(k, bounds)
         heapq.heappop(self._open)
         for child in children:
             heapq.heappush(self._open, (self.tree[child].bound, -child))
 
-    def _decided(self, k: int, found: Found) -> list[int]:
-        """What is known of node k enters the tree; its children that are open."""
+    def _decided(self, k: int, bounds: BoxBounds) -> list[int]:
+        """Enter the bounds of node k into the tree; return its open children."""
         node = self.tree[k]
-        done = found.is_empty or found.bound > self.cut
+        done = bounds.is_empty or bounds.bound > self.cut
         # what is beyond the cut was not enclosed: of that no more is known
-        node.bound = max(node.bound, self.cut if done else found.bound)
-        node.rows = found.rows
+        node.bound = max(node.bound, self.cut if done else bounds.bound)
+        node.rows = bounds.rows
         if done or node.bound > self.cut:
             node.reason = "bound"
-            node.multipliers = found.multipliers if found.multipliers.any() else None
+            node.multipliers = bounds.multipliers if bounds.multipliers.any() else None
             return []
         wide = node.upper > node.lower
-        share = float(np.prod(((found.upper - found.lower) / self._width(node))[wide]))
+        share = float(np.prod(((bounds.upper - bounds.lower) / self._width(node))[wide]))
         if share < WORTH_NOTING:
-            child = self._add(found.lower, found.upper, node)
+            child = self._add(bounds.lower, bounds.upper, node)
             node.children = [child]
             node.reason = "contracted"
             if share < SHRUNK:
                 return [child]
             k, node = child, self.tree[child]
-        axis, bounds, following = self._where(node, found)
+        axis, known, following = self._where(node, bounds)
         halves = split(node.lower, node.upper, axis)
         if halves is None:
             return []
         node.children = [
             self._add(*half, node, bound, following)
-            for half, bound in zip(halves, bounds, strict=True)
+            for half, bound in zip(halves, known, strict=True)
         ]
         node.reason = "split"  # last: until then the box counts as open
         return [child for child in node.children if self.tree[child].reason == "open"]
@@ -195,26 +200,26 @@ class Search:
         self,
         lower: FloatArray,
         upper: FloatArray,
-        parent: Node,
+        parent: BoxNode,
         bound: float = 0.0,
         axis: int = -1,
     ) -> int:
         known = min(max(parent.bound, bound), self.cut)
-        child = Node(lower, upper, known, tame=parent.tame, axis=axis)
+        child = BoxNode(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
         child.depth = parent.depth + 1
         child.reason = "bound" if bound > self.cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
 
-    def _where(self, node: Node, found: Found) -> _Split:
-        """How to split a box."""
+    def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
+        """Choose how to split a box."""
         width = node.upper - node.lower
-        enough = node.tame or found.rows >= INFORMATIVE * len(width)
-        if enough and found.sensitivity.any():
-            return _Split(int(np.argmax(np.where(width > 0, found.sensitivity, -1.0))))
+        enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
+        if enough and bounds.sensitivity.any():
+            return _Split(int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0))))
         return _Split(node.axis) if node.axis >= 0 else self._by_trial(node)
 
-    def _by_trial(self, node: Node) -> _Split:
+    def _by_trial(self, node: BoxNode) -> _Split:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
         root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
         size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
@@ -248,7 +253,7 @@ def split(
 
 
 def place(low: float, high: float) -> float:
-    """Where an interval is split: what is positive lives on orders of magnitude."""
+    """Place at which an interval is split: positive unknowns span orders of magnitude."""
     if low == 0.0:
         return SKEWED * high
     if high == 0.0:
@@ -256,3 +261,72 @@ def place(low: float, high: float) -> float:
     if low > 0.0 and high > WIDE * low:
         return float(np.sqrt(low * high))
     return low + 0.5 * (high - low)
+
+
+ORDERS = (12, 8, 5)  # in time, tried one after the other for single points
+STEPS_AT_A_POINT = 20_000  # at most
+NOTHING = 1e-15  # of the sum of squared measurements: smaller differences are none
+
+
+@dataclass
+class Incumbent:
+    """The best parameters so far, their proven objective, and the cut that follows from it."""
+
+    problem: Problem
+    dynamic: Dynamic
+    gap: float
+    local: Estimator
+    point: FloatArray = field(default_factory=lambda: np.zeros(0))
+    objective: float = np.inf
+    _search: Callable[[Mapping[str, float]], Estimate] | None = None
+
+    def first(self, point: FloatArray) -> float:
+        """The cut of the first parameters.
+
+        raises  EstimationFailed if their solution cannot be enclosed
+        """
+        point = self.problem.box.clip(point)
+        self.take(point, proved_objective(self.dynamic, point))
+        if not np.isfinite(self.objective):
+            raise EstimationFailed(
+                "The solution at the parameters to be proven the best could not be enclosed up to "
+                "the last measurement; give parameters at which the model is not singular.",
+                Status.INTEGRATION_BROKE,
+            )
+        return self.cut
+
+    @property
+    def cut(self) -> float:
+        """Level that the sum of squares must exceed for a box to be excluded."""
+        schedules = [run.schedule for run in self.dynamic.experiments]
+        size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
+        return self.objective - max(self.gap * self.objective, NOTHING * size)
+
+    def better(self, middle: FloatArray) -> float | None:
+        """The cut after a search from the middle of a promising box; None if it found no better."""
+        if self._search is None:
+            self._search = from_many_starts(self.local, self.problem)
+        estimate = self._search(self.problem.box.mapping(middle))
+        points = [middle]
+        if estimate.status.usable and np.isfinite(estimate.objective):
+            points.append(self.problem.box.clip(self.problem.box.vector(estimate.parameters)))
+        before = self.objective
+        for point in points:
+            self.take(point, proved_objective(self.dynamic, point))
+        return self.cut if self.objective < before else None
+
+    def take(self, point: FloatArray, objective: float) -> None:
+        """Keep the point if it is better."""
+        if objective < self.objective:
+            self.point, self.objective = point, objective
+
+
+def proved_objective(dynamic: Dynamic, point: FloatArray) -> float:
+    """Proven upper bound of the sum of squares at one point; infinite if there is none."""
+    for order in ORDERS:
+        enclosure = BoxEnclosure(dynamic, degree=1, order=order, tolerance=0.0)
+        bounds = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
+        if bounds.rows == enclosure.size:
+            sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))
+            return float((sizes**2).sum() * (1 + 1e-12))
+    return np.inf

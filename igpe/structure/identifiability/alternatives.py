@@ -55,10 +55,10 @@ class Fibre:
 
     def mixed(self, places: Sequence[int]) -> Polynomial:
         """A sum that has as many values as the unknowns have together, for nearly all factors."""
-        found: Polynomial = {}
+        result: Polynomial = {}
         for j, i in enumerate(places):
-            found = poly.plus(found, self.unknowns[i], self.ideal.prime, 1 + 7919 * j**3)
-        return found
+            result = poly.plus(result, self.unknowns[i], self.ideal.prime, 1 + 7919 * j**3)
+        return result
 
 
 def alternatives(
@@ -94,11 +94,11 @@ def _functions(
     products = [(i, i) for i in group if all(_is_square_fixed(f, i) for f in fibres)]
     terms = [*((i,) for i in group), *combinations(group, 2), *products]
     words = [_word(term, names) for term in terms]
-    found = [
+    result = [
         _invariants(list(some), terms)
         for _, some in groupby(fibres, key=lambda fibre: fibre.ideal.prime)
     ]
-    rows = [row for row in found[0] if all(row in other for other in found)]
+    rows = [row for row in result[0] if all(row in other for other in result)]
     simplest = sorted(rows, key=lambda row: sum(len(terms[j]) for j, w in enumerate(row) if w))
     return tuple(combined(row, words) for row in simplest[: len(group)])
 

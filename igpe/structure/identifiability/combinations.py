@@ -64,21 +64,23 @@ def weights(rows: SensitivityRows, part: list[int], *, scaling: bool) -> list[li
     Points of one prime are stacked: a weight must leave the outputs alone at each of them. Primes
     must agree, else they are no small quotients.
     """
-    found = []
+    result = []
     for prime, points in _by_prime(rows):
         basis = null_space(_stacked(rows, points, part, scaling=scaling), prime)
-        found.append([[reconstructed(int(v), prime, LARGEST_WEIGHT) for v in row] for row in basis])
-    known = [[w for w in row if w is not None] for row in found[0]]
-    agreed = all(one == found[0] for one in found) and known == found[0]
+        result.append([
+            [reconstructed(int(v), prime, LARGEST_WEIGHT) for v in row] for row in basis
+        ])
+    known = [[w for w in row if w is not None] for row in result[0]]
+    agreed = all(one == result[0] for one in result) and known == result[0]
     return known if agreed else []
 
 
 def mixed(rows: SensitivityRows, part: list[int]) -> Mixed | None:
     """How the only direction of a part mixes translations and scalings; None if it does not."""
     for reference in range(len(part)):
-        found = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
-        if found[0] is not None and all(one == found[0] for one in found):
-            return found[0]
+        result = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
+        if result[0] is not None and all(one == result[0] for one in result):
+            return result[0]
     return None
 
 
@@ -120,7 +122,7 @@ def _stacked(
 
 def _restricted(rows: SensitivityRows, k: int, part: list[int]) -> Echelon:
     """The rows of a part: those of other parts have nothing but zeros in its columns."""
-    matrix: Residues = rows.told[k].rows[:, part]
+    matrix: Residues = rows.measured[k].rows[:, part]
     return echelon(matrix, rows.primes[k])
 
 
@@ -129,14 +131,14 @@ Weights = list[list[Fraction]]
 
 def products(weights: Weights, names: Sequence[str]) -> tuple[str, ...]:
     """Independent products of powers that scalings with these weights leave unchanged."""
-    found = _simplest(weights)
-    return tuple(_product(exponents, names) for exponents in found)
+    result = _simplest(weights)
+    return tuple(_product(exponents, names) for exponents in result)
 
 
 def sums(weights: Weights, names: Sequence[str]) -> tuple[str, ...]:
     """Independent sums that translations with these weights leave unchanged."""
-    found = _simplest(weights)
-    return tuple(_sum(factors, names) for factors in found)
+    result = _simplest(weights)
+    return tuple(_sum(factors, names) for factors in result)
 
 
 def mixtures(symmetry: Mixed, names: Sequence[str]) -> tuple[str, ...]:
@@ -171,14 +173,14 @@ def _invariants(weights: Weights, order: list[int]) -> list[list[int]]:
     """Whole v with w v = 0 for all weights; pivots are sought in this order of the unknowns."""
     w = _reduced([[row[j] for j in order] for row in weights])
     pivots = [_lead(row) for row in w]
-    found = []
+    result = []
     for j in (j for j in range(len(order)) if j not in pivots):
         v = [Fraction(0)] * len(order)
         v[j] = Fraction(1)
         for row, pivot in zip(w, pivots, strict=True):
             v[pivot] = -row[j]
-        found.append(_whole([v[order.index(i)] for i in range(len(order))]))
-    return sorted(found, key=lambda v: [e == 0 for e in v])
+        result.append(_whole([v[order.index(i)] for i in range(len(order))]))
+    return sorted(result, key=lambda v: [e == 0 for e in v])
 
 
 def _whole(vector: list[Fraction]) -> list[int]:
@@ -256,7 +258,7 @@ def combinations(
 ) -> tuple[IdentifiableCombination, ...]:
     """The parts of the null space."""
     k = rows.best[0]
-    basis = null_space(rows.told[k], rows.primes[k])
+    basis = null_space(rows.measured[k], rows.primes[k])
     return tuple(_combination(rows, part, names) for part in _parts(basis))
 
 
@@ -269,7 +271,7 @@ def _combination(
     rows: SensitivityRows, part: list[int], names: Sequence[str]
 ) -> IdentifiableCombination:
     own = tuple(names[i] for i in part)
-    pivots = rows.told[rows.best[0]].pivots
+    pivots = rows.measured[rows.best[0]].pivots
     directions = len(part) - sum(pivot in part for pivot in pivots)
     nothing = directions == len(part)
     functions = () if nothing else _functions(rows, part, own, directions)
@@ -296,23 +298,23 @@ def additional(rows: SensitivityRows) -> dict[int, tuple[tuple[str, ...], ...]]:
     """Unknown that is not identifiable -> the smallest sets, of one or of two, that free it."""
     k = rows.best[0]
     prime = rows.primes[k]
-    open_ = null_space(rows.told[k], prime)
-    told = {
+    open_ = null_space(rows.measured[k], prime)
+    forms = {
         name: echelon(product(own, open_.T, prime), prime).rows
         for name, own in rows.extra[k].items()
     }
-    told = {name: matrix for name, matrix in told.items() if len(matrix)}
+    forms = {name: matrix for name, matrix in forms.items() if len(matrix)}
     waiting = set(np.flatnonzero(open_.any(axis=0)).tolist())
-    found: dict[int, list[tuple[str, ...]]] = {i: [] for i in sorted(waiting)}
+    result: dict[int, list[tuple[str, ...]]] = {i: [] for i in sorted(waiting)}
     for size in (1, 2):
-        candidates = list(told) if size == 1 else list(told)[:MOST_CANDIDATES]
+        candidates = list(forms) if size == 1 else list(forms)[:MOST_CANDIDATES]
         for names in itertools.combinations(candidates, size):
-            for i in waiting & _freed(np.vstack([told[n] for n in names]), open_, prime):
-                found[i].append(names)
-        waiting = {i for i in waiting if not found[i]}
+            for i in waiting & _freed(np.vstack([forms[n] for n in names]), open_, prime):
+                result[i].append(names)
+        waiting = {i for i in waiting if not result[i]}
         if not waiting:
             break
-    return {i: tuple(sets) for i, sets in found.items()}
+    return {i: tuple(sets) for i, sets in result.items()}
 
 
 def _freed(matrix: Residues, open_: Residues, prime: int) -> set[int]:

@@ -139,17 +139,17 @@ def moved_unknowns(
     """
     random = np.random.default_rng(seed)
     runs = [_run(problem, k, integrator) for k in range(len(problem.experiments))]
-    found: list[BoolArray] = []
+    result: list[BoolArray] = []
     for _ in range(ATTEMPTS):
         q = _drawn(problem.box, random)
         matrix = _sensitivities(runs, q)
         if matrix is not None:
             moved = _moved(matrix * np.maximum(np.abs(q), 1e-3))
-            if moved is None or any((moved != other).any() for other in found):
+            if moved is None or any((moved != other).any() for other in result):
                 return None
-            found.append(moved)
-        if len(found) == POINTS:
-            return found[0]
+            result.append(moved)
+        if len(result) == POINTS:
+            return result[0]
     return None
 
 
@@ -191,7 +191,7 @@ def _drawn(box: Box, random: np.random.Generator) -> FloatArray:
 
 def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
     """(rows, n) all outputs of all experiments, each relative to its largest; None if one broke."""
-    found = []
+    result = []
     for simulation, places, n, seen in runs:
         with allowance(STEPS):
             came = simulation.run(q[places])
@@ -202,8 +202,8 @@ def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
         rows = (came.measured_by_unknown[:, :m] / np.where(size > 0, size, 1.0)[:, None])[seen]
         whole = np.zeros((len(rows), n))
         whole[:, places] = rows
-        found.append(whole)
-    return np.vstack(found)
+        result.append(whole)
+    return np.vstack(result)
 
 
 def _moved(matrix: FloatArray) -> BoolArray | None:
@@ -315,20 +315,20 @@ def identifiability(
 ) -> Identifiability:
     """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
 
-    Where nothing exact can be computed integrations are asked, if that is allowed to take long.
+    Where nothing exact can be computed, integrations decide, if the test may take long.
 
     algebra    what is known of their equations
     seed       of the random points; the same seed gives the same answer
-    most_work  products of residues; a larger test is not begun
+    most_work  products of residues; a larger test is not started
     count      whether the values of each unknown are counted; if not, nothing is integrated
     """
-    found = _exact(problem, algebra, seed, most_work, count=count)
-    if found.why and np.isinf(most_work) and not problem.time_varying:
-        found = _numerical(problem, seed, found.why)
-    if found.doubtful:
-        found = _integrated(problem, found, seed, most_work if count else 0.0)
+    result = _exact(problem, algebra, seed, most_work, count=count)
+    if result.why and np.isinf(most_work) and not problem.time_varying:
+        result = _numerical(problem, seed, result.why)
+    if result.doubtful:
+        result = _integrated(problem, result, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
-    return replace(found, left_out=tuple(left_out))
+    return replace(result, left_out=tuple(left_out))
 
 
 def _exact(
@@ -343,12 +343,12 @@ def _exact(
             return undecided(
                 names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
             )
-        found = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
+        result = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
         if not count:
-            return found
+            return result
         alone = unique(experiments, len(names), seed=seed)
-        found = replace(found, unique=frozenset(names[i] for i in alone))
-        return _counted(problem, experiments, found, seed, most_work)
+        result = replace(result, unique=frozenset(names[i] for i in alone))
+        return _counted(problem, experiments, result, seed, most_work)
     except (UnknownOperation, NoPoint, TooMany, Singular) as error:
         return undecided(names, _reason(error))
 
@@ -367,31 +367,31 @@ def _reason(error: Exception) -> str:
 def _counted(
     problem: Problem,
     experiments: Sequence[SeriesExpansion],
-    found: Identifiability,
+    result: Identifiability,
     seed: int,
     most_work: float,
 ) -> Identifiability:
-    """With the number of values of each unknown, where slopes have not told all."""
+    """With the number of values of each unknown, where the slopes do not determine all."""
     from igpe.structure.identifiability.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
 
-    names, proved = problem.box.names, dict.fromkeys(found.unique, 1)
-    if found.unique.issuperset(found.names(Identifiable.YES)):
-        return replace(found, values=proved)
-    if found.generic:
-        return replace(found, values=proved, why_not="the equations are not defined at the start")
+    names, proved = problem.box.names, dict.fromkeys(result.unique, 1)
+    if result.unique.issuperset(result.names(Identifiable.YES)):
+        return replace(result, values=proved)
+    if result.generic:
+        return replace(result, values=proved, why_not="the equations are not defined at the start")
     box = problem.box
-    told = solutions(
+    counted = solutions(
         experiments,
         names,
         one_sign=((box.lower >= 0) | (box.upper <= 0)).tolist(),
-        proved=[names.index(n) for n in found.unique],
+        proved=[names.index(n) for n in result.unique],
         seed=seed,
         most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
     )
-    values = {names[i]: number for i, number in told.values.items()} | proved
-    is_open = not set(found.names(Identifiable.YES)) <= set(values)
-    why = told.why if is_open else ""
-    return replace(found, values=values, alternatives=told.alternatives, why_not=why)
+    values = {names[i]: number for i, number in counted.values.items()} | proved
+    is_open = not set(result.names(Identifiable.YES)) <= set(values)
+    why = counted.why if is_open else ""
+    return replace(result, values=values, alternatives=counted.alternatives, why_not=why)
 
 
 def _numerical(problem: Problem, seed: int, why: str) -> Identifiability:
@@ -411,7 +411,7 @@ def undecided(names: Sequence[str], why: str) -> Identifiability:
 
 
 def _integrated(
-    problem: Problem, found: Identifiability, seed: int, most_work: float
+    problem: Problem, result: Identifiability, seed: int, most_work: float
 ) -> Identifiability:
     """Doubtful verdicts as integrations at the given start values and inputs have them.
 
@@ -421,24 +421,24 @@ def _integrated(
     states = sum(len(system.symbols.states) for system in compiled(problem).systems)
     quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
     moved = moved_unknowns(problem, seed) if quick else None
-    verdicts = dict(found.verdicts)
+    verdicts = dict(result.verdicts)
     integrated = []
     for i, name in enumerate(names):
-        exact = found.verdicts[name]
+        exact = result.verdicts[name]
         seen = None if moved is None else Identifiable.NO if moved[i] else Identifiable.YES
-        if exact is Identifiable.YES and not found.generic and seen is not Identifiable.NO:
+        if exact is Identifiable.YES and not result.generic and seen is not Identifiable.NO:
             continue
         verdicts[name] = exact if seen is exact else Identifiable.UNDECIDED
         integrated += [name] * (seen is exact)
     kept = {n for n, v in verdicts.items() if v is not Identifiable.UNDECIDED}
     return replace(
-        found,
+        result,
         verdicts=verdicts,
-        combinations=tuple(c for c in found.combinations if kept.issuperset(c.unknowns)),
-        unique=found.unique & kept,
-        values={n: v for n, v in found.values.items() if n in kept},
-        alternatives=tuple(a for a in found.alternatives if kept.issuperset(a.unknowns)),
-        measure={n: sets for n, sets in found.measure.items() if n in kept},
+        combinations=tuple(c for c in result.combinations if kept.issuperset(c.unknowns)),
+        unique=result.unique & kept,
+        values={n: v for n, v in result.values.items() if n in kept},
+        alternatives=tuple(a for a in result.alternatives if kept.issuperset(a.unknowns)),
+        measure={n: sets for n, sets in result.measure.items() if n in kept},
         integrated=tuple(integrated),
     )
 
@@ -447,7 +447,7 @@ def _judged(rows: SensitivityRows, names: Sequence[str]) -> Identifiability:
     # At one point of full rank a component may vanish by chance, but none appears by chance.
     moved = np.zeros(len(names), dtype=bool)
     for k in rows.best:
-        moved |= null_space(rows.told[k], rows.primes[k]).any(axis=0)
+        moved |= null_space(rows.measured[k], rows.primes[k]).any(axis=0)
     verdicts = {
         n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
     }

@@ -114,8 +114,10 @@ def pose(problem: Problem, index: int) -> PosedEquations:
     data |= {n: ca.SX.sym(n) for n in extra}
     free = _free(problem, experiment, system)
     rows = [system.residual, *(data[n] - system.measured[n] for n in extra)]
-    told = [system.measured[n] for n in experiment.measured]
-    starts, residual, measured = _inserted(problem, experiment, system, [stack(rows), stack(told)])
+    outputs = [system.measured[n] for n in experiment.measured]
+    starts, residual, measured = _inserted(
+        problem, experiment, system, [stack(rows), stack(outputs)]
+    )
     q = stack(free.values())
     often = _measured_often(experiment)
     return PosedEquations(
@@ -145,13 +147,13 @@ def pose(problem: Problem, index: int) -> PosedEquations:
 def _free(problem: Problem, experiment: Experiment, system: System) -> dict[str, Any]:
     """Free unknown -> symbol, in the problem's order."""
     symbols = system.symbols
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for i, parameter in enumerate(symbols.parameters):
-        found[problem.unknown_of(parameter, experiment)] = symbols.p[i]
+        result[problem.unknown_of(parameter, experiment)] = symbols.p[i]
     for i, state in enumerate(symbols.states):
         if isinstance(experiment.start.get(state), Unknown):
-            found[problem.start_unknown(state, experiment)] = symbols.s[i]
-    return {n: found[n] for n in problem.box.names if n in found}
+            result[problem.start_unknown(state, experiment)] = symbols.s[i]
+    return {n: result[n] for n in problem.box.names if n in result}
 
 
 def _inserted(
@@ -189,18 +191,20 @@ def _count(experiment: Experiment, name: str) -> int:
 
 
 def _pattern(expressions: Any, symbols: Any) -> Any:
-    found = incidence(expressions, symbols)
-    return csr_array((np.ones(found.nnz, dtype=bool), (found.row, found.col)), shape=found.shape)
+    result = incidence(expressions, symbols)
+    return csr_array(
+        (np.ones(result.nnz, dtype=bool), (result.row, result.col)), shape=result.shape
+    )
 
 
 def single_starts(posed: PosedEquations) -> Mapping[str, str]:
     """Unknown -> state whose start value it is, and nothing but that."""
-    found = {}
+    result = {}
     for i, state in enumerate(posed.states):
         indices = posed.start_pattern[[i]].indices
         if len(indices) == 1 and posed.starts[i].is_symbolic():
-            found[posed.q_names[int(indices[0])]] = state
-    return found
+            result[posed.q_names[int(indices[0])]] = state
+    return result
 
 
 def of_errors_alone(problem: Problem) -> set[str]:
@@ -212,9 +216,9 @@ def of_errors_alone(problem: Problem) -> set[str]:
         starts = [s for s in system.starts.values() if not isinstance(s, float)]
         measured = [system.measured[n] for n in experiment.measured]
         model = [*_parameters(system, [system.residual, *starts, *measured]), *given]
-        told = [system.measured[n] for n in experiment.estimated_sigma.values()]
+        outputs = [system.measured[n] for n in experiment.estimated_sigma.values()]
         others |= {problem.unknown_of(n, experiment) for n in model}
-        errors |= {problem.unknown_of(n, experiment) for n in _parameters(system, told)}
+        errors |= {problem.unknown_of(n, experiment) for n in _parameters(system, outputs)}
     return (errors - others) & set(problem.box.names)
 
 
@@ -293,10 +297,10 @@ def _targets(posed: PosedEquations) -> dict[int, int]:
     """Row -> the node it determines: a slope, an algebraic variable or a measured expression."""
     n_x, n_e = posed.n_states, posed.n_equations
     solvable = [j for j in range(n_x + n_e) if not n_x <= j < 2 * n_x]
-    found = matching(posed.pattern[:n_e][:, solvable].tocoo())
+    result = matching(posed.pattern[:n_e][:, solvable].tocoo())
     first = len(posed.variable_names) + len(posed.q_names)
     extra = {r: first + r - n_e for r in range(n_e, len(posed.row_names))}
-    return {r: solvable[c] for r, c in found.items()} | extra
+    return {r: solvable[c] for r, c in result.items()} | extra
 
 
 def _edges(pattern: Any, target: dict[int, int], shift: int) -> IntArray:
@@ -489,24 +493,24 @@ class _Given:
         )
         known = [*clock.segments.edges, *self.times]
         try:
-            told = held(clock, [parts[2][: self.measured]], known)
-            at = told.differs(clock.segments, np.unique(self.single))
-            found = held(clock, parts, known)
+            measured = held(clock, [parts[2][: self.measured]], known)
+            at = measured.differs(clock.segments, np.unique(self.single))
+            result = held(clock, parts, known)
         except IgpeError as error:
             raise UnknownOperation(str(error)) from error
         if at is not None:
             raise UnknownOperation(f"a measured expression that jumps at the measured t = {at:g}")
-        self.symbols += found.switches
-        self.tables += found.tables
+        self.symbols += result.switches
+        self.tables += result.tables
         flags = [
             symbol
             for symbol, table in zip(self.symbols, self.tables, strict=True)
             if table.hold and set(table.values) <= {0.0, 1.0}
         ]
         return (
-            [as_products(e, stack(flags)) for e in found.expressions]
+            [as_products(e, stack(flags)) for e in result.expressions]
             if flags
-            else found.expressions
+            else result.expressions
         )
 
 
@@ -536,7 +540,7 @@ def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSe
     """Between all breaks of all tables, joined where nothing changes."""
     inside = sorted({float(t) for table in tables for t in table.times if first < t < last})
     t0, begins = rational(first), [first, *inside]
-    found: list[InputSegment] = []
+    result: list[InputSegment] = []
     for begin, end in zip(begins, [*inside, None], strict=True):
         lines = [_line(table, begin) for table in tables]
         at = rational(begin)
@@ -552,10 +556,10 @@ def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSe
             rises=tuple(value - level for (value, _), level in zip(lines, levels, strict=True)),
             slopes=tuple(slope for _, slope in lines),
         )
-        if found and _continues(found[-1], piece):
-            piece = found.pop()._replace(end=piece.end)
-        found.append(piece)
-    return tuple(found)
+        if result and _continues(result[-1], piece):
+            piece = result.pop()._replace(end=piece.end)
+        result.append(piece)
+    return tuple(result)
 
 
 def _continues(one: InputSegment, other: InputSegment) -> bool:

@@ -52,7 +52,7 @@ class SensitivityRows:
 
     primes   one for each point
     values   (points, n) the unknowns
-    told     of each point, the echelon form of what is measured
+    measured of each point, the echelon form of what is measured
     extra    of each point, name -> rows of what is not measured in some experiment
     orders   how many coefficients were computed
     degrees  of the equations and of the start values, in the sense of `series/degree`
@@ -68,7 +68,7 @@ class SensitivityRows:
 
     primes: tuple[int, ...]
     values: Residues
-    told: tuple[Echelon, ...]
+    measured: tuple[Echelon, ...]
     extra: tuple[dict[str, Residues], ...]
     orders: int
     degrees: tuple[int, int]
@@ -88,12 +88,12 @@ class SensitivityRows:
     @property
     def rank(self) -> int:
         """The largest of all points, which no point can exceed."""
-        return max(len(form.pivots) for form in self.told)
+        return max(len(form.pivots) for form in self.measured)
 
     @property
     def best(self) -> list[int]:
         """The points that reach it."""
-        return [k for k, form in enumerate(self.told) if form.rank == self.rank]
+        return [k for k, form in enumerate(self.measured) if form.rank == self.rank]
 
     @property
     def chance(self) -> float:
@@ -329,25 +329,25 @@ class _Expander:
         if all(course.grid.is_single for course in self.courses):
             order, forms = self._by_orders()
             points = range(len(self.primes))
-            told = [self._with_few(k, forms[k]) for k in points]
-            return self._rows(order, told, [self._extra(k) for k in points], lengths=False)
+            forms = [self._with_few(k, forms[k]) for k in points]
+            return self._rows(order, forms, [self._extra(k) for k in points], lengths=False)
         for _ in range(self.orders):
             for course in self.courses:
                 course.advance()
-        found = [self._by_times(k) for k in range(len(self.primes))]
-        steady = all(local.steady for local in found)
-        extra = [self._extra_by_times(k, found[k]) if steady else {} for k in range(len(found))]
-        rows = self._rows(self.orders, [f.form for f in found], extra, lengths=not steady)
-        return replace(rows, known=min(local.orders for local in found))
+        result = [self._by_times(k) for k in range(len(self.primes))]
+        steady = all(local.steady for local in result)
+        extra = [self._extra_by_times(k, result[k]) if steady else {} for k in range(len(result))]
+        rows = self._rows(self.orders, [f.form for f in result], extra, lengths=not steady)
+        return replace(rows, known=min(local.orders for local in result))
 
     def _rows(
-        self, order: int, told: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
+        self, order: int, forms: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
     ) -> SensitivityRows:
         pieces = max(max(1, len(course.grid.pieces)) for course in self.courses)
         return SensitivityRows(
             primes=tuple(self.primes),
             values=self.point.q,
-            told=tuple(told),
+            measured=tuple(forms),
             extra=tuple(extra),
             orders=order,
             degrees=(
@@ -405,12 +405,12 @@ class _Expander:
         return product(weights, rows, self.primes[k])
 
     def _extra(self, k: int) -> dict[str, Residues]:
-        found: dict[str, list[Residues]] = {}
+        result: dict[str, list[Residues]] = {}
         for e, course in zip(self.experiments, self.courses, strict=True):
             for i, output in enumerate(e.outputs):
                 if not output.continuous:
-                    found.setdefault(output.name, []).append(self._all(e, course, i, k))
-        return {name: np.vstack(rows) for name, rows in found.items()}
+                    result.setdefault(output.name, []).append(self._all(e, course, i, k))
+        return {name: np.vstack(rows) for name, rows in result.items()}
 
     def _all(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
         """(orders, n) all rows of output i."""
@@ -442,17 +442,17 @@ class _Expander:
 
     def _steady(self, rows: Residues) -> Residues:
         """Rows that do not depend on the length."""
-        found = np.zeros((*rows.shape, self.orders), dtype=np.uint64)
-        found[:, :, 0] = rows
-        return found
+        result = np.zeros((*rows.shape, self.orders), dtype=np.uint64)
+        result[:, :, 0] = rows
+        return result
 
     def _nodes(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
         """At all nodes of the pieces in which the output is measured."""
         grid, since = course.grid, e.outputs[i].since
         n = sum(not since or piece.start < max(since) for piece in grid.pieces) * grid.m
         own = slice(k * grid.size, k * grid.size + n)
-        found = [scattered(e.dynamics, a[i][own, 1:], self.n) for a in course.outputs]
-        return np.stack(found, axis=2)
+        result = [scattered(e.dynamics, a[i][own, 1:], self.n) for a in course.outputs]
+        return np.stack(result, axis=2)
 
     def _at(
         self, e: SeriesExpansion, course: PowerSeries, i: int, place: tuple[int, Fraction]
@@ -461,15 +461,15 @@ class _Expander:
         k, since = place
         grid = course.grid
         own = slice(k * grid.size, (k + 1) * grid.size)
-        found = [
+        result = [
             scattered(e.dynamics, grid.at(a[i][own, 1:], k, since)[None], self.n)[0]
             for a in course.outputs
         ]
-        return np.stack(found, axis=1)
+        return np.stack(result, axis=1)
 
-    def _extra_by_times(self, k: int, told: SeriesEchelon) -> dict[str, Residues]:
+    def _extra_by_times(self, k: int, known: SeriesEchelon) -> dict[str, Residues]:
         """Rows that say the same of what is open as further measurements, if rows of numbers do."""
-        prime, form = self.primes[k], told.form
+        prime, form = self.primes[k], known.form
         open_ = null_space(form, prime).T
         free = [j for j in range(self.n) if j not in form.pivots]
         series: dict[str, list[Residues]] = {}
@@ -479,19 +479,19 @@ class _Expander:
                     more = replace(output, since=())
                     whole = replace(e, outputs=(*e.outputs[:i], more, *e.outputs[i + 1 :]))
                     series.setdefault(output.name, []).append(self._series(whole, course, i, k))
-        found = {}
+        result = {}
         for name, rows in series.items():
             parts = np.concatenate(rows)
             seen = [product(parts[:, :, j], open_, prime) for j in range(parts.shape[2])]
             local = local_echelon(np.stack(seen, axis=2), prime, 1)
             if local.steady and free:
-                found[name] = np.zeros((len(local.form.rows), self.n), dtype=np.uint64)
-                found[name][:, free] = local.form.rows
-        return found
+                result[name] = np.zeros((len(local.form.rows), self.n), dtype=np.uint64)
+                result[name][:, free] = local.form.rows
+        return result
 
 
 def scattered(dynamics: Dynamics, own: Residues, n: int) -> Residues:
     """Derivatives by an experiment's unknowns as derivatives by all n."""
-    found = np.zeros((len(own), n), dtype=np.uint64)
-    found[:, list(dynamics.columns)] = own
-    return found
+    result = np.zeros((len(own), n), dtype=np.uint64)
+    result[:, list(dynamics.columns)] = own
+    return result

@@ -137,40 +137,40 @@ def solutions(
         return Solutions(why="nothing is measured over time")
     try:
         series = _SolutionSeries(experiments, one_sign, proved, seed)
-        found = series.fibres(most_work)
-        counted = [_values(fibre) for fibre in found]
+        result = series.fibres(most_work)
+        counted = [_values(fibre) for fibre in result]
         agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
         # What else is measured may choose among several values; that there is one it cannot change.
-        whole = not series.few and not any(fibre.branches for fibre in found)
+        whole = not series.few and not any(fibre.branches for fibre in result)
         values = {i: v for i, v in agreed.items() if v == 1 or whole}
         several = [i for i, v in values.items() if v > 1]
         is_open = series.few or series.broken or set(series.determined) != values.keys()
-        others = alternatives(found, several, names) if several else ()
-        return Solutions(values, others, _why(series, found) * is_open)
+        others = alternatives(result, several, names) if several else ()
+        return Solutions(values, others, _why(series, result) * is_open)
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):
         return Solutions(why="the equations are not defined at the point tried")
 
 
-def _why(series: "_SolutionSeries", found: Sequence[Fibre]) -> str:
+def _why(series: "_SolutionSeries", result: Sequence[Fibre]) -> str:
     if series.few:
         return "what is measured once or twice is not used"
     if series.broken:
         return "what is measured after the first break of an input is not used"
-    if any(fibre.branches for fibre in found):
+    if any(fibre.branches for fibre in result):
         return "exp, roots or implicit equations leave other values open"
     return "there are very many values"
 
 
 def _values(fibre: Fibre) -> dict[int, int]:
     """Of each determined unknown; those with very many are left out."""
-    found = {}
+    result = {}
     for i, q in fibre.unknowns.items():
         number = fibre.ideal.degree(q, MOST_VALUES)
         if number is not None:
-            found[i] = number
-    return found
+            result[i] = number
+    return result
 
 
 class _SolutionSeries:
@@ -214,12 +214,12 @@ class _SolutionSeries:
         first, other = self._held
         points = range(1, len(self.start.primes))
         try:
-            found = [self._fibre(0, first, most_work)]
+            result = [self._fibre(0, first, most_work)]
         except TooLong:
             if other == first:
                 raise
-            first, found = other, [self._fibre(0, other, most_work)]
-        return found + [self._fibre(k, first, most_work) for k in points]
+            first, result = other, [self._fibre(0, other, most_work)]
+        return result + [self._fibre(k, first, most_work) for k in points]
 
     def _fibre(self, k: int, held: set[int], most_work: float) -> Fibre:
         relations = Relations(self.start.primes[k])
@@ -280,5 +280,5 @@ class _SolutionSeries:
 def _measured(experiment: SeriesExpansion) -> Dynamics:
     """The experiment up to the first break, with the outputs that are measured over time."""
     d = experiment.dynamics
-    told = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
-    return replace(d, outputs=stack(told), pieces=d.pieces[:1])
+    continuous = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
+    return replace(d, outputs=stack(continuous), pieces=d.pieces[:1])

@@ -158,10 +158,10 @@ def _power(base: Quotient, exponent: Any | None, n: int) -> Quotient:
     c = float(exponent)
     if c != round(c) or abs(c) > MOST_FACTORS:
         raise NoQuotient
-    found = Quotient(_one(n), _one(n))
+    result = Quotient(_one(n), _one(n))
     for _ in range(int(abs(c))):
-        found = _product(found, base)
-    return found if c >= 0 else Quotient(found.below, found.above)
+        result = _product(result, base)
+    return result if c >= 0 else Quotient(result.below, result.above)
 
 
 def _sum(a: Quotient, b: Quotient, sign: float = 1.0) -> Quotient:
@@ -189,19 +189,19 @@ def _same(a: Polynomial, b: Polynomial) -> bool:
 
 
 def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
-    found = dict(a)
+    result = dict(a)
     for e, c in b.items():
-        found[e] = found[e] + c if e in found else c
-    return _short({e: c for e, c in found.items() if not c.is_zero()})
+        result[e] = result[e] + c if e in result else c
+    return _short({e: c for e, c in result.items() if not c.is_zero()})
 
 
 def _times(a: Polynomial, b: Polynomial) -> Polynomial:
-    found: dict[Exponents, Any] = {}
+    result: dict[Exponents, Any] = {}
     for e, c in a.items():
         for f, d in b.items():
             both = tuple(i + j for i, j in zip(e, f, strict=True))
-            found[both] = found[both] + c * d if both in found else c * d
-    return _short(found)
+            result[both] = result[both] + c * d if both in result else c * d
+    return _short(result)
 
 
 def _short(polynomial: Polynomial) -> Polynomial:
@@ -274,10 +274,10 @@ def _relation(k: int, experiment: SeriesExpansion, slope: Any, n: int) -> Relati
 
 def _of_all(exponents: Exponents, experiment: SeriesExpansion, n: int) -> Exponents:
     """Exponents of the experiment's unknowns as exponents of all."""
-    found = [0] * n
+    result = [0] * n
     for column, e in zip(experiment.dynamics.columns, exponents, strict=True):
-        found[column] = e
-    return tuple(found)
+        result[column] = e
+    return tuple(result)
 
 
 def _quotients(
@@ -287,8 +287,8 @@ def _quotients(
     monomials = sorted({m for relation in relations for m in relation.functions})
     if not monomials:
         return [[]]
-    told = _taylor(experiments, relations, monomials, n, seed)
-    return [_determined(form, prime, monomials) for form, prime in told]
+    forms = _taylor(experiments, relations, monomials, n, seed)
+    return [_determined(form, prime, monomials) for form, prime in forms]
 
 
 def _determined(form: Echelon, prime: int, monomials: Sequence[Exponents]) -> list[list[int]]:
@@ -338,13 +338,13 @@ def _taylor(
         rows.append(_rows(course, some, place, orders))
     every = np.concatenate(rows, axis=1)
     every = every if every[..., 1:].any() else every[..., :1]
-    found = []
+    result = []
     for matrix, prime in zip(every, field.primes, strict=True):
         local = local_echelon(matrix, prime, 1)
         if not local.steady:
             raise Singular
-        found.append((local.form, prime))
-    return found
+        result.append((local.form, prime))
+    return result
 
 
 def _while_measured(experiment: SeriesExpansion, dynamics: Dynamics) -> Dynamics:

@@ -54,9 +54,9 @@ class Field:
 
     def constant(self, values: list[int]) -> Residues:
         """(points, size): known residues, one for each point."""
-        found = np.zeros((len(self.primes), self.size), dtype=np.uint64)
-        found[:, 0] = values
-        return found
+        result = np.zeros((len(self.primes), self.size), dtype=np.uint64)
+        result[:, 0] = values
+        return result
 
     def draw(self) -> list[int]:
         """A random residue other than zero for each point."""
@@ -64,16 +64,16 @@ class Field:
 
     def product(self, a: Residues, b: Residues) -> Residues:
         """a b, by the product rule."""
-        found = (a[:, :1] * b) % self.modulus
-        found[:, 1:] += (a[:, 1:] * b[:, :1]) % self.modulus
-        return found % self.modulus
+        result = (a[:, :1] * b) % self.modulus
+        result[:, 1:] += (a[:, 1:] * b[:, :1]) % self.modulus
+        return result % self.modulus
 
     def convolution(self, a: Residues, b: Residues) -> Residues:
         """(points, size): the sum of a[..., j] b[..., j] over j."""
         modulus = self.modulus[:, :, None]
-        found = ((a[:, :1] * b) % modulus).sum(axis=2)
-        found[:, 1:] += ((a[:, 1:] * b[:, :1]) % modulus).sum(axis=2)
-        return np.asarray(found % self.modulus, dtype=np.uint64)
+        result = ((a[:, :1] * b) % modulus).sum(axis=2)
+        result[:, 1:] += ((a[:, 1:] * b[:, :1]) % modulus).sum(axis=2)
+        return np.asarray(result % self.modulus, dtype=np.uint64)
 
     def minus(self, a: Residues, b: Residues) -> Residues:
         """a - b."""
@@ -207,10 +207,10 @@ def null_space(form: Echelon, prime: int) -> Residues:
 
 def product(a: Residues, b: Residues, prime: int) -> Residues:
     """The matrix product; each product of residues is reduced before it is added."""
-    found = np.zeros((a.shape[0], b.shape[1]), dtype=np.uint64)
+    result = np.zeros((a.shape[0], b.shape[1]), dtype=np.uint64)
     for j in range(a.shape[1]):
-        found += a[:, [j]] * b[[j]] % np.uint64(prime)
-    return np.asarray(found % np.uint64(prime), dtype=np.uint64)
+        result += a[:, [j]] * b[[j]] % np.uint64(prime)
+    return np.asarray(result % np.uint64(prime), dtype=np.uint64)
 
 
 def solved(matrix: Residues, right: Residues, prime: int) -> Residues | None:
@@ -275,35 +275,35 @@ def _smallest(matrix: Residues) -> tuple[int, int, int]:
 def _reciprocal(series: Residues, prime: int) -> Residues:
     values = [int(v) for v in series]
     first = pow(values[0], -1, prime)
-    found = [first]
+    result = [first]
     for k in range(1, len(values)):
-        rest = sum(values[j] * found[k - j] for j in range(1, k + 1))
-        found.append(-rest * first % prime)
-    return np.array(found, dtype=np.uint64)
+        rest = sum(values[j] * result[k - j] for j in range(1, k + 1))
+        result.append(-rest * first % prime)
+    return np.array(result, dtype=np.uint64)
 
 
 def _times(rows: Residues, series: Residues, prime: int) -> Residues:
     """Each of the (..., orders) series times one."""
     p, n = np.uint64(prime), rows.shape[-1]
-    found = np.zeros_like(rows)
+    result = np.zeros_like(rows)
     for k in range(n):
-        found[..., k:] += rows[..., : n - k] * series[..., k, None] % p
-    return np.asarray(found % p, dtype=np.uint64)
+        result[..., k:] += rows[..., : n - k] * series[..., k, None] % p
+    return np.asarray(result % p, dtype=np.uint64)
 
 
 def _reduced(rows: Residues, pivot: Residues, column: int, prime: int) -> Residues:
     """Rows without their entry in the pivot's column."""
     p, n = np.uint64(prime), rows.shape[2]
     factors = rows[:, column].copy()
-    found = np.zeros_like(rows)
+    result = np.zeros_like(rows)
     for k in range(n):
-        found[..., k:] += factors[:, None, k, None] * pivot[None, :, : n - k] % p
-    return np.asarray((rows + p - found % p) % p, dtype=np.uint64)
+        result[..., k:] += factors[:, None, k, None] * pivot[None, :, : n - k] % p
+    return np.asarray((rows + p - result % p) % p, dtype=np.uint64)
 
 
 def _inserted(rows: Residues, prime: int, at: int) -> Residues:
     p = np.uint64(prime)
-    found = np.zeros(rows.shape[:2], dtype=np.uint64)
+    result = np.zeros(rows.shape[:2], dtype=np.uint64)
     for k in reversed(range(rows.shape[2])):
-        found = (found * np.uint64(at) + rows[:, :, k]) % p
-    return found
+        result = (result * np.uint64(at) + rows[:, :, k]) % p
+    return result

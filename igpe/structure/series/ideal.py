@@ -78,13 +78,13 @@ class Ideal:
         return self._forms[monomial]
 
     def _inside(self, a: Polynomial) -> Any:
-        found = {}
+        result = {}
         for monomial, c in a.items():
             exponents = [0] * len(self._variables)
             for i in monomial:
                 exponents[self._place[i]] += 1
-            found[tuple(exponents)] = self._ring.domain(c)
-        return self._ring.from_dict(found)
+            result[tuple(exponents)] = self._ring.domain(c)
+        return self._ring.from_dict(result)
 
     def _outside(self, a: Any) -> Polynomial:
         return {

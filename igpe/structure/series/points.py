@@ -41,10 +41,10 @@ def random_moves(dynamics: Dynamics, field: Field) -> Residues:
     """
     directions = {p: _directions(dynamics, p, field.random) for p in dict.fromkeys(field.primes)}
     n = dynamics.x.numel()
-    found = np.zeros((len(field.primes), n, field.size), dtype=np.uint64)
+    result = np.zeros((len(field.primes), n, field.size), dtype=np.uint64)
     for k, p in enumerate(field.primes):
-        found[k, :, 0] = _combined(directions[p], p, field.random)
-    return found
+        result[k, :, 0] = _combined(directions[p], p, field.random)
+    return result
 
 
 def random_tangents(
@@ -59,12 +59,12 @@ def random_tangents(
     n = dynamics.x.numel()
     if n * field.size > MOST_NUMBERS or dynamics.y.numel():
         return random_moves(dynamics, field)
-    found = []
+    result = []
     for k, p in enumerate(field.primes):
         one = Field([p], field.size, field.random)
         spanned = _tangents(dynamics, (q[k], levels), one, constants.alone(k))
-        found.append(_combined(spanned, p, field.random).reshape(n, field.size))
-    return np.array(found, dtype=np.uint64).reshape(len(found), n, field.size)
+        result.append(_combined(spanned, p, field.random).reshape(n, field.size))
+    return np.array(result, dtype=np.uint64).reshape(len(result), n, field.size)
 
 
 def _combined(directions: Residues, prime: int, random: np.random.Generator) -> Residues:
@@ -87,10 +87,10 @@ def _tangents(
     )
     base = np.stack(starts, axis=1).reshape(len(many.primes), width)
     graph = series_graph(d.f, d.symbols, (True,) * len(d.symbols))
-    found = np.zeros((0, width), dtype=np.uint64)
-    while len(found) < width:
-        weights = many.random.integers(1, prime, (len(many.primes), len(found)), dtype=np.uint64)
-        x = (base + product(weights, found, prime)) % np.uint64(prime)
+    result = np.zeros((0, width), dtype=np.uint64)
+    while len(result) < width:
+        weights = many.random.integers(1, prime, (len(many.primes), len(result)), dtype=np.uint64)
+        x = (base + product(weights, result, prime)) % np.uint64(prime)
         values = [
             [*x.reshape(-1, d.x.numel(), field.size).transpose(1, 0, 2)],
             [],
@@ -100,11 +100,11 @@ def _tangents(
         ]
         slopes = Evaluation(many, graph, constants).compute(0, _given(values))
         rows = np.stack(slopes, axis=1).reshape(len(many.primes), width)
-        more = echelon(np.vstack([found, rows]), prime).rows
-        if len(more) == len(found):
+        more = echelon(np.vstack([result, rows]), prime).rows
+        if len(more) == len(result):
             break
-        found = more
-    return found
+        result = more
+    return result
 
 
 def _given(values: list[list[Residues]]) -> Given:
@@ -123,16 +123,16 @@ def _levels(levels: Levels, i: int, field: Field) -> list[int]:
 def _directions(d: Dynamics, prime: int, random: np.random.Generator) -> Residues:
     """(k, n_x) what spans the set: for all values of unknowns, inputs and implicit variables."""
     n = d.x.numel()
-    found = np.zeros((0, n), dtype=np.uint64)
+    result = np.zeros((0, n), dtype=np.uint64)
     try:
-        while len(found) < n:
-            more = echelon(np.vstack([found, _slopes(d, found, prime, random)]), prime).rows
-            if len(more) == len(found):
+        while len(result) < n:
+            more = echelon(np.vstack([result, _slopes(d, result, prime, random)]), prime).rows
+            if len(more) == len(result):
                 break
-            found = more
+            result = more
     except Singular:
         return np.eye(n, dtype=np.uint64)
-    return found
+    return result
 
 
 def _slopes(d: Dynamics, directions: Residues, prime: int, random: np.random.Generator) -> Residues:
@@ -291,15 +291,15 @@ class _Linear:
                 raise NoPoint
             values[argument][k, [columns[j] for j in chosen]] = 0
             rest = self._evaluated(self.equations, values)[k]
-            found = solved(matrix[:, chosen], (np.uint64(prime) - rest)[:, None], prime)
-            if found is None:
+            result = solved(matrix[:, chosen], (np.uint64(prime) - rest)[:, None], prime)
+            if result is None:
                 raise Singular
-            values[argument][k, [columns[j] for j in chosen]] = found[:, 0]
+            values[argument][k, [columns[j] for j in chosen]] = result[:, 0]
 
     def _evaluated(self, column: Any, values: list[Residues]) -> Residues:
         """(points, n) the expressions' values."""
         graph = series_graph(column, self.symbols, (True,) * len(self.symbols))
-        found = Evaluation(self.field, graph, self.constants).compute(
+        result = Evaluation(self.field, graph, self.constants).compute(
             0, lambda a, i, k: self.field.constant([int(v) for v in values[a][:, i]])
         )
-        return np.stack([e[:, 0] for e in found], axis=1)
+        return np.stack([e[:, 0] for e in result], axis=1)

@@ -31,28 +31,28 @@ def constant(a: Polynomial) -> int | None:
 
 def plus(a: Polynomial, b: Polynomial, prime: int, factor: int = 1) -> Polynomial:
     """a + factor b."""
-    found = dict(a)
+    result = dict(a)
     for monomial, c in b.items():
-        found[monomial] = (found.get(monomial, 0) + factor * c) % prime
-    return {monomial: c for monomial, c in found.items() if c}
+        result[monomial] = (result.get(monomial, 0) + factor * c) % prime
+    return {monomial: c for monomial, c in result.items() if c}
 
 
 def times(a: Polynomial, b: Polynomial, prime: int) -> Polynomial:
     """a b."""
-    found: Polynomial = {}
+    result: Polynomial = {}
     for one, c in a.items():
         for other, d in b.items():
             both = tuple(sorted(one + other))
-            found[both] = (found.get(both, 0) + c * d) % prime
-    return {monomial: c for monomial, c in found.items() if c}
+            result[both] = (result.get(both, 0) + c * d) % prime
+    return {monomial: c for monomial, c in result.items() if c}
 
 
 def power(a: Polynomial, n: int, prime: int) -> Polynomial:
     """a**n, for n >= 0."""
-    found = number(1, prime)
+    result = number(1, prime)
     for _ in range(n):
-        found = times(found, a, prime)
-    return found
+        result = times(result, a, prime)
+    return result
 
 
 def variables(a: Polynomial) -> set[int]:
@@ -73,7 +73,7 @@ def value(a: Polynomial, values: Sequence[int], prime: int) -> int:
 
 def inserted(a: Polynomial, i: int, by: Polynomial, prime: int) -> Polynomial:
     """The polynomial with another one in place of variable i."""
-    found = {monomial: c for monomial, c in a.items() if i not in monomial}
+    result = {monomial: c for monomial, c in a.items() if i not in monomial}
     powers = {1: by}
     for monomial, c in a.items():
         n = monomial.count(i)
@@ -82,5 +82,5 @@ def inserted(a: Polynomial, i: int, by: Polynomial, prime: int) -> Polynomial:
         rest = tuple(j for j in monomial if j != i)
         for other, d in powers[n].items() if n else ():
             both = tuple(sorted(rest + other))
-            found[both] = (found.get(both, 0) + c * d) % prime
-    return {monomial: c for monomial, c in found.items() if c}
+            result[both] = (result.get(both, 0) + c * d) % prime
+    return {monomial: c for monomial, c in result.items() if c}

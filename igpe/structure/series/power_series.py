@@ -182,31 +182,31 @@ class Grid:
         """That coefficient of an input at all nodes."""
         if order > 1:
             return [0] * len(self.primes)
-        found = []
+        result = []
         for p in self._base:
             nodes = [1] if self.is_single else self._rules[p].nodes
             for piece in self.pieces:
                 level, rise, slope = (
                     residue(v[element], p) for v in (piece.levels, piece.rises, piece.slopes)
                 )
-                found += [level if order == 0 else (rise + slope * s) % p for s in nodes]
-        return found
+                result += [level if order == 0 else (rise + slope * s) % p for s in nodes]
+        return result
 
     def integrated(self, slopes: Residues, order: int) -> Residues:
         """Coefficient order + 1 of a state from coefficient `order` of its slope."""
         if self.is_single:
             over = np.array([pow(order + 1, -1, p) for p in self.primes], dtype=np.uint64)
             return slopes * over[:, None] % np.array(self.primes, dtype=np.uint64)[:, None]
-        found = np.empty_like(slopes)
+        result = np.empty_like(slopes)
         for k, p in enumerate(self._base):
             rule, before = self._rules[p], np.zeros((1, slopes.shape[1]), dtype=np.uint64)
             for j, piece in enumerate(self.pieces):
                 at = slice(k * self.size + j * self.m, k * self.size + (j + 1) * self.m)
-                found[at] = (before + product(rule.integrals, slopes[at], p)) % np.uint64(p)
+                result[at] = (before + product(rule.integrals, slopes[at], p)) % np.uint64(p)
                 if piece.end is not None:
                     whole = rule.integral_to(piece.end - piece.start)
                     before = (before + product(whole, slopes[at], p)) % np.uint64(p)
-        return found
+        return result
 
     def at(self, values: Residues, k: int, time: Fraction) -> Residues:
         """(m, n) values at the nodes of point k -> (n,) at that time; at a break: before it."""
@@ -427,25 +427,25 @@ class PowerSeries:
         k = self.order
         if k > 0:
             self._y.append([self.field.number(0.0)] * self._n[1])
-        found = self._evaluation.compute(k, self._given)
+        result = self._evaluation.compute(k, self._given)
         if self._n[1]:
-            found = self._consistent(k, found)
-        slopes, outputs = found[: self._n[0]], found[self._n[0] + self._n[1] :]
+            result = self._consistent(k, result)
+        slopes, outputs = result[: self._n[0]], result[self._n[0] + self._n[1] :]
         self._x.append([self.grid.integrated(slope, k) for slope in slopes])
         self.outputs.append(outputs)
         self.order += 1
         return outputs
 
-    def _consistent(self, k: int, found: list[Residues]) -> list[Residues]:
+    def _consistent(self, k: int, result: list[Residues]) -> list[Residues]:
         """All outputs again, after the implicit variables' coefficient has been solved for."""
         for part in (slice(0, 1), slice(1, None)) if k > 0 else (slice(1, None),):
-            rest = np.stack(found[self._n[0] : self._n[0] + self._n[1]], axis=1)
+            rest = np.stack(result[self._n[0] : self._n[0] + self._n[1]], axis=1)
             for i, step in enumerate(self._steps(rest[:, :, part])):
                 corrected = self._y[k][i].copy()
                 corrected[:, part] = (corrected[:, part] + step) % self.field.modulus
                 self._y[k][i] = corrected
-            found = self._evaluation.compute(k, self._given)
-        return found
+            result = self._evaluation.compute(k, self._given)
+        return result
 
     def _steps(self, rest: Residues) -> list[Residues]:
         """-(dg/dy)^-1 rest, for each implicit variable (points, n); rest (points, n_y, n)."""
@@ -461,14 +461,14 @@ class PowerSeries:
         graph = series_graph(ca.vec(ca.jacobian(d.g, d.y)), d.symbols, STEADY)
         entries = Evaluation(self.field, graph, self.constants).compute(0, self._given)
         n = self._n[1]
-        found = []
+        result = []
         for k, prime in enumerate(self.field.primes):
             matrix = np.array([int(e[k, 0]) for e in entries], dtype=np.uint64).reshape(n, n).T
             inverse = solved(matrix, np.eye(n, dtype=np.uint64), prime)
             if inverse is None:
                 raise Singular
-            found.append(inverse)
-        return found
+            result.append(inverse)
+        return result
 
     def _seeds(self, q: Residues) -> list[Residues]:
         seeds = [self.field.constant([int(v) for v in q[:, i]]) for i in range(q.shape[1])]
@@ -504,7 +504,9 @@ class PowerSeries:
     def _start_values(self, moved: Residues | None) -> list[Residues]:
         """The states at the start, with their derivatives; `moved` is added."""
         graph = series_graph(self.dynamics.start, [self.dynamics.q], (True,))
-        found = Evaluation(self.field, graph, self.constants).compute(0, lambda _, i, k: self._q[i])
+        result = Evaluation(self.field, graph, self.constants).compute(
+            0, lambda _, i, k: self._q[i]
+        )
         if moved is not None:
-            found = [self.field.plus(a, moved[:, i]) for i, a in enumerate(found)]
-        return found
+            result = [self.field.plus(a, moved[:, i]) for i, a in enumerate(result)]
+        return result

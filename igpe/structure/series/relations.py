@@ -83,8 +83,8 @@ class Relations:
             return poly.number(inverse, self.prime)
         key = frozenset(a.items())
         if key not in self._inverses:
-            found = self._inverses[key] = self.unknown(inverse)
-            product = poly.times(a, found, self.prime)
+            result = self._inverses[key] = self.unknown(inverse)
+            product = poly.times(a, result, self.prime)
             self.vanishes(poly.plus(product, poly.number(1, self.prime), self.prime, -1))
         return self._inverses[key]
 
@@ -95,9 +95,9 @@ class Relations:
             return poly.times(a, inverse, self.prime)
         if self.reduced is not None:
             return self.reduced(poly.times(a, inverse, self.prime))
-        found = self.unknown(self.value(a) * self.value(inverse))
-        self.vanishes(poly.plus(poly.times(b, found, self.prime), a, self.prime, -1))
-        return found
+        result = self.unknown(self.value(a) * self.value(inverse))
+        self.vanishes(poly.plus(poly.times(b, result, self.prime), a, self.prime, -1))
+        return result
 
     def fix(self, a: Polynomial) -> None:
         """The polynomial has no other value than at the point."""
@@ -138,13 +138,13 @@ class Unrolled:
         self.relations.branches |= self._n[1] > 0
         for i, node in enumerate(self._graph.nodes):
             self._series[i].append(self._coefficient(i, j, node))
-        found = [self._series[i][j] for i in self._graph.results]
+        result = [self._series[i][j] for i in self._graph.results]
         over = pow(j + 1, -1, self.prime)
-        self._x.append([self.relations.named(self._scaled(a, over)) for a in found[: self._n[0]]])
-        for a in found[self._n[0] : self._n[0] + self._n[1]]:
+        self._x.append([self.relations.named(self._scaled(a, over)) for a in result[: self._n[0]]])
+        for a in result[self._n[0] : self._n[0] + self._n[1]]:
             self.relations.vanishes(a)
         self.order += 1
-        return found[self._n[0] + self._n[1] :]
+        return result[self._n[0] + self._n[1] :]
 
     def _start(self) -> list[Polynomial]:
         """Start values; those that depend on no unknown are the course's numbers."""
@@ -171,8 +171,8 @@ class Unrolled:
             return (self._x if argument == 0 else self._y)[j][element]
         if argument == 2:  # noqa: PLR2004 - q, which is steady
             return self.q[element]
-        told = self.course.exogenous(argument, element, j)
-        return poly.number(int(told[self.k, 0]), self.prime)
+        coefficient = self.course.exogenous(argument, element, j)
+        return poly.number(int(coefficient[self.k, 0]), self.prime)
 
     def _made(self, i: int, j: int, series: list[list[Polynomial]], node: Node) -> Polynomial:
         if node.name == "CONST":
@@ -204,15 +204,15 @@ class Unrolled:
         if poly.constant(g) is not None:
             return poly.number(z, self.prime)
         self.relations.branches = True
-        found = self.relations.unknown(z)
-        self.relations.pairs.append(FunctionValue(node.name, g, found))
+        result = self.relations.unknown(z)
+        self.relations.pairs.append(FunctionValue(node.name, g, result))
         exponent = rational(node.value)
         if (
             node.name == "power"
             and max(exponent.denominator, abs(exponent.numerator)) <= LARGEST_ROOT
         ):
-            self._root(found, g, exponent)
-        return found
+            self._root(result, g, exponent)
+        return result
 
     def _root(self, z: Polynomial, g: Polynomial, exponent: Fraction) -> None:
         """z is g to that power, times a number."""
@@ -227,11 +227,11 @@ class Unrolled:
         self, a: list[Polynomial], b: list[Polynomial], places: range, j: int
     ) -> Polynomial:
         """The sum of a[i] b[j - i]; series that are shorter are steady."""
-        found: Polynomial = {}
+        result: Polynomial = {}
         for i in places:
             if a[i] and b[j - i]:
-                found = poly.plus(found, poly.times(a[i], b[j - i], self.prime), self.prime)
-        return self._short(found)
+                result = poly.plus(result, poly.times(a[i], b[j - i], self.prime), self.prime)
+        return self._short(result)
 
     def _scaled(self, a: Polynomial, factor: int) -> Polynomial:
         return poly.plus({}, a, self.prime, factor)

@@ -138,7 +138,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
 
 def test_data_that_are_zero_have_no_bound():
     case = Case("michaelis 2", brute_force.regressions()["michaelis 2"], Setting())
-    root = brute_force.Box((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
+    root = brute_force.SearchBox((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
     case.cells.prepare([root], 1)
     hull, ranges = case.cells.hull(root, 1)
     for cutoff in (0.0, 1.0, np.inf):

@@ -51,11 +51,11 @@ def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
         experiments=[run],
         priors={"volume": igpe.losses.NormalPrior(1.4, 0.1)},
     )
-    course, truth = containment.courses_and_references(problem)
-    assert course.times[0] == 0.0  # where the prior is
-    assert len(course.inputs) == 1
+    experiment, truth = containment.replay_and_reference(problem)
+    assert experiment.times[0] == 0.0  # where the prior is
+    assert len(experiment.inputs) == 1
     low = 0.4 + np.random.default_rng(1).random((2, 6))
-    wrong, _ = containment.residuals_outside(course, truth, low, low + width, seed=2)
+    wrong, _ = containment.residuals_outside(experiment, truth, low, low + width, seed=2)
     assert wrong == 0
 
 
@@ -66,8 +66,8 @@ def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
 )
 def test_residuals_of_published_models(problem: object, width: float) -> None:
     """And the check is sharp: some error is at least a hundredth of what is allowed."""
-    course, truth = containment.courses_and_references(problem())  # type: ignore[operator]
+    experiment, truth = containment.replay_and_reference(problem())  # type: ignore[operator]
     low = np.random.default_rng(1).random((2, 6)) * (9.0 if width < 1 else 5.0)
-    wrong, most = containment.residuals_outside(course, truth, low, low + width, seed=2)
+    wrong, most = containment.residuals_outside(experiment, truth, low, low + width, seed=2)
     assert wrong == 0
     assert width < 0.1 or most > 0.01

@@ -8,7 +8,7 @@ import containment
 import numpy as np
 import pytest
 
-from igpe.proofs.checker import confirm, course, interval, polynomial, rows, step
+from igpe.proofs.checker import confirm, experiments, interval, polynomial, rows, step
 
 
 def same(x: Any) -> Any:
@@ -28,12 +28,12 @@ def constant_input(line: Any, space: Any, t: Any, h: Any) -> Any:
     return polynomial_of(line, space, t, 0.0 * h)
 
 
-def later(lines: Any) -> Any:
-    """Inputs of which the table's times were read wrong."""
-    return [line._replace(start=line.start + 1e-6) for line in lines]
+def shifted_inputs(*given: Any, u: Any, old: Any = rows.validated_step) -> Any:
+    """A step with inputs of which the table's times were read wrong."""
+    return old(*given, u=[line._replace(start=line.start + 1e-6) for line in u])
 
 
-polynomial_of = course.Line.polynomial
+polynomial_of = experiments.InputLine.polynomial
 
 
 MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], range]] = {
@@ -114,22 +114,22 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], list[tuple[Any, str, Any]], ran
     ),
     "rounding of inputs": (
         containment.of_inputs,
-        [(course, "up", nothing(interval.up))],
+        [(experiments, "up", nothing(interval.up))],
         range(3),
     ),
     "slopes of inputs": (
         containment.of_inputs,
-        [(course, "UNIT", 0.0), (interval, "above", same), (interval, "below", same)],
+        [(experiments, "UNIT", 0.0), (interval, "above", same), (interval, "below", same)],
         range(3),
     ),
     "inputs during a step": (
         partial(containment.of_integration, inputs=1),
-        [(course.Line, "polynomial", constant_input)],
+        [(experiments.InputLine, "polynomial", constant_input)],
         range(8, 9),
     ),
     "times of a table": (
         partial(containment.of_integration, inputs=1),
-        [(rows, "step", lambda *given, u, old=rows.step: old(*given, u=later(u)))],
+        [(rows, "validated_step", shifted_inputs)],
         range(8, 9),
     ),
     "error of the start of a step": (

@@ -15,9 +15,9 @@ import igpe
 from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.confirm import value_at
-from igpe.proofs.checker.course import courses
+from igpe.proofs.checker.experiments import replays
 from igpe.proofs.checker.interval import Interval
-from igpe.proofs.checker.rows import Boxes, Effort, Levels, Rows
+from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, StateBounds
 from igpe.proofs.checker.step import Dual
 
 TIMES = np.linspace(0.25, 2.0, 6)
@@ -64,8 +64,8 @@ def saturated(upper: float) -> igpe.Problem:
 
 
 def test_a_rate_that_overflows_is_bounded_by_levels() -> None:
-    (course,) = courses(saturated(900.0))
-    levels = Levels(course, [pair(400.0, 900.0)], 1)
+    (experiment,) = replays(saturated(900.0))
+    levels = StateBounds(experiment, [pair(400.0, 900.0)], 1)
     levels.advance(0, 0.0)
     assert levels.known.all()
     assert levels.x[0].low[0] <= 0.0 <= levels.x[0].high[0] < 1e-6
@@ -75,9 +75,9 @@ def test_a_rate_that_overflows_is_bounded_by_levels() -> None:
 def test_levels_contain_the_solution(seed: int) -> None:
     rng = np.random.default_rng(seed)
     law = problem(lambda m, x: -m.k * x**m.n, {"k": (0.1, 9.0), "n": (0.3, 3.0)}, 0 * TIMES + 1)
-    (course,) = courses(law)
+    (experiment,) = replays(law)
     k, n = np.sort(rng.uniform(0.1, 9.0, 2)), np.sort(rng.uniform(0.3, 3.0, 2))
-    levels = Levels(course, [pair(*k), pair(*n)], 1)
+    levels = StateBounds(experiment, [pair(*k), pair(*n)], 1)
     for i, (begin, t) in enumerate(zip((0.0, *TIMES[:-1]), TIMES, strict=True)):
         levels.advance(i, begin)
         assert levels.known.all()
@@ -90,7 +90,7 @@ def test_levels_contain_the_solution(seed: int) -> None:
 def root(given: igpe.Problem, point: list[float], gap: float = 1e-3) -> dict[str, object]:
     """A certificate that leaves all work to the checker."""
     lower, upper = given.box.lower.tolist(), given.box.upper.tolist()
-    objective = value_at(courses(given), np.array(point))[1]
+    objective = value_at(replays(given), np.array(point))[1]
     return {
         "format": "igpe dynamic certificate 1",
         "unknowns": list(given.box.names),
@@ -107,7 +107,7 @@ def test_boxes_whose_rates_overflow_are_confirmed() -> None:
     cut = 100.0
     boxes = Boxes.around(np.array([[300.0]]), np.array([[900.0]]))
     with np.errstate(all="ignore"):
-        found = confirm.everything(courses(saturated(900.0)), boxes, Effort(), cut)
+        found = confirm.everything(replays(saturated(900.0)), boxes, Effort(), cut)
     assert found.sum[0] > cut
 
 
@@ -117,11 +117,11 @@ def test_a_whole_range_of_rates_that_overflow_is_verified() -> None:
     assert found.verdict is igpe.proofs.Verdict.VERIFIED
 
 
-def rows(count: int = 1) -> Rows:
+def rows(count: int = 1) -> BoxRows:
     """One residual near 3 on the whole box: above a cut of 4 beyond doubt."""
     c = np.zeros((3, 1, count))
     c[0] = 3.0
-    return Rows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
+    return BoxRows(c, np.full((1, count), 0.1), np.zeros(count), np.zeros((1, count)))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -144,10 +144,10 @@ def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatc
     given = saturated(2.0)
     tree = root(given, [-0.55])
 
-    def nothing(courses: object, boxes: Boxes, effort: object, cut: float) -> Rows:
+    def nothing(experiments: object, boxes: Boxes, effort: object, cut: float) -> BoxRows:
         n = len(boxes)
         c = np.full((3, 1, n), math.nan)
-        return Rows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
+        return BoxRows(c, np.full((1, n), math.nan), np.full(n, math.nan), np.zeros((1, n)))
 
     monkeypatch.setattr(confirm, "everything", nothing)
     found = igpe.verify(tree, given, seconds=0.3)

@@ -11,7 +11,7 @@ from pyomo import dae
 
 import igpe
 from igpe.proofs.checker.confirm import value_at
-from igpe.proofs.checker.course import courses
+from igpe.proofs.checker.experiments import replays
 
 SWITCH = 0.4
 TIMES = np.array([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0])
@@ -80,7 +80,7 @@ def objective(case: str, k: float) -> float:
 def test_the_value_at_a_point_is_enclosed(case: str) -> None:
     """A state at rest has a defect of exactly 0; no bound above it was found then."""
     for k in (0.4, 1.234):
-        low, high = value_at(courses(problem(case)), np.array([k]))
+        low, high = value_at(replays(problem(case)), np.array([k]))
         assert low <= objective(case, k) * (1 + 1e-9)
         assert high >= objective(case, k) * (1 - 1e-9)
         assert high - low < 1e-7 * high

@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.proofs.prover.posed import Dynamic, Posed
+from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
 
 class Integrated:
@@ -42,10 +42,12 @@ def _functions(ivp: InitialValueProblem) -> tuple[Evaluated, Evaluated, Evaluate
     return Evaluated(given, ivp.f), Evaluated(given, ivp.measured), Evaluated([ivp.q], ivp.start)
 
 
-def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q: Any) -> Any:
+def _run(
+    slopes: Evaluated, measured: Evaluated, start: Evaluated, run: PosedExperiment, q: Any
+) -> Any:
     x, found = start(q), []
-    for k, (a, b) in enumerate(pairwise([run.course.start, *run.course.stops])):
-        line = run.course.inputs[k]
+    for k, (a, b) in enumerate(pairwise([run.schedule.start, *run.schedule.stops])):
+        line = run.schedule.inputs[k]
 
         def u(t: float, line: Any = line) -> Any:
             return line[:, 0] + line[:, 1] * t
@@ -56,9 +58,9 @@ def _run(slopes: Evaluated, measured: Evaluated, start: Evaluated, run: Posed, q
                 (a, b), x, method="DOP853", rtol=1e-12, atol=1e-13,
             ).y[:, -1]  # fmt: skip
         values = measured(b, x, u(b), q)
-        rows = slice(run.course.first[k], run.course.first[k + 1])
-        column, value = run.course.column[rows], run.course.value[rows]
-        found.append((values[column] - value) * run.course.weight[rows])
+        rows = slice(run.schedule.first[k], run.schedule.first[k + 1])
+        column, value = run.schedule.column[rows], run.schedule.value[rows]
+        found.append((values[column] - value) * run.schedule.weight[rows])
     return np.concatenate(found)
 
 
@@ -80,7 +82,7 @@ def _everything(times: Iterable[float]) -> Any:
             m.db[t] == pyo.sin(m.w * m.a[t]) - pyo.sqrt(1 + m.b[t] ** 2) + 0.3 * pyo.cos(t)
         ),
     )
-    m.told = pyo.Constraint(
+    m.outputs = pyo.Constraint(
         m.t, rule=lambda m, t: m.y[t] == pyo.log(2 + m.a[t]) + pyo.tanh(m.b[t]) + m.a[t] ** 1.5
     )
     return m

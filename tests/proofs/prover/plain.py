@@ -5,17 +5,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-NAMES = (
-    "compiled",
-    "writer",
-    "enclosures.intervals",
-    "enclosures.mueller",
-    "enclosures.recursion",
-    "enclosures.remainder",
-    "enclosures.rows",
-    "bounds",
-    "enclosures.march",
-)
+NAMES = ("compiled", "tape", "intervals", "mueller", "taylor", "rows", "bounds", "integration")
 
 
 def plain() -> dict[str, ModuleType]:
@@ -25,7 +15,7 @@ def plain() -> dict[str, ModuleType]:
     numba: Any = sys.modules.get("numba")
     sys.modules["numba"] = None  # type: ignore[assignment]
     try:
-        return {n.split(".")[-1]: importlib.import_module(f"{package}.{n}") for n in NAMES}
+        return {n: importlib.import_module(f"{package}.kernels.{n}") for n in NAMES}
     finally:
         for n in [n for n in sys.modules if n.startswith(package)]:
             del sys.modules[n]

@@ -13,11 +13,11 @@ from cases import everything
 from zoo import ZOO
 
 import igpe
-from igpe.proofs.prover import compiled, search
-from igpe.proofs.prover.best import enclosed
-from igpe.proofs.prover.enclosures.enclosure import Enclosure, Found
+from igpe.proofs.prover import search
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
+from igpe.proofs.prover.kernels import compiled
 from igpe.proofs.prover.posed import posed
-from igpe.proofs.prover.search import Node, Search
+from igpe.proofs.prover.search import BoxNode, BoxSearch, proved_objective
 
 CASES = {c.name: c for c in ZOO}
 
@@ -99,8 +99,8 @@ def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
     problem = case.problem()
     best = problem.box.vector(case.OPTIMUM)
     dynamic = posed(problem)
-    cut = enclosed(dynamic, best) * (1 + 1e-7)
-    found = Search(Enclosure(dynamic), cut, dynamic.lower, dynamic.upper)
+    cut = proved_objective(dynamic, best) * (1 + 1e-7)
+    found = BoxSearch(BoxEnclosure(dynamic), cut, dynamic.lower, dynamic.upper)
     found.run(time.perf_counter() + 5)
     holding = [n for n in found.tree if (n.lower <= best).all() and (best <= n.upper).all()]
     assert all(n.reason != "bound" for n in holding)
@@ -110,22 +110,22 @@ def test_the_box_of_a_point_below_the_cut_is_never_discarded(name: str) -> None:
 @pytest.mark.parametrize("name", ["methanol", "bellman", "reversible", "lotka_volterra"])
 def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str) -> None:
     dynamic = posed(published(name).problem())
-    enclosure, width = Enclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
+    enclosure, width = BoxEnclosure(dynamic, degree=3), dynamic.upper - dynamic.lower
     random, followed = np.random.default_rng(8), 0
     for _ in range(8):
         point = dynamic.lower + width * 10.0 ** random.uniform(-3, 0, len(width))
-        cut = enclosed(dynamic, point) * (1 + 1e-7)
+        cut = proved_objective(dynamic, point) * (1 + 1e-7)
         if math.isfinite(cut):
             assert {n.reason for n in around(point, enclosure, cut)} == {"open"}
             followed += 1
     assert followed >= 4
 
 
-def around(point: Any, enclosure: Enclosure, cut: float, most: int = 40) -> list[Node]:
+def around(point: Any, enclosure: BoxEnclosure, cut: float, most: int = 40) -> list[BoxNode]:
     """The boxes that hold a point at the end of a search in these alone."""
-    nodes = [Node(enclosure.dynamic.lower, enclosure.dynamic.upper)]
+    nodes = [BoxNode(enclosure.dynamic.lower, enclosure.dynamic.upper)]
     for _ in range(most):
-        found = Search(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
+        found = BoxSearch(enclosure, cut, enclosure.dynamic.lower, enclosure.dynamic.upper)
         found.resume(nodes[:1])
         found.run(math.inf, enough=lambda found=found: found.examined > 0)
         holding = [n for n in found.tree if (n.lower <= point).all() and (point <= n.upper).all()]
@@ -158,8 +158,8 @@ def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> Non
     case = published("lotka_volterra")
     ticks = itertools.chain(itertools.repeat(0.0, 60), itertools.repeat(math.inf))
     monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    told: list[str] = []
-    found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300, progress=told.append)
+    sentences: list[str] = []
+    found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300, progress=sentences.append)
     assert found.examined == 60
     assert found.status is igpe.Status.TIME_LIMIT
     assert not found.closed
@@ -168,17 +168,17 @@ def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(found.remaining) == sum(box.reason == "open" for box in found.tree)
     assert covers(found)
     assert "stopped at its time limit" in found.sentence
-    assert told
+    assert sentences
 
 
-def test_what_is_too_narrow_to_be_split_is_told() -> None:
+def test_what_is_too_narrow_to_be_split_is_reported() -> None:
     lower, upper = np.ones(2), np.array([1.0, 1.0 + 4 * np.spacing(1.0)])
 
-    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
-        return Found(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> BoxBounds:
+        return BoxBounds(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     ignorant: Any = SimpleNamespace(examine=nothing, coarse=lambda *_: 0.0)
-    found = Search(ignorant, 1.0, lower, upper)
+    found = BoxSearch(ignorant, 1.0, lower, upper)
     assert found.run(math.inf) is igpe.Status.INTEGRATION_BROKE
     assert found.examined == len(found.tree) == 7
     assert (found.lower_bound, found.open_share) == (0.0, 1.0)
@@ -188,12 +188,12 @@ def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
     def coarse(low: Any, high: Any, *_: Any) -> float:
         return 2.0 if low[0] >= 1.0 else 0.25
 
-    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> Found:
+    def nothing(low: Any, high: Any, *_: Any, **more: Any) -> BoxBounds:
         bound = 0.0 if high[0] > 1.0 else 1.5
-        return Found(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
+        return BoxBounds(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     half: Any = SimpleNamespace(examine=nothing, coarse=coarse)
-    found = Search(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
+    found = BoxSearch(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
     assert found.run(math.inf) is igpe.Status.OPTIMAL_WITHIN_GAP
     assert found.examined == 2  # the whole and its lower part, the upper being known
     assert [(box.reason, box.bound) for box in found.tree] == [
@@ -205,14 +205,14 @@ def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
 
 def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     case = published("gas_oil_cracking")
-    examine, calls = Enclosure.examine, itertools.count()
+    examine, calls = BoxEnclosure.examine, itertools.count()
 
     def interrupted(self: Any, *given: Any, **more: Any) -> Any:
         if next(calls) == 40:
             raise KeyboardInterrupt
         return examine(self, *given, **more)
 
-    monkeypatch.setattr(Enclosure, "examine", interrupted)
+    monkeypatch.setattr(BoxEnclosure, "examine", interrupted)
     found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300)
     assert found.status is igpe.Status.INTERRUPTED
     assert 0 < found.open_share < 1

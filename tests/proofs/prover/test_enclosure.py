@@ -13,12 +13,11 @@ from cases import Integrated, everything
 from repeated import statistical
 from zoo import ZOO
 
-from igpe.proofs.prover.enclosures import enclosure as enclosing
-from igpe.proofs.prover.enclosures import enclosure as scales
-from igpe.proofs.prover.enclosures import rows as tube_rows
-from igpe.proofs.prover.enclosures.enclosure import Enclosure
+from igpe.proofs.prover import enclosure as enclosing
+from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.kernels import rows as tube_rows
+from igpe.proofs.prover.kernels.tape import TERM
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.writer import TERM
 
 SLACK = 1e-9  # of a residual and its measurement: what the other integration may be off
 ZOO_CASES = {c.name: c for c in ZOO}
@@ -47,10 +46,10 @@ def random_boxes(problem: Any, count: int, seed: int) -> Any:
 
 def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: int = 2) -> list[str]:
     """What is claimed of random boxes and does not hold."""
-    enclosure, truth = Enclosure(dynamic, degree), Integrated(problem, posed(problem))
+    enclosure, truth = BoxEnclosure(dynamic, degree), Integrated(problem, posed(problem))
     weight = np.concatenate([
         np.ones(dynamic.unmeasured.size),
-        *(r.course.weight * np.maximum(1, abs(r.course.value)) for r in dynamic.experiments),
+        *(r.schedule.weight * np.maximum(1, abs(r.schedule.value)) for r in dynamic.experiments),
     ])
     found = []
     for (lower, upper), points in random_boxes(problem, boxes, seed):
@@ -71,7 +70,9 @@ def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: in
     return found
 
 
-def cut_off(enclosure: Enclosure, lower: Any, upper: Any, point: Any, squares: float) -> list[str]:
+def cut_off(
+    enclosure: BoxEnclosure, lower: Any, upper: Any, point: Any, squares: float
+) -> list[str]:
     """Whether contraction against a cut just above the point loses it."""
     claim = enclosure.examine(lower, upper, squares * (1 + 1e-6) + 1e-12)
     if claim.is_empty or claim.bound > squares * (1 + 1e-6) + 1e-12:
@@ -97,7 +98,7 @@ def test_claims_hold_at_other_degrees(name: str, degree: int) -> None:
 def test_small_boxes_are_enclosed_sharply() -> None:
     """Containment alone could be had by knowing nothing."""
     problem = PROBLEMS["everything"]()
-    enclosure = Enclosure(posed(problem))
+    enclosure = BoxEnclosure(posed(problem))
     middle = 0.5 * (problem.box.lower + problem.box.upper)
     errors = []
     for width in (1e-2, 1e-3):
@@ -109,20 +110,20 @@ def test_small_boxes_are_enclosed_sharply() -> None:
 
 
 def _without_remainders(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
-    march = enclosing.march
+    integrate = enclosing.integrate
 
     def broken(*given: Any) -> Any:
-        outcome, rows = march(*given), given[-2]
+        outcome, rows = integrate(*given), given[-2]
         rows.error[np.isfinite(rows.error)] *= 0.2
         return outcome
 
-    monkeypatch.setattr(enclosing, "march", broken)
+    monkeypatch.setattr(enclosing, "integrate", broken)
     return dynamic
 
 
 def _smaller_boxes(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
-    whole = scales.scaled
-    monkeypatch.setattr(scales, "scaled", lambda a, b: whole(a, b) * np.array([1.0, 0.8]))
+    whole = enclosing.scaled
+    monkeypatch.setattr(enclosing, "scaled", lambda a, b: whole(a, b) * np.array([1.0, 0.8]))
     return dynamic
 
 
@@ -138,15 +139,15 @@ def _fewer_orders(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
 
 def _other_numbers(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     def spoilt(run: Any) -> Any:
-        course = run.course._replace(start=run.course.start - 1e-3)
-        return run._replace(course=course)
+        schedule = run.schedule._replace(start=run.schedule.start - 1e-3)
+        return run._replace(schedule=schedule)
 
     return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
 
 
 def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
-    conclude = enclosing.conclude
-    monkeypatch.setattr(enclosing, "conclude", lambda a, r, cut, u: 1.2 * conclude(a, r, cut, u))
+    bound = enclosing.joint_bound
+    monkeypatch.setattr(enclosing, "joint_bound", lambda a, r, cut, u: 1.2 * bound(a, r, cut, u))
     return dynamic
 
 
@@ -155,7 +156,7 @@ def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic
     monkeypatch.setattr(
         enclosing,
         "tube_rows",
-        changed(tube_rows, "reach(cut, others) / course", "0.1 * reach(cut, others) / course"),
+        changed(tube_rows, "reach(cut, others) / schedule", "0.1 * reach(cut, others) / schedule"),
     )
     return dynamic
 
@@ -232,6 +233,6 @@ def test_the_middle_is_what_it_says() -> None:
     problem = PROBLEMS["gas_oil_cracking"]()
     dynamic = posed(problem)
     middle = np.array([12.0, 8.0, 2.0])
-    found = Enclosure(dynamic).examine(middle - 1e-3, middle + 1e-3, 1e300)
+    found = BoxEnclosure(dynamic).examine(middle - 1e-3, middle + 1e-3, 1e300)
     r = Integrated(problem, dynamic)(middle)
     assert found.middle == pytest.approx(r @ r, rel=1e-6)

@@ -9,15 +9,15 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.proofs.prover import writer as codes
-from igpe.proofs.prover.enclosures.enclosure import Enclosure
-from igpe.proofs.prover.posed import Symbols, factored, posed, tape
-from igpe.proofs.prover.writer import Tape
+from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.kernels import tape as codes
+from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.posed import TapeSymbols, factored, posed, tape
 
 BETWEEN = {codes.ADD: add, codes.SUB: sub, codes.MUL: mul, codes.DIV: truediv}
 
 
-def values(given: Tape, x: Any, p: Any) -> list[Fraction]:
+def values(given: OpTape, x: Any, p: Any) -> list[Fraction]:
     """Exact values of the results at a point of whole numbers."""
     found: list[Any] = []
     for op, a, b, number in zip(given.op, given.a, given.b, given.number, strict=True):
@@ -54,7 +54,7 @@ EXPRESSIONS = {
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_values_are_exactly_the_same(name: str) -> None:
-    given = tape(EXPRESSIONS[name], Symbols(X, P, ca.SX(0, 1), ca.SX.sym("t")), range(5))
+    given = tape(EXPRESSIONS[name], TapeSymbols(X, P, ca.SX(0, 1), ca.SX.sym("t")), range(5))
     rng = np.random.default_rng(0)
     for _ in range(20):
         x, p = rng.integers(1, 50, 3), rng.integers(1, 50, 5)
@@ -74,6 +74,6 @@ def test_large_boxes_are_thrown_away_by_what_decays_at_least() -> None:
     dynamic = posed(problem)
     lower, upper = np.array([25.0, 0, 0, 0, 0]), np.full(5, 100.0)
     cut = 0.1
-    assert Enclosure(dynamic).examine(lower, upper, cut).bound > cut
+    assert BoxEnclosure(dynamic).examine(lower, upper, cut).bound > cut
     plain = tuple(run._replace(sharp=run.tapes[0]) for run in dynamic.experiments)
-    assert Enclosure(dynamic._replace(experiments=plain)).examine(lower, upper, cut).bound < cut
+    assert BoxEnclosure(dynamic._replace(experiments=plain)).examine(lower, upper, cut).bound < cut

@@ -15,7 +15,7 @@ from plain import plain
 K = plain()
 NAN, INF = math.nan, math.inf
 BAD = (NAN, INF, -INF)
-T = K["writer"]
+T = K["tape"]
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
@@ -95,8 +95,8 @@ def test_powers_with_unknown_exponents_are_in_their_ranges() -> None:
 
 
 def rows(m: int = 3, n: int = 2, degree: int = 2) -> tuple[Any, Any]:
-    """Residuals near zero on [-1, 1]^2: nothing can be cut off, no bound be told."""
-    algebra = K["recursion"].algebra(n, 1, degree)
+    """Residuals near zero on [-1, 1]^2: nothing can be cut off, no bound be proved."""
+    algebra = K["taylor"].algebra(n, 1, degree)
     made = K["rows"].rows(m, algebra)
     K["rows"].clear(made)
     made.c[:, 1 : 1 + n] = [[1.0, 0.3], [0.2, 1.0], [1.0, 1.0]]
@@ -157,7 +157,7 @@ def test_no_bound_comes_from_what_is_no_number(name: str, place: tuple[int, ...]
         u = np.ones(3)
         assert not K["bounds"].by_multipliers(algebra, made, u) > 0
         assert not K["bounds"].by_convexity(algebra, made) > 0
-        assert not K["bounds"].conclude(algebra, made, CUT, np.zeros(3)) > 0
+        assert not K["bounds"].joint_bound(algebra, made, CUT, np.zeros(3)) > 0
         assert (made.delta[:, 0] <= made.delta[:, 1]).all()
 
 
@@ -194,7 +194,7 @@ def decay() -> Any:
     """x' = -p x as a tape."""
     numbers = [(T.STATE, 0, 0), (T.PARAMETER, 0, 0), (T.MUL, 0, 1), (T.NEG, 2, 0)]
     op, a, b = (np.array(c) for c in zip(*numbers, strict=True))
-    return T.Tape(
+    return T.OpTape(
         op, a, b, np.zeros(4), np.array([3]), np.zeros(0, int), np.zeros(0), np.zeros(0, int),
         np.full(4, 1000), np.ones((1, 4), bool), True,
     )  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_tube_with_what_is_no_number_bounds_nothing() -> None:
 
 
 def test_a_remainder_of_what_is_no_number_is_no_bound() -> None:
-    derivative = K["remainder"]._derivative
+    derivative = K["taylor"]._derivative
     for kind, ends in product(
         (T.EXP, T.LOG, T.POWER, T.SIN), ((NAN, 1.0), (0.5, NAN), (NAN, NAN), (2.0, 1.0))
     ):

@@ -10,8 +10,8 @@ import igpe
 from igpe.core.status import Status
 from igpe.proofs.checker.verify import read_tree
 from igpe.proofs.prover import certify as parts
-from igpe.tasks.children import Outcome
 from igpe.tasks.run import run
+from igpe.tasks.workers import ItemOutcome
 
 POINT = lotka_volterra.OPTIMUM
 
@@ -19,7 +19,7 @@ POINT = lotka_volterra.OPTIMUM
 @pytest.fixture(autouse=True)
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PARTS", 4)
-    monkeypatch.setattr(parts, "BEGUN", 6)
+    monkeypatch.setattr(parts, "FIRST_BOXES", 6)
     monkeypatch.setattr(parts, "ROUND", 5)
 
 
@@ -45,7 +45,7 @@ def test_what_a_part_finds_better_is_the_cut_of_all() -> None:
 
 
 def test_a_bound_that_time_ended_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "BEGUN", 1)
+    monkeypatch.setattr(parts, "FIRST_BOXES", 1)
     found = certified(gap=1e-6, executor=1, time_limit=0.2)
     assert found.status is Status.TIME_LIMIT
     assert 0 < found.open_share <= 1
@@ -55,7 +55,7 @@ def test_a_bound_that_time_ended_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "a worker dies"])
 def test_what_came_back_before_is_kept(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: Any) -> Iterator[Outcome]:
+    def broken(*given: Any) -> Iterator[ItemOutcome]:
         outcomes = run(*given)
         yield next(outcomes)
         yield next(outcomes)

@@ -65,8 +65,8 @@ class Family(NamedTuple):
         """Enclosures of all columns, by derivative, over boxes; lower, upper: (n, J)."""
         own, count = list(self.own), len(self.columns)
         every = tuple(range(count * len(self.order)))
-        found = self.problem.enclosures(every, lower[:, own], upper[:, own])
-        return {d: found[q * count : (q + 1) * count] for q, d in enumerate(self.order)}
+        result = self.problem.enclosures(every, lower[:, own], upper[:, own])
+        return {d: result[q * count : (q + 1) * count] for q, d in enumerate(self.order)}
 
 
 class Derivatives:
@@ -287,11 +287,11 @@ def over_box(
     last = len(factors)
     middle, radius = np.zeros((2, len(directions), 1 + last, n_axes, n_axes))
     norm = np.zeros((last, n_axes, n_axes))
-    for family, found in enclosed:
+    for family, result in enclosed:
         columns = list(family.columns)
         weights = np.vstack([np.eye(len(columns)), factors[columns]])
         for pair in pairs(len(family.own)):
-            along, error, most = _contracted(found[pair], box, directions, weights)
+            along, error, most = _contracted(result[pair], box, directions, weights)
             i, j = (family.own[a] for a in pair)
             for a, b in {(i, j), (j, i)}:
                 middle[:, [*columns, last], a, b] += along[:, 0].T
@@ -301,15 +301,15 @@ def over_box(
 
 
 def _contracted(
-    found: list[Taylor], box: int, directions: FloatArray, weights: FloatArray
+    result: list[Taylor], box: int, directions: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weighted sums of Taylor models: v . coefficients, v . remainder, norm of the largest value.
 
     returns  (n, 1 + J + J(J+1)/2, D), (n, D), (n,)
     """
-    parts = np.tensordot(weights, np.array([coefficients(f, box) for f in found]), axes=1)
-    sizes = np.abs(weights) @ np.array([np.abs(coefficients(f, box)).sum(axis=0) for f in found])
-    e = np.abs(weights) @ np.array([f.e[box] for f in found]) * GROWTH
+    parts = np.tensordot(weights, np.array([coefficients(f, box) for f in result]), axes=1)
+    sizes = np.abs(weights) @ np.array([np.abs(coefficients(f, box)).sum(axis=0) for f in result])
+    e = np.abs(weights) @ np.array([f.e[box] for f in result]) * GROWTH
     rounding = relative_rounding(directions) * np.linalg.norm(sizes, axis=1)
     error = e @ np.abs(directions).T + rounding[:, None] * np.linalg.norm(directions, axis=1)
     return parts @ directions.T, error * GROWTH, np.linalg.norm(sizes + e, axis=1) * GROWTH
@@ -321,11 +321,11 @@ def missed(enclosed: Enclosed, at: Expanded) -> tuple[FloatArray, FloatArray]:
     It is the box of the one theta where the numbers are taken.
     """
     value, slope = np.zeros(len(at.value)), np.zeros(at.slope.shape[:2])
-    for family, found in enclosed:
+    for family, result in enclosed:
         for i, k in enumerate(family.columns):
-            value[k] = _apart(found[()][i], at.value[k])
+            value[k] = _apart(result[()][i], at.value[k])
             for j, a in enumerate(family.own):
-                slope[k, a] = _apart(found[j,][i], at.slope[k, a])
+                slope[k, a] = _apart(result[j,][i], at.slope[k, a])
     return value, slope
 
 

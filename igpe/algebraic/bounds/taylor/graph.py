@@ -49,35 +49,35 @@ class TaylorGraph:
 
     def logarithmic(self) -> set[int]:
         """Indices of the variables in a denominator or under a power: log is their scale."""
-        found: set[int] = set()
+        result: set[int] = set()
         for node in self.nodes:
             if node.name in ("DIV", "POW", "CONSTPOW", "INV", "LOG", "SQRT"):
                 place = node.arguments[1] if node.name == "DIV" else node.arguments[0]
-                self._collect(place, found)
-        return found
+                self._collect(place, result)
+        return result
 
     def exponentiated(self) -> set[int]:
         """Indices of the variables under a power whose exponent is a variable as well."""
-        found: set[int] = set()
+        result: set[int] = set()
         for node in self.nodes:
             if node.name == "POW" and self._has_variable(node.arguments[1]):
-                self._collect(node.arguments[0], found)
-        return found
+                self._collect(node.arguments[0], result)
+        return result
 
     def _has_variable(self, k: int) -> bool:
         node = self.nodes[k]
         return _is_variable(node) or any(self._has_variable(a) for a in node.arguments)
 
-    def _collect(self, k: int, found: set[int]) -> None:
+    def _collect(self, k: int, result: set[int]) -> None:
         """Variables below node k, but not those in the exponent of a power or exponential."""
         node = self.nodes[k]
         if _is_variable(node):
-            found.add(node.place[1])
+            result.add(node.place[1])
         if node.name == "EXP":
             return
         below = node.arguments[:1] if node.name in ("POW", "CONSTPOW") else node.arguments
         for a in below:
-            self._collect(a, found)
+            self._collect(a, result)
 
     def __call__(self, known: FloatArray, leaves: Sequence[Leaf]) -> list[Taylor]:
         """An enclosure of each expression, its rounding covered.
@@ -95,7 +95,7 @@ class TaylorGraph:
 
 
 class _Evaluation:
-    """Values of the nodes for one set of boxes; each is computed when it is first asked for."""
+    """Values of the nodes for one set of boxes; each is computed when it is first needed."""
 
     def __init__(self, nodes: list[Node], known: FloatArray, leaves: Sequence[Leaf]) -> None:
         self.nodes, self.known, self.leaves = nodes, known, leaves
@@ -182,20 +182,20 @@ class _Evaluation:
         node = self.nodes[exponent]
         if node.name == "CONST":
             return self._constant_power(base, node.value)
-        found = functions.exp(self.value(exponent) * self.log(base))
+        result = functions.exp(self.value(exponent) * self.log(base))
         if not self.value(base).is_constant:
-            return found
+            return result
         zero = (self.value(base).c == 0) & (self.value(base).e == 0)
         nothing = zero & (self.value(exponent).range()[0] > 0)
         known = constant(np.zeros(nothing.shape), np.where(nothing, 0.0, np.inf))
-        return _narrower(found, known)
+        return _narrower(result, known)
 
     def _constant_power(self, base: int, exponent: float) -> Taylor:
         if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
-            f = found = self.value(base)
+            f = result = self.value(base)
             for _ in range(int(abs(exponent)) - 1):
-                found = found * f
-            return found if exponent > 0 else functions.reciprocal(found)
+                result = result * f
+            return result if exponent > 0 else functions.reciprocal(result)
         return functions.power(exponent)(self.value(base))
 
 

@@ -91,10 +91,10 @@ class Taylor:
         return Taylor(-self.c, _neg(self.g), _neg(self.t), self.e)
 
     def __add__(self, other: "Taylor") -> "Taylor":
-        found = Taylor(
+        result = Taylor(
             self.c + other.c, _add(self.g, other.g), _add(self.t, other.t), self.e + other.e
         )
-        return _rounded(found)
+        return _rounded(result)
 
     def __sub__(self, other: "Taylor") -> "Taylor":
         return self + -other

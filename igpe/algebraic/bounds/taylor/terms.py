@@ -70,12 +70,12 @@ class Term:
 
     def expression(self, p: Any) -> Any:
         """As SX of the parameters p."""
-        found = self.factor
+        result = self.factor
         for i, a in self.powers.items():
-            found = found * (p[i] if a == 1 else p[i] ** a)
+            result = result * (p[i] if a == 1 else p[i] ** a)
         if self.rates:
-            found = found * ca.exp(sum(rate * p[i] for i, rate in self.rates.items()))
-        return found
+            result = result * ca.exp(sum(rate * p[i] for i, rate in self.rates.items()))
+        return result
 
 
 @dataclass(frozen=True)
@@ -176,15 +176,15 @@ def _square(p: Any, a: _Value) -> tuple[Term, ...]:
 
 def _exponential(p: Any, a: _Value) -> tuple[Term, ...]:
     """exp of a sum: what is linear in a parameter becomes its rate."""
-    found = Term(ca.SX(1))
+    result = Term(ca.SX(1))
     for t in a.terms:
         linear = list(t.powers.values()) == [1.0] and not t.rates
         if linear and not _depends(t.factor, p):
             (i,) = t.powers
-            found = found.times(Term(ca.SX(1), {}, {i: t.factor}))
+            result = result.times(Term(ca.SX(1), {}, {i: t.factor}))
         else:
-            found = found.times(Term(ca.exp(t.expression(p))))
-    return (found,)
+            result = result.times(Term(ca.exp(t.expression(p))))
+    return (result,)
 
 
 def _depends(factor: Any, p: Any) -> bool:
@@ -246,13 +246,13 @@ def exchanges(vectors: Iterable[Vector], allowed: Iterable[int]) -> list[Exchang
     free = set(allowed)
     own = sorted({v for v in vectors if v and all(i in free for i, _ in v)})
     mixed = {i for v in vectors if not all(j in free for j, _ in v) for i, _ in v}
-    found = []
+    result = []
     for part in connected([i for i, _ in v] for v in own):
         members = tuple(sorted(part))
         mine = [v for v in own if v[0][0] in part]
         if mixed.isdisjoint(part) and any(len(v) > 1 for v in mine):
-            found.append(_exchange(members, mine))
-    return [e for e in found if e is not None]
+            result.append(_exchange(members, mine))
+    return [e for e in result if e is not None]
 
 
 def _exchange(old: tuple[int, ...], vectors: Sequence[Vector]) -> Exchange | None:

@@ -1,4 +1,10 @@
-"""Who does the work: an executor of any kind behind one interface."""
+"""Executors of every kind behind one interface: worker processes of our own, or the user's.
+
+Both pools have `submit`, which takes items and returns a future of their outcomes (it raises
+ProblemError if no more work is taken); `ahead`, how many tasks keep it busy; `stranded`, whether
+all that is in flight must be submitted again because who had it is gone (reported once); and
+`close`, which ends what is our own.
+"""
 
 import logging
 import os
@@ -7,14 +13,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import ThreadPoolExecutor as Threads
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from igpe.core.arguments import is_count, shown
 from igpe.core.errors import ProblemError
-from igpe.tasks.children import Children, Item, Outcome, Packed
-from igpe.tasks.perform import perform
+from igpe.tasks.workers import Item, ItemOutcome, Packed, WorkerPool, perform
 
 LOG = logging.getLogger(__name__)
 
@@ -37,63 +42,38 @@ GONE = (
 )
 
 
-class Crew(Protocol):
-    """Takes tasks and gives futures of their outcomes."""
-
-    def submit(
-        self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
-    ) -> Future[list[Outcome]]:
-        """Raises ProblemError if no more work is taken.
-
-        local  whether to use a process of this machine, as the executor's cannot do it
-        """
-        ...
-
-    def stranded(self) -> bool:
-        """Whether all that is in flight must be submitted again: who had it is gone. Told once."""
-        ...
-
-    def ahead(self) -> int:
-        """So many tasks keep it busy."""
-        ...
-
-    def close(self) -> None:
-        """End what is our own; all else goes on."""
-        ...
-
-
-class Own:
+class OwnPool:
     """Processes of our own: what is stuck is ended, what dies is replaced."""
 
     def __init__(self, count: int, timeout: float | None, retries: int) -> None:
         self._threads, self._count = Threads(count), count
-        self._children = Children()
+        self._workers = WorkerPool()
         self._limits = timeout, retries
 
     def submit(
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
-    ) -> Future[list[Outcome]]:
-        """See `Crew`."""
+    ) -> Future[list[ItemOutcome]]:
+        """Submit items as one task."""
         return self._threads.submit(self._each, packed, items)
 
     def stranded(self) -> bool:
-        """See `Crew`."""
+        """Return False: no task gets lost."""
         return False
 
     def ahead(self) -> int:
-        """See `Crew`."""
+        """Return how many tasks keep the processes busy."""
         return AHEAD * self._count
 
     def close(self) -> None:
         """End the processes, also in the midst of an item."""
-        self._children.close()
+        self._workers.close()
         self._threads.shutdown(cancel_futures=True)
 
-    def _each(self, packed: Packed, items: Sequence[Item]) -> list[Outcome]:
-        return [self._children.done(packed, item, *self._limits) for item in items]
+    def _each(self, packed: Packed, items: Sequence[Item]) -> list[ItemOutcome]:
+        return [self._workers.done(packed, item, *self._limits) for item in items]
 
 
-class Lent:
+class LentPool:
     """The user's executor. A process pool that broke is replaced by one like it.
 
     A cluster without workers is replaced by processes of this machine, for as long as that lasts.
@@ -105,38 +85,45 @@ class Lent:
         self._executor, self._report = executor, report
         self._replacement: ProcessPoolExecutor | None = None
         self._limits = timeout, retries
-        self._size, self._asked, self._alive = 0, -np.inf, time.monotonic()
-        self._is_empty = self._is_told = False
+        self._size, self._counted, self._alive = 0, -np.inf, time.monotonic()
+        self._is_empty = self._is_reported = False
 
     def submit(
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
-    ) -> Future[list[Outcome]]:
-        """See `Crew`."""
+    ) -> Future[list[ItemOutcome]]:
+        """Submit items as one task.
+
+        local  whether to use a process of this machine, as the executor's cannot do it
+        """
         if local or self._is_empty:
             return self._local.submit(packed, items, attempt)
         task = partial(perform, packed, tuple(items), *self._limits, attempt)
+        pool = self._executor
         try:
-            return (self._replacement or self._executor).submit(task)
-        except BrokenExecutor as error:
-            if not isinstance(self._executor, ProcessPoolExecutor):
-                raise ProblemError(GONE.format(error)) from error
+            return (self._replacement or pool).submit(task)
         except Exception as error:  # each kind of executor has its own
-            raise ProblemError(GONE.format(error)) from error
+            if not (isinstance(error, BrokenExecutor) and isinstance(pool, ProcessPoolExecutor)):
+                raise ProblemError(GONE.format(error)) from error
         if self._replacement is not None:
             self._replacement.shutdown(wait=False)
-        self._replacement = _like(self._executor)
+        self._replacement = ProcessPoolExecutor(
+            pool._max_workers,  # type: ignore[attr-defined]
+            getattr(pool, "_mp_context", None),
+            getattr(pool, "_initializer", None),
+            getattr(pool, "_initargs", ()),
+        )
         return self._replacement.submit(task)
 
     def ahead(self) -> int:
-        """See `Crew`."""
-        self._look()
+        """Return how many tasks keep the executor busy."""
+        self._count_workers()
         return self._local.ahead() if self._is_empty else AHEAD * max(self._size, 1)
 
     def stranded(self) -> bool:
-        """See `Crew`."""
-        self._look()
-        now, self._is_told = self._is_empty and not self._is_told, self._is_empty
-        return now
+        """Return True once after the last worker is gone."""
+        self._count_workers()
+        is_new, self._is_reported = self._is_empty and not self._is_reported, self._is_empty
+        return is_new
 
     def close(self) -> None:
         """End the replacements, if there are any."""
@@ -145,12 +132,12 @@ class Lent:
         if "_local" in self.__dict__:
             self._local.close()
 
-    def _look(self) -> None:
+    def _count_workers(self) -> None:
         """Count the workers, not too often."""
         now = time.monotonic()
-        if now - self._asked < AGAIN:
+        if now - self._counted < AGAIN:
             return
-        self._size, self._asked = _workers(self._executor), now
+        self._size, self._counted = _size(self._executor), now
         if self._size > 0:
             self._alive, self._is_empty = now, False
         elif not self._is_empty and now - self._alive >= PATIENCE:
@@ -158,20 +145,23 @@ class Lent:
             self._report(REROUTED.format(now - self._alive, _processors()))
 
     @cached_property
-    def _local(self) -> Own:
-        return Own(_processors(), *self._limits)
+    def _local(self) -> OwnPool:
+        return OwnPool(_processors(), *self._limits)
 
 
-def crew(
+Pool: TypeAlias = OwnPool | LentPool
+
+
+def pool_of(
     workers: Executor | int, timeout: float | None, retries: int, report: Report = LOG.warning
-) -> Crew:
-    """The crew of what a user gives as `executor`.
+) -> Pool:
+    """Return the pool for what a user gives as `executor`.
 
-    report  is told when work goes elsewhere
-    raises ProblemError for what is none
+    report  called when work goes elsewhere
+    raises ProblemError for what is no executor
     """
     if is_count(workers) and workers:
-        return Own(int(workers), timeout, retries)  # type: ignore[arg-type]
+        return OwnPool(int(workers), timeout, retries)  # type: ignore[arg-type]
     executor: Any = workers
     if hasattr(executor, "get_executor"):  # dask's client
         executor = executor.get_executor()
@@ -180,10 +170,10 @@ def crew(
             f"executor is {shown(workers)}; wanted a number of processes (executor={os.cpu_count()}"
             "), an executor of concurrent.futures, or dask_client.get_executor()."
         )
-    return Lent(executor, timeout, retries, report)
+    return LentPool(executor, timeout, retries, report)
 
 
-def _workers(executor: Any) -> int:
+def _size(executor: Any) -> int:
     """How many tasks it can do at the same time; 0 for a cluster that has none, or is gone."""
     client: Any = getattr(executor, "_client", None)
     if hasattr(client, "nthreads"):  # dask's
@@ -200,12 +190,3 @@ def _workers(executor: Any) -> int:
 def _processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _like(pool: ProcessPoolExecutor) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        pool._max_workers,  # type: ignore[attr-defined]
-        getattr(pool, "_mp_context", None),
-        getattr(pool, "_initializer", None),
-        getattr(pool, "_initargs", ()),
-    )

@@ -38,7 +38,7 @@ EXP, LOG, POWER, SIN, COS = range(5)
 TERMS = 6  # of a function's polynomial
 
 
-class Tape(NamedTuple):
+class OpTape(NamedTuple):
     """Operations in order; the arguments of each stand before it.
 
     op       (n,) what it is
@@ -68,7 +68,7 @@ class Tape(NamedTuple):
     plain: bool
 
 
-def arguments(tape: Tape, k: int) -> list[int]:
+def arguments(tape: OpTape, k: int) -> list[int]:
     """Which operations the one at k is made of."""
     return arguments_of(int(tape.op[k]), int(tape.a[k]), int(tape.b[k]), tape.argument.tolist())
 
@@ -79,8 +79,8 @@ def arguments_of(op: int, a: int, b: int, of_slots: Sequence[int]) -> list[int]:
         return []
     if op == FRACTION:
         return list(range(a, a + b))
-    found = [a, b] if op in (ADD, SUB, MUL, DIV) else [a]
-    return [*found, of_slots[b]] if op == CLOSE else found
+    places = [a, b] if op in (ADD, SUB, MUL, DIV) else [a]
+    return [*places, of_slots[b]] if op == CLOSE else places
 
 
 MOST_FACTORS = 8  # of an integer power that is multiplied out
@@ -96,19 +96,19 @@ class Writer:
         self.fractions: dict[tuple[tuple[int, float], ...], int] = {}
 
     @classmethod
-    def of(cls, tape: Tape) -> "Writer":
+    def of(cls, tape: OpTape) -> "Writer":
         """One that has written a tape without functions."""
-        found = cls()
+        writer = cls()
         columns = (tape.op, tape.a, tape.b, tape.number)
         for op, a, b, number in zip(*(c.tolist() for c in columns), strict=True):
-            found.put(op, a, b, number)
-        return found
+            writer.put(op, a, b, number)
+        return writer
 
-    def finished(self, results: Sequence[int]) -> Tape:
+    def finished(self, results: Sequence[int]) -> OpTape:
         """What was written, with the positions of its results."""
         op, a, b, number = (np.array(c) for c in zip(*self.rows, strict=True))
         function, exponent, argument = (np.array([s[i] for s in self.slots]) for i in range(3))
-        return Tape(
+        return OpTape(
             op.astype(np.int64),
             a.astype(np.int64),
             b.astype(np.int64),
@@ -122,7 +122,7 @@ class Writer:
             not self.slots and DIV not in op,
         )
 
-    def needed_only(self, results: Sequence[int]) -> Tape:
+    def needed_only(self, results: Sequence[int]) -> OpTape:
         """What was written as far as the results need it; there are no functions."""
         kept = np.flatnonzero(self._needed(results).any(axis=0)).tolist()
         place = {k: i for i, k in enumerate(kept)}
@@ -136,17 +136,17 @@ class Writer:
         return short.finished([place[r] for r in results])
 
     def _needed(self, results: Sequence[int]) -> BoolArray:
-        found = np.zeros((len(results), len(self.rows)), dtype=bool)
-        found[np.arange(len(results)), list(results)] = True
+        needed = np.zeros((len(results), len(self.rows)), dtype=bool)
+        needed[np.arange(len(results)), list(results)] = True
         of_slots = [a for _, _, a in self.slots]
         for k in range(len(self.rows) - 1, -1, -1):
             op, a, b, _ = self.rows[k]
             for j in arguments_of(op, a, b, of_slots):
-                found[:, j] |= found[:, k]
-        return found
+                needed[:, j] |= needed[:, k]
+        return needed
 
     def put(self, op: int, a: int = 0, b: int = 0, number: float = 0.0) -> int:
-        """Where an operation stands, written if it is new; see `Tape`."""
+        """Where an operation stands, written if it is new; see `OpTape`."""
         row = (op, a, b, float(number))
         if row not in self.known:
             self.known[row] = len(self.rows)
@@ -193,11 +193,11 @@ class Writer:
         """a to the power of b, multiplied out where b is a small whole number."""
         exponent = self._value(b)
         if exponent is None:
-            found = self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
-            return found if self._value(a) is not None else self.put(GENERAL_POWER, found)
+            result = self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
+            return result if self._value(a) is not None else self.put(GENERAL_POWER, result)
         if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
-            found = self.whole_power(a, int(abs(exponent)))
-            return found if exponent > 0 else self.one_over(found)
+            result = self.whole_power(a, int(abs(exponent)))
+            return result if exponent > 0 else self.one_over(result)
         if exponent == 0:
             return self.put(CONST, number=1.0)
         return self.function(POWER, a, exponent)
@@ -220,21 +220,21 @@ ENDLESS = 1000  # an order in time that no step reaches
 
 
 def _reach(rows: Sequence[tuple[int, int, int, float]]) -> IntArray:
-    found: list[int] = []
+    reach: list[int] = []
     for op, a, b, _ in rows:
         if op in (CONST, PARAMETER, COEFFICIENT):
-            found.append(0)
+            reach.append(0)
         elif op in (INPUT, TIME):
-            found.append(1)
+            reach.append(1)
         elif op in (ADD, SUB):
-            found.append(max(found[a], found[b]))
+            reach.append(max(reach[a], reach[b]))
         elif op == MUL:
-            found.append(min(found[a] + found[b], ENDLESS))
+            reach.append(min(reach[a] + reach[b], ENDLESS))
         elif op == SQUARE:
-            found.append(min(2 * found[a], ENDLESS))
+            reach.append(min(2 * reach[a], ENDLESS))
         elif op in (NEG, SHIFT, HORNER, CLOSE, GENERAL_POWER):
-            found.append(found[a])
+            reach.append(reach[a])
         else:
-            constant = op == DIV and found[b] == 0
-            found.append(found[a] if constant else ENDLESS)
-    return np.array(found, dtype=np.int64)
+            constant = op == DIV and reach[b] == 0
+            reach.append(reach[a] if constant else ENDLESS)
+    return np.array(reach, dtype=np.int64)

@@ -1,10 +1,9 @@
-"""What is proved of one box: the compiled parts put together.
+"""Proof of bounds over one box from the compiled enclosures.
 
-Parameters of a box as polynomials of delta in [-1, 1].
-
-Most are linear in delta. Those in denominators are exponential where their range is positive: as
-functions of the logarithm, quotients like u / (k u + w) are sigmoid, and their series converge for
-ratios of the bounds up to exp(2 pi); as functions of k only up to where the denominator vanishes.
+The parameters of a box are polynomials of delta in [-1, 1]. Most are linear in delta. Those in
+denominators are exponential where their range is positive: as functions of the logarithm, quotients
+like u / (k u + w) are sigmoid, and their series converge for ratios of the bounds up to exp(2 pi);
+as functions of k only up to where the denominator vanishes.
 """
 
 import math
@@ -14,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.proofs.prover.bounds import conclude, sensitivities
-from igpe.proofs.prover.enclosures.march import BROKE, FATHOMED, SHRUNK, THROUGH, march
-from igpe.proofs.prover.enclosures.mueller import Tube, tube
-from igpe.proofs.prover.enclosures.recursion import Algebra, Space, algebra, space
-from igpe.proofs.prover.enclosures.rows import Rows, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.bounds import joint_bound, sensitivities
+from igpe.proofs.prover.kernels.integration import BROKE, FATHOMED, SHRUNK, THROUGH, integrate
+from igpe.proofs.prover.kernels.mueller import Tube, tube
+from igpe.proofs.prover.kernels.rows import BoxRows, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels.tape import OpTape, arguments
+from igpe.proofs.prover.kernels.taylor import Monomials, Scratch, algebra, space
 from igpe.proofs.prover.posed import Dynamic
-from igpe.proofs.prover.writer import DIV, PARAMETER, Tape, arguments
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
 
@@ -32,7 +32,7 @@ def scaled(lower: FloatArray, upper: FloatArray) -> FloatArray:
     return np.stack([middle, radius], axis=1)
 
 
-def bent(lower: FloatArray, upper: FloatArray, divides: BoolArray) -> BoolArray:
+def is_exponential(lower: FloatArray, upper: FloatArray, divides: BoolArray) -> BoolArray:
     """Which parameters are exp(log middle + radius delta), those that `divides` are allowed to."""
     ratio = upper / np.where(lower > 0, lower, np.inf)
     return np.asarray(divides & (ratio > LEAST_RATIO) & (ratio < MOST_RATIO))
@@ -48,15 +48,15 @@ def polynomials(
     lower: FloatArray, upper: FloatArray, divides: BoolArray, degree: int
 ) -> FloatArray:
     """(n_p, 5) coefficients of 1, delta, delta^2, delta^3, and a bound on what they lack."""
-    found = np.zeros((len(lower), 5))
-    found[:, :2] = scaled(lower, upper)
-    for j in np.flatnonzero(bent(lower, upper, divides)):
+    coefficients = np.zeros((len(lower), 5))
+    coefficients[:, :2] = scaled(lower, upper)
+    for j in np.flatnonzero(is_exponential(lower, upper, divides)):
         middle, radius = logarithmic(lower[[j]], upper[[j]])[0]
-        found[j, :4] = [middle * radius**k / math.factorial(k) for k in range(4)]
-        found[j, degree + 1 : 4] = 0.0
+        coefficients[j, :4] = [middle * radius**k / math.factorial(k) for k in range(4)]
+        coefficients[j, degree + 1 : 4] = 0.0
         lacking = middle * radius ** (degree + 1) / math.factorial(degree + 1) * math.exp(radius)
-        found[j, 4] = lacking * (1 + 1e-12) + 1e-15 * upper[j]
-    return found
+        coefficients[j, 4] = lacking * (1 + 1e-12) + 1e-15 * upper[j]
+    return coefficients
 
 
 def unscaled(
@@ -67,7 +67,7 @@ def unscaled(
     room = 4e-16 * (np.abs(middle) + radius)
     inside = np.clip(delta, -1.0, 1.0)
     low, high = middle + radius * inside[:, 0] - room, middle + radius * inside[:, 1] + room
-    which = bent(lower, upper, divides)
+    which = is_exponential(lower, upper, divides)
     if which.any():
         m, r = logarithmic(lower[which], upper[which]).T
         low[which] = m * np.exp(r * inside[which, 0]) * (1 - 1e-14)
@@ -78,20 +78,20 @@ def unscaled(
     return np.where(crossed, 1.0, low), np.where(crossed, 0.0, high)
 
 
-def dividing(tape: Tape, parameters: int) -> BoolArray:
+def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
     """Which parameters occur in a denominator (n_p,)."""
-    found = np.zeros(parameters, dtype=bool)
+    divides = np.zeros(parameters, dtype=bool)
     below = np.zeros(len(tape.op), dtype=bool)
     for k in range(len(tape.op) - 1, -1, -1):
-        if tape.op[k] == DIV:
+        if tape.op[k] == ops.DIV:
             below[tape.b[k]] = True
         if not below[k]:
             continue
-        if tape.op[k] == PARAMETER:
-            found[tape.a[k]] = True
+        if tape.op[k] == ops.PARAMETER:
+            divides[tape.a[k]] = True
         for j in arguments(tape, k):
             below[j] = True
-    return found
+    return divides
 
 
 # how far slopes may change over a step of a tube, and its steps at most
@@ -103,8 +103,8 @@ MOST_STEPS = 1500  # of the Taylor model in one experiment
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is proved of one box.
+class BoxBounds:
+    """Bounds that are proved for one box.
 
     bound         on the sum of squares, for all parameters of the box where it is below the cut
     lower, upper  (n_p,) outside of these no parameters are below the cut; crossed: none anywhere
@@ -112,7 +112,7 @@ class Found:
     rows          how many leading rows were enclosed
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
-    tame          whether the Taylor model told more than the tube, which parts of the box can spare
+    skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
     """
 
     bound: float
@@ -122,23 +122,23 @@ class Found:
     rows: int
     multipliers: FloatArray
     middle: float
-    tame: bool = False
+    skips_tube: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether no parameters of the box are below the cut."""
+        """Return True if no parameters of the box are below the cut."""
         return bool((self.lower > self.upper).any())
 
 
-class _Room(NamedTuple):
-    spaces: tuple[Space, Space, Space]
+class _Workspace(NamedTuple):
+    spaces: tuple[Scratch, Scratch, Scratch]
     order: int
     tube: Tube
     offset: int
 
 
 @dataclass
-class Enclosure:
+class BoxEnclosure:
     """Proves bounds over boxes of a problem's unknowns.
 
     degree          of the polynomials in the parameters
@@ -150,26 +150,26 @@ class Enclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
-    algebras: list[Algebra] = field(init=False)
-    rooms: list[_Room] = field(init=False)
-    rows: Rows = field(init=False)
+    algebras: list[Monomials] = field(init=False)
+    workspaces: list[_Workspace] = field(init=False)
+    rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
 
     def __post_init__(self) -> None:
         n = len(self.dynamic.lower)
-        self.algebras, self.rooms = [], []
+        self.algebras, self.workspaces = [], []
         self.size = self.dynamic.unmeasured.size
         for run in self.dynamic.experiments:
             states = len(run.tapes[0].results)
             a = algebra(n, states, self.degree)
-            slope, told, begin = run.tapes
+            slope, outputs, begin = run.tapes
             order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
-            spaces = space(slope, a, order), space(told, a, 0), space(begin, a, 0)
+            spaces = space(slope, a, order), space(outputs, a, 0), space(begin, a, 0)
             self.algebras.append(a)
-            self.rooms.append(_Room(spaces, order, tube(states), self.size))
+            self.workspaces.append(_Workspace(spaces, order, tube(states), self.size))
             self.size += len(run.labels)
         self.rows = rows(self.size, self.algebras[0])
-        used = [dividing(run.tapes[0], n) for run in self.dynamic.experiments]
+        used = [in_denominators(run.tapes[0], n) for run in self.dynamic.experiments]
         self.divides = np.any(used, axis=0)
         self.multipliers = np.zeros(self.size)
 
@@ -182,8 +182,8 @@ class Enclosure:
         with_tube: bool = True,
         known: float = 0.0,
         most: int = MOST_STEPS,
-    ) -> Found:
-        """What can be proved of a box, as far as it is needed to exceed the cut.
+    ) -> BoxBounds:
+        """Prove bounds for a box, as far as they are needed to exceed the cut.
 
         with_tube  whether Mueller bounds are tried first
         known      bound that is: where it is promising, they are fine ones at once
@@ -193,22 +193,26 @@ class Enclosure:
         ranges = np.stack([lower, upper], axis=1)
         bound, reached = self._tubes(ranges, cut, known) if with_tube else (0.0, 0)
         if bound > cut:
-            return self._found(lower, upper, bound, rows=self.size)
+            return self._box_bounds(lower, upper, bound, rows=self.size)
         alone = bound
-        outcome = self._march(self._polynomials(lower, upper), ranges, cut, most)
+        outcome = self._integrate(self._polynomials(lower, upper), ranges, cut, most)
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
-            bound = max(bound, conclude(self.algebras[0], self.rows, cut, self.multipliers))
-        tame = outcome == THROUGH or (count > reached and bound > alone)
+            bound = max(bound, joint_bound(self.algebras[0], self.rows, cut, self.multipliers))
+        skips_tube = outcome == THROUGH or (count > reached and bound > alone)
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
-        return self._found(lower, upper, bound, rows=count, middle=middle, tame=tame)
+        return self._box_bounds(
+            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube
+        )
 
-    def _march(self, p: FloatArray, ranges: FloatArray, cut: float, most: int) -> int:
+    def _integrate(self, p: FloatArray, ranges: FloatArray, cut: float, most: int) -> int:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""
         worst = THROUGH
-        for run, a, room in zip(self.dynamic.experiments, self.algebras, self.rooms, strict=True):
-            outcome = march(
-                run.tapes, room.spaces, a, run.course, room.order, p, ranges, self.tolerance,
+        for run, a, room in zip(
+            self.dynamic.experiments, self.algebras, self.workspaces, strict=True
+        ):
+            outcome = integrate(
+                run.tapes, room.spaces, a, run.schedule, room.order, p, ranges, self.tolerance,
                 most, cut, room.tube, self.rows, room.offset,
             )  # fmt: skip
             if outcome in (FATHOMED, SHRUNK):
@@ -220,20 +224,20 @@ class Enclosure:
         return polynomials(lower, upper, self.divides, self.degree)
 
     def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
-        """What a box's polynomials are made of, at one of its points (n_p,), to rounding."""
+        """Monomials of a box's polynomials at one of its points (n_p,), to rounding."""
         middle, radius = scaled(lower, upper).T
-        found = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
-        which = bent(lower, upper, self.divides)
+        delta = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
+        which = is_exponential(lower, upper, self.divides)
         if which.any():
             m, r = logarithmic(lower[which], upper[which]).T
-            found[which] = np.log(point[which] / m) / r
-        factors = np.append(found, 1.0)[self.algebras[0].factors]  # places -1 are factors of 1
+            delta[which] = np.log(point[which] / m) / r
+        factors = np.append(delta, 1.0)[self.algebras[0].factors]  # places -1 are factors of 1
         return np.asarray(np.prod(factors, axis=1))
 
     def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
         clear(self.rows)
         self.multipliers[:] = 0.0
-        for room in self.rooms:
+        for room in self.workspaces:
             room.tube.steps[0] = 0
         if self.dynamic.unmeasured.size:
             self._unmeasured(self._polynomials(lower, upper))
@@ -265,12 +269,12 @@ class Enclosure:
 
     def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
         reached = 0
-        for run, room in zip(self.dynamic.experiments, self.rooms, strict=True):
+        for run, room in zip(self.dynamic.experiments, self.workspaces, strict=True):
             stops = tube_rows(
-                (run.sharp, *run.tapes[1:]), run.course, ranges, fine, most, cut, room.tube,
+                (run.sharp, *run.tapes[1:]), run.schedule, ranges, fine, most, cut, room.tube,
                 self.rows, room.offset,
             )  # fmt: skip
-            reached += int(run.course.first[stops])
+            reached += int(run.schedule.first[stops])
         return reached
 
     def coarse(self, lower: FloatArray, upper: FloatArray, cut: float) -> float:
@@ -279,9 +283,11 @@ class Enclosure:
         self._tube(np.stack([lower, upper], axis=1), cut, *TRIAL)
         return float(total(self.rows))
 
-    def _found(self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any) -> Found:
+    def _box_bounds(
+        self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any
+    ) -> BoxBounds:
         sensitivity = np.zeros(len(lower))
         sensitivities(self.algebras[0], self.rows, sensitivity)
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
-        return Found(float(bound), low, high, **({"middle": np.nan} | given | more))
+        return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))

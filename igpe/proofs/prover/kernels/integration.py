@@ -1,6 +1,4 @@
-"""One experiment over one box: the enclosure marches in time and notes what it measures.
-
-One step of the enclosure, and the error's coordinates carried to the next.
+"""Validated integration of one experiment over one box, which records the enclosed residuals.
 
 Before a step the states are x = P(delta, z) with delta, z in [-1, 1]: z carries the old error in
 the coordinates Q diag(zeta). Over the step x = X(tau, delta, z) + eps, and
@@ -14,18 +12,25 @@ the tube is never left. This proves existence, and bounds the error of the discr
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.mueller import (
-    Course,
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.mueller import (
+    Schedule,
     Tube,
     hull,
     inputs_between,
 )
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra, Space, coefficient
-from igpe.proofs.prover.enclosures.remainder import divides_by_zero, errors, losses, norms
-from igpe.proofs.prover.enclosures.rows import Rows, bounds_of, left, narrow, note, total
-from igpe.proofs.prover.writer import Tape
+from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.taylor import (
+    Monomials,
+    Scratch,
+    coefficient,
+    divides_by_zero,
+    errors,
+    losses,
+    norms,
+)
 
 SERIES = 8  # terms of phi_1; what is left of it is M^8 times the tube
 TRIES = 6  # trial tubes
@@ -33,9 +38,9 @@ TRIES = 6  # trial tubes
 
 @kernel
 def expand(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     order: int,
     x: FloatArray,
     p: FloatArray,
@@ -52,7 +57,7 @@ def expand(
 
 @kernel
 def _growth(
-    tape: Tape, space: Space, order: int, h: float, tube: FloatArray, y: FloatArray
+    tape: OpTape, space: Scratch, order: int, h: float, tube: FloatArray, y: FloatArray
 ) -> None:
     """y = h phi_1(h M) d, the last term of the series by the tube."""
     n = len(tube)
@@ -77,7 +82,7 @@ def _growth(
 
 
 @kernel
-def _times(tape: Tape, space: Space, v: FloatArray, factor: float, out: FloatArray) -> None:
+def _times(tape: OpTape, space: Scratch, v: FloatArray, factor: float, out: FloatArray) -> None:
     """out = factor M v."""
     for i in range(len(v)):
         total = 0.0
@@ -88,9 +93,9 @@ def _times(tape: Tape, space: Space, v: FloatArray, factor: float, out: FloatArr
 
 @kernel
 def enclose_error(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     order: int,
     h: float,
     p: FloatArray,
@@ -122,7 +127,7 @@ def enclose_error(
 
 
 @kernel
-def late(tape: Tape, space: Space, order: int, h: float, scale: FloatArray) -> float:
+def late(tape: OpTape, space: Scratch, order: int, h: float, scale: FloatArray) -> float:
     """How much the coefficient of highest order adds over the step, relative to scale."""
     worst = 0.0
     for i in range(len(scale)):
@@ -135,7 +140,7 @@ def late(tape: Tape, space: Space, order: int, h: float, scale: FloatArray) -> f
 
 @kernel
 def arrive(
-    algebra: Algebra, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray
+    algebra: Monomials, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray
 ) -> None:
     """out (n_x, size) = X(h); y grows by the rounding of the sums and of h."""
     for i in range(algebra.states):
@@ -184,7 +189,7 @@ def _orthogonal(z: FloatArray, q: FloatArray) -> None:
 
 
 @kernel
-def transport(algebra: Algebra, x: FloatArray, y: FloatArray) -> None:
+def transport(algebra: Monomials, x: FloatArray, y: FloatArray) -> None:
     """Turn the error y (n_x,) of the states x (n_x, size) and their part in z into new z.
 
     v = Z z + w with |w| <= y is Q (Q'v) but for how far Q is from orthonormal, which is computed
@@ -193,12 +198,8 @@ def transport(algebra: Algebra, x: FloatArray, y: FloatArray) -> None:
     n = algebra.states
     first = algebra.size - n
     old = x[:, first:].copy()
-    scaled = np.empty((n, n))
-    for i in range(n):
-        for j in range(n):
-            scaled[i, j] = old[i, j]
     q = np.zeros((n, n))
-    _orthogonal(scaled, q)
+    _orthogonal(old, q)
     far = 0.0
     for i in range(n):
         row = 0.0
@@ -236,16 +237,16 @@ SMALLEST = 1e-9  # step, as a share of the way to the next stop
 
 @kernel
 def _measure(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
-    course: Course,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
+    schedule: Schedule,
     stop: int,
     x: FloatArray,
     p: FloatArray,
     u: FloatArray,
     sizes: FloatArray,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> None:
     """Residuals of one stop as polynomials; needs `range` of a tape that is not plain."""
@@ -254,9 +255,9 @@ def _measure(
     norms(tape, algebra, space, 0, 0.0)
     losses(tape, algebra, space, 0, p, sizes)
     errors(tape, algebra, space, np.zeros(algebra.states))
-    for i in range(course.first[stop], course.first[stop + 1]):
-        k = tape.results[course.column[i]]
-        w, y, size = course.weight[i], course.value[i], 0.0
+    for i in range(schedule.first[stop], schedule.first[stop + 1]):
+        k = tape.results[schedule.column[i]]
+        w, y, size = schedule.weight[i], schedule.value[i], 0.0
         c = rows.c[offset + i]
         for m in range(first):
             size += abs(space.c[k, 0, m])
@@ -277,7 +278,7 @@ def _measure(
 
 
 @kernel
-def _reset(algebra: Algebra, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
+def _reset(algebra: Monomials, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
     """Where the tube is narrower than the error alone, the state is anywhere in the tube."""
     first = algebra.size - algebra.states
     for i in range(algebra.states):
@@ -293,9 +294,9 @@ def _reset(algebra: Algebra, x: FloatArray, y: FloatArray, tube: FloatArray) -> 
 
 @kernel
 def _begin(
-    tape: Tape,
-    algebra: Algebra,
-    space: Space,
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
     p: FloatArray,
     u: FloatArray,
     sizes: FloatArray,
@@ -314,17 +315,17 @@ def _begin(
 
 
 @kernel
-def _inputs_at(course: Course, stop: int, t: float, u: FloatArray, sizes: FloatArray) -> None:
+def _inputs_at(schedule: Schedule, stop: int, t: float, u: FloatArray, sizes: FloatArray) -> None:
     """Value at t and slope of the inputs and of time, on the way to a stop."""
     for i in range(len(sizes)):
-        a, b = course.inputs[stop, i, 0], course.inputs[stop, i, 1]
+        a, b = schedule.inputs[stop, i, 0], schedule.inputs[stop, i, 1]
         u[i, 0], u[i, 1] = a + b * t, b
         sizes[i] = abs(a) + abs(b * t)
     u[len(u) - 1, 0], u[len(u) - 1, 1] = t, 1.0
 
 
 @kernel
-def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
+def _spread(algebra: Monomials, x: FloatArray, scale: FloatArray) -> float:
     """How far the states differ over the box, relative to their scale, and at least rounding."""
     worst = 0.0
     for i in range(algebra.states):
@@ -336,7 +337,7 @@ def _spread(algebra: Algebra, x: FloatArray, scale: FloatArray) -> float:
 
 
 @kernel
-def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
+def _lost(algebra: Monomials, x: FloatArray, scale: FloatArray) -> bool:
     """Whether the error of every state drowns what depends on the parameters."""
     first = algebra.size - algebra.states
     for i in range(algebra.states):
@@ -350,12 +351,12 @@ def _lost(algebra: Algebra, x: FloatArray, scale: FloatArray) -> bool:
     return True
 
 
-@door
-def march(
-    tapes: tuple[Tape, Tape, Tape],
-    spaces: tuple[Space, Space, Space],
-    algebra: Algebra,
-    course: Course,
+@entry_point
+def integrate(
+    tapes: tuple[OpTape, OpTape, OpTape],
+    spaces: tuple[Scratch, Scratch, Scratch],
+    algebra: Monomials,
+    schedule: Schedule,
     order: int,
     p: FloatArray,
     ranges: FloatArray,
@@ -363,36 +364,36 @@ def march(
     most: int,
     cut: float,
     tube: Tube,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> int:
-    """Note the residuals of one experiment, as long as the box is neither done with nor shrunk.
+    """Record the residuals of one experiment until the box is excluded or has shrunk.
 
-    tapes, spaces  of slopes, told quantities and start values
+    tapes, spaces  of slopes, measured quantities and start values
     p          (n_p, 5) the parameters as polynomials;  ranges (n_p, 2): their bounds
     tolerance  of the last Taylor term, relative to how far the states differ over the box
     most       steps at most
-    cut        what a box must exceed to be done with
+    cut        level that the sum of squares must exceed for the box to be excluded
     offset     where the experiment's rows begin
     returns    THROUGH, FATHOMED, BROKE or SHRUNK
     """
-    slope, told, begin = tapes
-    space, told_space, begin_space = spaces
-    n, n_u = algebra.states, course.inputs.shape[1]
+    slope, outputs, begin = tapes
+    space, outputs_space, begin_space = spaces
+    n, n_u = algebra.states, schedule.inputs.shape[1]
     x, y = np.zeros((order + 1, n, algebra.size)), np.zeros(n)
     u, sizes = np.zeros((n_u + 1, 2)), np.zeros(n_u)
     around, between = np.zeros((n, 2)), np.zeros((n_u + 1, 2))
     end = np.zeros((n, algebra.size))
-    _inputs_at(course, 0, course.start, u, sizes)
+    _inputs_at(schedule, 0, schedule.start, u, sizes)
     if not begin.plain:
         enclose(begin, -1, around, ranges, between, begin_space.range)
     _begin(begin, algebra, begin_space, p, u, sizes, x[0], y)
     transport(algebra, x[0], y)
-    time, h, place, steps = course.start, (course.stops[-1] - course.start) * 0.05, 0, 0
-    for stop in range(len(course.stops)):
-        target = course.stops[stop]
+    time, h, place, steps = schedule.start, (schedule.stops[-1] - schedule.start) * 0.05, 0, 0
+    for stop in range(len(schedule.stops)):
+        target = schedule.stops[stop]
         while time < target:
-            _inputs_at(course, stop, time, u, sizes)
+            _inputs_at(schedule, stop, time, u, sizes)
             expand(slope, algebra, space, order, x, p, u)
             shortest = SMALLEST * (target - time)
             done = looked = False
@@ -406,12 +407,12 @@ def march(
                 step = following - time
                 longest = step * (1.0 + 4.0 * UNIT)
                 norms(slope, algebra, space, order, longest)
-                last = late(slope, space, order, step, course.scale)
+                last = late(slope, space, order, step, schedule.scale)
                 if not np.isfinite(last):
                     return BROKE
                 arrive(algebra, order, step, x, y, end)
                 spread = max(
-                    _spread(algebra, x[0], course.scale), _spread(algebra, end, course.scale)
+                    _spread(algebra, x[0], schedule.scale), _spread(algebra, end, schedule.scale)
                 )
                 goal = tolerance * spread * min(1.0, NARROW * spread) + 1e-15
                 if last > goal:
@@ -419,14 +420,14 @@ def march(
                     continue
                 if not slope.plain:
                     place = hull(tube, time, following, place, around)
-                    inputs_between(course, stop, time, following, between)
+                    inputs_between(schedule, stop, time, following, between)
                     enclose(slope, -1, around, ranges, between, space.range)
                 done = enclose_error(slope, algebra, space, order, longest, p, sizes, y)
                 if not (done or looked or slope.plain):  # whether any step can be enclosed
                     looked = True
                     norms(slope, algebra, space, order, 0.0)
                     place = hull(tube, time, time, place, around)
-                    inputs_between(course, stop, time, time, between)
+                    inputs_between(schedule, stop, time, time, between)
                     enclose(slope, -1, around, ranges, between, space.range)
                     if divides_by_zero(slope, space):
                         return BROKE
@@ -439,23 +440,25 @@ def march(
             transport(algebra, end, y)
             x[0] = end
             time = following
-            if _lost(algebra, end, course.scale):
+            if _lost(algebra, end, schedule.scale):
                 return BROKE
-        if course.first[stop] < course.first[stop + 1]:
-            _inputs_at(course, stop, time, u, sizes)
-            if not told.plain:
+        if schedule.first[stop] < schedule.first[stop + 1]:
+            _inputs_at(schedule, stop, time, u, sizes)
+            if not outputs.plain:
                 place = hull(tube, time, time, place, around)
-                inputs_between(course, stop, time, time, between)
-                enclose(told, -1, around, ranges, between, told_space.range)
-            _measure(told, algebra, told_space, course, stop, x[:1], p, u, sizes, rows, offset)
+                inputs_between(schedule, stop, time, time, between)
+                enclose(outputs, -1, around, ranges, between, outputs_space.range)
+            _measure(
+                outputs, algebra, outputs_space, schedule, stop, x[:1], p, u, sizes, rows, offset
+            )
             if total(rows) > cut:
                 return FATHOMED
-            for i in range(course.first[stop], course.first[stop + 1]):
+            for i in range(schedule.first[stop], schedule.first[stop + 1]):
                 if np.isfinite(rows.error[offset + i]):
                     narrow(algebra, rows, offset + i, cut)
             share = left(rows)
             if share < 0.0:
                 return FATHOMED
-            if share < ENOUGH and stop < len(course.stops) - 1:
+            if share < ENOUGH and stop < len(schedule.stops) - 1:
                 return SHRUNK
     return THROUGH

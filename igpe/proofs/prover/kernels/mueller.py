@@ -4,8 +4,6 @@ The upper bound of a state rises at least as fast as the state does anywhere on 
 where it has this value; its slope over a step is the worst value on the face's whole path. First
 order, but hard to break (Mueller 1927; Walter, Differential and Integral Inequalities, 1970,
 section 12).
-
-Slopes of the faces of a tube over a step: what Mueller's bounds are made of.
 """
 
 from typing import NamedTuple
@@ -13,19 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.proofs.prover.compiled import kernel
-from igpe.proofs.prover.enclosures.intervals import ROUND, enclose, outward
-from igpe.proofs.prover.enclosures.recursion import TINY
-from igpe.proofs.prover.writer import GENERAL_POWER, POWER, Tape
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.compiled import kernel
+from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
+from igpe.proofs.prover.kernels.tape import OpTape
 
-ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss the slope it was tried with
-FALLEN = 1e-8  # share of a face that is left at least after it fell
-FALLS = 3  # how far is tried
+ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
+FALLEN = 1e-8  # least share of a face that is left after it fell
+FALLS = 3  # attempts, each with a smaller fall
 
 
 @kernel
-def face(
-    tape: Tape,
+def face_slope(
+    tape: OpTape,
     i: int,
     side: int,
     path: FloatArray,
@@ -69,7 +67,7 @@ def _paths(
 
 @kernel
 def _keep_positive(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     paths: FloatArray,
     x: FloatArray,
@@ -86,7 +84,7 @@ def _keep_positive(
     out one by one.
     """
     n, below = len(now), np.zeros(2)
-    broken = (tape.function == POWER).any() or (tape.op == GENERAL_POWER).any()
+    broken = (tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any()
     for i in range(n):
         positive[i] = now[i, 0] >= 0.0
     wrong = True
@@ -98,7 +96,7 @@ def _keep_positive(
             touches = positive[i] and not (min(paths[i, 0, 0], paths[i, 1, 0]) >= 0.0)
             if broken:
                 below[0] = min(paths[i, 0, 0], paths[i, 1, 0], 0.0)
-            if touches and not (face(tape, i, 0, below, x, p, u, out) >= 0.0):
+            if touches and not (face_slope(tape, i, 0, below, x, p, u, out) >= 0.0):
                 positive[i] = False
                 wrong = True
     for i in range(n):
@@ -110,7 +108,7 @@ def _keep_positive(
 
 @kernel
 def try_step(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     h: float,
     p: FloatArray,
@@ -129,28 +127,28 @@ def try_step(
     """
     n = len(now)
     paths, x = np.empty((n, 2, 2)), np.empty((n, 2))
-    found = np.empty((n, 2))
+    worst = np.empty((n, 2))
     _paths(now, h, slope, fine, falling, paths, x)
     _keep_positive(tape, now, paths, x, p, u, positive, out)
     good = True
     for i in range(n):
         for s in range(2):
-            found[i, s] = face(tape, i, s, paths[i, s], x, p, u, out)
-            end = now[i, s] + h * found[i, s]
+            worst[i, s] = face_slope(tape, i, s, paths[i, s], x, p, u, out)
+            end = now[i, s] + h * worst[i, s]
             if positive[i]:
                 end = max(end, 0.0)
             inward = paths[i, s, 1 - s]
             if falling and ((end < inward) if s == 1 else (end > inward)):
-                found[i, s] = (inward - now[i, s]) / h * (1.0 - 1e-12)
+                worst[i, s] = (inward - now[i, s]) / h * (1.0 - 1e-12)
             elif not (paths[i, s, 0] <= end <= paths[i, s, 1]):
                 good = False
-    slope[:] = found
+    slope[:] = worst
     return good
 
 
 @kernel
 def fall(
-    tape: Tape,
+    tape: OpTape,
     now: FloatArray,
     h: float,
     p: FloatArray,
@@ -201,18 +199,18 @@ def guess(first: FloatArray, slope: FloatArray) -> None:
 
 
 MOST_STEPS = 3000
-WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is told
+WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is outputs
 SHORTEST = 1e-12  # step, as a share of the way to the next stop; faster decays fall at once
 ROUGHER = 30.0  # are the last of the allowed steps than the first
 
 
-class Course(NamedTuple):
+class Schedule(NamedTuple):
     """What one experiment measures, and when.
 
     start    time at which it begins
     stops    (n_stops,) increasing: measured times, and breaks of the inputs
     first    (n_stops + 1,) where the rows of each stop begin
-    column   (m,) which told quantity;  value, weight (m,): measurement, 1 / standard deviation
+    column   (m,) which measured quantity;  value, weight (m,): measurement, 1 / standard deviation
     inputs   (n_stops, n_u, 2) coefficients a, b of a + b t up to each stop
     scale    (n_x,) positive: how large each state is
     """
@@ -246,10 +244,10 @@ def tube(states: int) -> Tube:
 
 
 @kernel
-def inputs_between(course: Course, stop: int, a: float, b: float, u: FloatArray) -> None:
+def inputs_between(schedule: Schedule, stop: int, a: float, b: float, u: FloatArray) -> None:
     """Ranges of inputs and time from a to b, on the way to a stop, into u (n_u + 1, 2)."""
     for i in range(len(u) - 1):
-        c, s = course.inputs[stop, i, 0], course.inputs[stop, i, 1]
+        c, s = schedule.inputs[stop, i, 0], schedule.inputs[stop, i, 1]
         v, w = c + s * a, c + s * b
         room = 8.0 * ROUND * (abs(c) + abs(s * a) + abs(s * b)) + TINY
         u[i, 0], u[i, 1] = min(v, w) - room, max(v, w) + room
@@ -264,17 +262,17 @@ class Front(NamedTuple):
 
 
 @kernel
-def begun(course: Course, begin: FloatArray, tube: Tube) -> Front:
+def start_front(schedule: Schedule, begin: FloatArray, tube: Tube) -> Front:
     """A tube that begins with bounds (n_x, 2)."""
-    tube.time[0], tube.steps[0] = course.start, 1
+    tube.time[0], tube.steps[0] = schedule.start, 1
     tube.bounds[0] = begin
-    return Front(begin.copy(), np.array([course.start, course.stops[-1] - course.start]))
+    return Front(begin.copy(), np.array([schedule.start, schedule.stops[-1] - schedule.start]))
 
 
 @kernel
 def mueller(
-    tape: Tape,
-    course: Course,
+    tape: OpTape,
+    schedule: Schedule,
     stop: int,
     front: Front,
     p: FloatArray,
@@ -288,27 +286,27 @@ def mueller(
     most  steps at most, of the whole tube
     """
     now, n = front.now, len(front.now)
-    out, u = np.empty((len(tape.op), 2)), np.empty((course.inputs.shape[1] + 1, 2))
+    out, u = np.empty((len(tape.op), 2)), np.empty((schedule.inputs.shape[1] + 1, 2))
     slope, first, path = np.empty((n, 2)), np.empty((n, 2)), np.empty(2)
     positive = np.empty(n, dtype=np.bool_)
-    while front.clock[0] < course.stops[stop]:
+    while front.clock[0] < schedule.stops[stop]:
         time, h = front.clock
-        following = min(time + h, course.stops[stop])
-        if course.stops[stop] - following < 0.3 * (following - time):
-            following = course.stops[stop]
-        inputs_between(course, stop, time, time, u)
+        following = min(time + h, schedule.stops[stop])
+        if schedule.stops[stop] - following < 0.3 * (following - time):
+            following = schedule.stops[stop]
+        inputs_between(schedule, stop, time, time, u)
         for i in range(n):
             for s in range(2):
                 path[:] = now[i, s]
-                first[i, s] = face(tape, i, s, path, now, p, u, out)
+                first[i, s] = face_slope(tape, i, s, path, now, p, u, out)
         k = tube.steps[0]
         rough = fine * ROUGHER ** (k / most)
         done = False
         for _ in range(40):
             step = following - time
-            if not (step > SHORTEST * (course.stops[stop] - time)):
+            if not (step > SHORTEST * (schedule.stops[stop] - time)):
                 break
-            inputs_between(course, stop, time, following, u)
+            inputs_between(schedule, stop, time, following, u)
             slope[:] = first
             good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
             if not good:
@@ -319,7 +317,7 @@ def mueller(
             worst = 0.0
             for i in range(n):
                 for s in range(2):
-                    size = course.scale[i] + now[i, 1] - now[i, 0]
+                    size = schedule.scale[i] + now[i, 1] - now[i, 0]
                     change = abs(slope[i, s] - first[i, s]) * step / size
                     if change < np.inf:  # ends of infinite slopes are known otherwise
                         worst = max(worst, change)
@@ -329,9 +327,9 @@ def mueller(
             factor = 0.5 if not (worst > 4.0 * rough) else 0.25
             following = time + step * factor
         if not done:
-            following = min(time + h, course.stops[stop])
+            following = min(time + h, schedule.stops[stop])
             step = following - time
-            inputs_between(course, stop, time, following, u)
+            inputs_between(schedule, stop, time, following, u)
             done = fall(tape, now, step, p, u, first, slope, rough, positive, out)
         elif _any_stalls(now, step, first, slope):
             before, kept = slope.copy(), positive.copy()
@@ -339,7 +337,7 @@ def mueller(
                 slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
-        wide = _advance(course, slope, step, positive, now)
+        wide = _advance(schedule, slope, step, positive, now)
         tube.time[k] = following
         tube.bounds[k] = now
         tube.steps[0] = k + 1
@@ -351,15 +349,15 @@ def mueller(
 
 @kernel
 def _any_stalls(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> bool:
-    found = False
+    any_stalls = False
     for i in range(len(now)):
-        found = found or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
-    return found
+        any_stalls = any_stalls or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
+    return any_stalls
 
 
 @kernel
 def _advance(
-    course: Course, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
+    schedule: Schedule, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
 ) -> bool:
     """Move the bounds; whether they are too wide to tell anything."""
     n = len(now)
@@ -372,9 +370,9 @@ def _advance(
         now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
         if positive[i]:
             now[i, 0] = max(now[i, 0], 0.0)
-        if not (now[i, 1] - now[i, 0] < WIDEST * course.scale[i]):
+        if not (now[i, 1] - now[i, 0] < WIDEST * schedule.scale[i]):
             wide += 1
-        if not (now[i, 1] - now[i, 0] < EXPLODED * course.scale[i]):
+        if not (now[i, 1] - now[i, 0] < EXPLODED * schedule.scale[i]):
             wide = n
     return wide == n
 

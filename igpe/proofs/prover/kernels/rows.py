@@ -8,22 +8,23 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.intervals import enclose
-from igpe.proofs.prover.enclosures.mueller import (
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
-    Course,
     Front,
+    Schedule,
     Tube,
-    begun,
     inputs_between,
     mueller,
+    start_front,
 )
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
-from igpe.proofs.prover.writer import STATE, Tape
+from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.taylor import Monomials
 
 
-class Rows(NamedTuple):
+class BoxRows(NamedTuple):
     """All residuals over one box.
 
     c      (m, n_delta) coefficients;  error: (m,) >= 0, infinite where there is no polynomial
@@ -42,9 +43,9 @@ class Rows(NamedTuple):
     known: FloatArray
 
 
-def rows(size: int, algebra: Algebra) -> Rows:
+def rows(size: int, algebra: Monomials) -> BoxRows:
     """Room for `size` residuals."""
-    return Rows(
+    return BoxRows(
         np.zeros((size, algebra.size - algebra.states)),
         np.full(size, np.inf),
         np.full(size, -np.inf),
@@ -55,8 +56,8 @@ def rows(size: int, algebra: Algebra) -> Rows:
     )
 
 
-@door
-def clear(rows: Rows) -> None:
+@entry_point
+def clear(rows: BoxRows) -> None:
     """Nothing is known."""
     rows.c[:] = 0.0
     rows.error[:] = np.inf
@@ -69,7 +70,7 @@ def clear(rows: Rows) -> None:
 
 
 @kernel
-def bounds_of(algebra: Algebra, c: FloatArray) -> tuple[float, float]:
+def bounds_of(algebra: Monomials, c: FloatArray) -> tuple[float, float]:
     """Range of a polynomial over the box, rounding covered."""
     low = high = c[0]
     size = abs(c[0])
@@ -115,8 +116,8 @@ def reach(cut: float, others: float) -> float:
     return 0.0 if rest <= 0.0 else np.sqrt(rest) * UP
 
 
-@door
-def note(rows: Rows, i: int, low: float, high: float) -> None:
+@entry_point
+def note(rows: BoxRows, i: int, low: float, high: float) -> None:
     """Residual i is between low and high, as well as within what was known.
 
     Nothing is learnt from ends that are no numbers, or crossed.
@@ -129,14 +130,14 @@ def note(rows: Rows, i: int, low: float, high: float) -> None:
     rows.square[i] = away * away / UP
 
 
-@door
-def total(rows: Rows) -> float:
+@entry_point
+def total(rows: BoxRows) -> float:
     """Proven bound on the sum of squares, from each residual alone."""
     return float(rows.square.sum() / UP)
 
 
 @kernel
-def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
+def narrow(algebra: Monomials, rows: BoxRows, i: int, cut: float) -> None:
     """Cut off what residual i alone, given the least of all others, leaves no room below the cut.
 
     A polynomial of one row: g_k delta_k = r - (all the rest), |r| <= sqrt(cut - others).
@@ -167,7 +168,7 @@ def narrow(algebra: Algebra, rows: Rows, i: int, cut: float) -> None:
 
 
 @kernel
-def shrink(rows: Rows, k: int, one: float, other: float) -> None:
+def shrink(rows: BoxRows, k: int, one: float, other: float) -> None:
     """delta_k is between two numbers, in either order; an empty range is one with low > high."""
     low, high = (one, other) if one <= other else (other, one)
     if not (low <= high):  # one of them is no number
@@ -178,7 +179,7 @@ def shrink(rows: Rows, k: int, one: float, other: float) -> None:
 
 
 @kernel
-def left(rows: Rows) -> float:
+def left(rows: BoxRows) -> float:
     """Share of the box that is left; negative if nothing is. What is no number cuts nothing off."""
     share = 1.0
     for k in range(len(rows.delta)):
@@ -190,53 +191,53 @@ def left(rows: Rows) -> float:
     return share
 
 
-@door
+@entry_point
 def tube_rows(
-    tapes: tuple[Tape, Tape, Tape],
-    course: Course,
+    tapes: tuple[OpTape, OpTape, OpTape],
+    schedule: Schedule,
     p: FloatArray,
     fine: float,
     most: int,
     cut: float,
     tube: Tube,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
 ) -> int:
     """Mueller bounds of all residuals as far as they reach, or are needed to exceed the cut.
 
     returns  the number of stops reached
     """
-    slope, told, begin = tapes
+    slope, outputs, begin = tapes
     n = len(slope.results)
-    x, u = np.zeros((n, 2)), np.zeros((course.inputs.shape[1] + 1, 2))
+    x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
     enclose(begin, -1, x, p, u, out)
     for i in range(n):
         x[i] = out[begin.results[i]]
-    front = begun(course, x, tube)
-    out = np.zeros((len(told.op), 2))
-    for stop in range(len(course.stops)):
-        if not mueller(slope, course, stop, front, p, fine, most, tube):
+    front = start_front(schedule, x, tube)
+    out = np.zeros((len(outputs.op), 2))
+    for stop in range(len(schedule.stops)):
+        if not mueller(slope, schedule, stop, front, p, fine, most, tube):
             return stop
-        if course.first[stop] < course.first[stop + 1]:
-            t = course.stops[stop]
-            inputs_between(course, stop, t, t, u)
-            enclose(told, -1, front.now, p, u, out)
-            for i in range(course.first[stop], course.first[stop + 1]):
-                low, high = out[told.results[course.column[i]]]
-                _note(course, rows, i, low, high, offset)
+        if schedule.first[stop] < schedule.first[stop + 1]:
+            t = schedule.stops[stop]
+            inputs_between(schedule, stop, t, t, u)
+            enclose(outputs, -1, front.now, p, u, out)
+            for i in range(schedule.first[stop], schedule.first[stop + 1]):
+                low, high = out[outputs.results[schedule.column[i]]]
+                _note(schedule, rows, i, low, high, offset)
             if total(rows) > cut:
                 return stop + 1
-            _within_reach(told, course, stop, rows, offset, cut, front, tube)
-    return len(course.stops)
+            _within_reach(outputs, schedule, stop, rows, offset, cut, front, tube)
+    return len(schedule.stops)
 
 
 @kernel
 def _within_reach(
-    told: Tape,
-    course: Course,
+    outputs: OpTape,
+    schedule: Schedule,
     stop: int,
-    rows: Rows,
+    rows: BoxRows,
     offset: int,
     cut: float,
     front: Front,
@@ -248,16 +249,16 @@ def _within_reach(
     the least of the others). The tube gets a second point at the same time.
     """
     changed = False
-    for i in range(course.first[stop], course.first[stop + 1]):
-        k = told.results[course.column[i]]
-        if told.op[k] != STATE:
+    for i in range(schedule.first[stop], schedule.first[stop + 1]):
+        k = outputs.results[schedule.column[i]]
+        if outputs.op[k] != ops.STATE:
             continue
         others = 0.0
         for j in range(len(rows.square)):
             if j != offset + i:
                 others += rows.square[j]
-        room = reach(cut, others) / course.weight[i]
-        y, state = course.value[i], told.a[k]
+        room = reach(cut, others) / schedule.weight[i]
+        y, state = schedule.value[i], outputs.a[k]
         low, high = y - room, y + room
         low, high = low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high)
         if not (low <= high):
@@ -274,9 +275,9 @@ def _within_reach(
 
 
 @kernel
-def _note(course: Course, rows: Rows, i: int, low: float, high: float, offset: int) -> None:
+def _note(schedule: Schedule, rows: BoxRows, i: int, low: float, high: float, offset: int) -> None:
     """A measured quantity between low and high, as a residual."""
-    y, w = course.value[i], course.weight[i]
+    y, w = schedule.value[i], schedule.weight[i]
     room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))
     low, high = (low - y - room) * w, (high - y + room) * w
     note(rows, offset + i, low - abs(low) * 8.0 * UNIT, high + abs(high) * 8.0 * UNIT)

@@ -13,16 +13,17 @@ What all residuals of a box say together: it is done with, or smaller than it wa
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import door, kernel
-from igpe.proofs.prover.enclosures.recursion import TINY, UNIT, UP, Algebra
-from igpe.proofs.prover.enclosures.rows import Rows, apart, bounds_of, shrink
+from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP
+from igpe.proofs.prover.kernels.rows import BoxRows, apart, bounds_of, shrink
+from igpe.proofs.prover.kernels.taylor import Monomials
 
 ROUNDS = 6  # of the search for multipliers
 SWEEPS = 15  # of coordinate descent in each
 
 
 @kernel
-def combined(rows: Rows, u: FloatArray, out: FloatArray) -> float:
+def combined(rows: BoxRows, u: FloatArray, out: FloatArray) -> float:
     """u'r as a polynomial, into out (n_delta,); returns its error, rounding covered."""
     out[:] = 0.0
     error, size = 0.0, 0.0
@@ -46,18 +47,18 @@ def length(u: FloatArray) -> float:
 
 
 @kernel
-def by_multipliers(algebra: Algebra, rows: Rows, u: FloatArray) -> float:
+def by_multipliers(algebra: Monomials, rows: BoxRows, u: FloatArray) -> float:
     """Proven bound on |r|^2 from the rows that have polynomials (u is zero elsewhere)."""
     sum_up = np.zeros(rows.c.shape[1])
     error = combined(rows, u, sum_up)
     low, high = bounds_of(algebra, sum_up)
-    found = apart(low - error, high + error) / length(u) / UP
-    return found * found / UP if found > 0.0 else 0.0
+    distance = apart(low - error, high + error) / length(u) / UP
+    return distance * distance / UP if distance > 0.0 else 0.0
 
 
 @kernel
 def values(
-    algebra: Algebra, rows: Rows, delta: FloatArray, r: FloatArray, jacobian: FloatArray
+    algebra: Monomials, rows: BoxRows, delta: FloatArray, r: FloatArray, jacobian: FloatArray
 ) -> None:
     """Residuals' polynomials and their derivatives at a point, in plain doubles."""
     n_delta = rows.c.shape[1]
@@ -84,7 +85,7 @@ def values(
 
 @kernel
 def multipliers(
-    algebra: Algebra, rows: Rows, cut: float, best_u: FloatArray, best_delta: FloatArray
+    algebra: Monomials, rows: BoxRows, cut: float, best_u: FloatArray, best_delta: FloatArray
 ) -> float:
     """The best bound found, its u and the point that it belongs to.
 
@@ -105,12 +106,12 @@ def multipliers(
                 jacobian[i] = 0.0
         if not ((u * u).sum() > 0.0):
             break
-        found = by_multipliers(algebra, rows, u)
-        if found > best:
-            best = found
+        bound = by_multipliers(algebra, rows, u)
+        if bound > best:
+            best = bound
             best_u[:] = u
             best_delta[:] = delta
-            if found > cut:
+            if bound > cut:
                 break
         matrix = jacobian.T @ jacobian
         gradient = jacobian.T @ u
@@ -158,7 +159,7 @@ def definite(matrix: FloatArray, margin: float) -> bool:
 
 
 @kernel
-def by_convexity(algebra: Algebra, rows: Rows) -> float:
+def by_convexity(algebra: Monomials, rows: BoxRows) -> float:
     """Proven bound on |r|^2 near an optimum: the quadratic part, if convex, minus what is left.
 
     |c + G d + q(d)|^2 >= |c|^2 + 2 c'G d + d'(G'G + 2 sum c_i H_i) d - |cubic|, q'q being no less
@@ -220,7 +221,7 @@ def by_convexity(algebra: Algebra, rows: Rows) -> float:
 
 
 @kernel
-def contract(algebra: Algebra, rows: Rows, cut: float, u: FloatArray, at: FloatArray) -> None:
+def contract(algebra: Monomials, rows: BoxRows, cut: float, u: FloatArray, at: FloatArray) -> None:
     """Cut off what combinations of residuals leave no room for below the cut.
 
     s'r determines delta_k where s is a row of the pseudo-inverse of G; and |s'r| <= |s| rho with
@@ -269,7 +270,7 @@ def contract(algebra: Algebra, rows: Rows, cut: float, u: FloatArray, at: FloatA
 
 @kernel
 def _solve_for(
-    algebra: Algebra, rows: Rows, s: FloatArray, k: int, reach: float, p: FloatArray
+    algebra: Monomials, rows: BoxRows, s: FloatArray, k: int, reach: float, p: FloatArray
 ) -> None:
     """Narrow delta_k by |s'r| <= reach."""
     n = algebra.parameters
@@ -292,8 +293,8 @@ def _solve_for(
     shrink(rows, k, a, (reach - rest_low - low + slack) / g)
 
 
-@door
-def conclude(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
+@entry_point
+def joint_bound(algebra: Monomials, rows: BoxRows, cut: float, u: FloatArray) -> float:
     """Proven bound on the sum of squares from all rows; below the cut, the box is contracted too.
 
     u  (m,) becomes the best multipliers
@@ -316,8 +317,8 @@ def conclude(algebra: Algebra, rows: Rows, cut: float, u: FloatArray) -> float:
     return (best + others) / UP
 
 
-@door
-def sensitivities(algebra: Algebra, rows: Rows, out: FloatArray) -> None:
+@entry_point
+def sensitivities(algebra: Monomials, rows: BoxRows, out: FloatArray) -> None:
     """How far the residuals move along what is left of each axis (n_p,)."""
     out[:] = 0.0
     for i in range(len(rows.error)):

@@ -1,8 +1,8 @@
-"""Functions compiled by Numba on first use and kept on disk, so that the next process loads them.
+"""Compile functions by Numba on first use and keep them on disk for the next process.
 
 Numba's own cache looks at one file: a function is not compiled again when another one that it calls
-has changed. Here the sources of the whole room are the stamp of every function. Wrappers for Python
-take long to compile, so that only few functions (`door`) have one.
+has changed. Here the sources of this folder are the stamp of every function. Wrappers for Python
+take long to compile, so that only few functions (`entry_point`) have one.
 """
 
 import sys
@@ -64,7 +64,7 @@ def kernel(function: F) -> F:
     return numba.njit(error_model="numpy", **options)(function)  # type: ignore[no-any-return]
 
 
-def door(function: F) -> F:
+def entry_point(function: F) -> F:
     """The function compiled and kept on disk, to be called from Python.
 
     It holds all kernels that it calls, so that a process that finds it on disk compiles nothing.
@@ -76,25 +76,15 @@ def door(function: F) -> F:
     if file is None or not is_own(Path(compiled._cache.cache_path)):
         return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
     file._source_stamp = _stamp()
+    try:
+        file._load_index()  # unpickles the names of classes
+    except Exception:  # one was renamed since
+        file.flush()
     return compiled  # type: ignore[no-any-return]
 
 
 @cache
 def _stamp() -> str:
+    """Hash of the sources of this folder."""
     files = sorted(Path(__file__).parent.glob("*.py"))
-    texts = [f.read_text(encoding="utf-8") for f in files if f.stem not in UNCOMPILED]
-    return sha256("".join(texts).encode()).hexdigest()
-
-
-UNCOMPILED = (
-    "best",
-    "certify",
-    "enclosure",
-    "factored",
-    "parts",
-    "posed",
-    "scales",
-    "search",
-    "translate",
-    "writer",
-)
+    return sha256("".join(f.read_text(encoding="utf-8") for f in files).encode()).hexdigest()

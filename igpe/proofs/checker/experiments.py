@@ -1,13 +1,10 @@
-"""What the checker knows of a problem: one tape for slopes, starts and measured quantities each.
+"""Experiments as the checker reads them: tapes for slopes, starts and measured quantities.
 
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
-
-CasADi's expressions as a list of operations, evaluated on whatever has their arithmetic.
-
-Inputs given by tables: straight lines between two stops.
-
-On a line through (t_0, y_0) with slope b an input is y_0 + b (t - t_0). The slope is an interval
-that holds the exact (y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
+CasADi's expressions become lists of operations, evaluated on whatever has their arithmetic. Inputs
+given by tables are straight lines between two stops: on a line through (t_0, y_0) with slope b an
+input is y_0 + b (t - t_0). The slope is an interval that holds the exact
+(y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +25,11 @@ from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.proofs.checker import functions
 from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, Space
+from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace
 
 
 class Number(Protocol):
-    """What a tape can be evaluated on: intervals, duals, polynomials."""
+    """Arithmetic on which a tape can be evaluated: intervals, duals, polynomials."""
 
     def __add__(self, other: Self) -> Self: ...
     def __sub__(self, other: Self) -> Self: ...
@@ -42,7 +39,7 @@ class Number(Protocol):
         """x * x."""
 
     def power(self, exponent: Self) -> Self:
-        """To an exponent that is not known; 0 where it is not positive."""
+        """Power with an exponent that is not known; 0 where the base is not positive."""
 
     def through(self, function: functions.Coefficients) -> Self:
         """An elementary function of it."""
@@ -53,8 +50,8 @@ Constant = Callable[[float], Any]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One operation: its number in CasADi, where its operands are and where its result goes."""
+class Instruction:
+    """One operation: its number in CasADi, the places of its operands and of its result."""
 
     operation: int
     operands: tuple[int, ...]
@@ -62,7 +59,7 @@ class Step:
     value: float
 
 
-class Tape:
+class ReplayTape:
     """Expressions of vectors of symbols.
 
     inputs   SX vectors
@@ -73,8 +70,8 @@ class Tape:
     def __init__(self, inputs: Sequence[Any], output: Any) -> None:
         function = ca.Function("f", list(inputs), [ca.densify(output)])
         self.length = int(ca.densify(output).numel())
-        self.steps = [_step(function, k) for k in range(function.n_instructions())]
-        unknown = {s.operation for s in self.steps} - set(RULES) - LEAVES
+        self.instructions = [_instruction(function, k) for k in range(function.n_instructions())]
+        unknown = {s.operation for s in self.instructions} - set(RULES) - LEAVES
         if unknown:
             names = [OPERATION_NAMES[operation] for operation in unknown]
             raise Unsupported(
@@ -87,23 +84,23 @@ class Tape:
         work: dict[int, N] = {}
         numbers: dict[int, float] = {}  # places are used again: constants that stand there now
         results: dict[int, N] = {}
-        for s in self.steps:
+        for s in self.instructions:
             if s.operation == ca.OP_OUTPUT:
                 results[s.result] = work[s.operands[0]]
                 continue
             if s.operation == ca.OP_INPUT:
-                found = inputs[s.operands[0]][s.operands[1]]
+                value = inputs[s.operands[0]][s.operands[1]]
             elif s.operation == ca.OP_CONST:
-                found = constant(s.value)
+                value = constant(s.value)
             elif s.operation in POWERS:
                 base, exponent = s.operands
-                found = _power(
+                value = _power(
                     work[base], work[exponent], numbers.get(exponent), base_known=base in numbers
                 )
             else:
                 rule: Callable[..., Any] = RULES[s.operation]
-                found = rule(constant, *(work[i] for i in s.operands))
-            work[s.result] = found
+                value = rule(constant, *(work[i] for i in s.operands))
+            work[s.result] = value
             numbers.pop(s.result, None)
             if s.operation == ca.OP_CONST:
                 numbers[s.result] = s.value
@@ -123,8 +120,8 @@ def _power(base: N, exponent: N, number: float | None, *, base_known: bool) -> N
     if number is None and not base_known:
         return base.power(exponent)
     if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
-        found = _whole_power(base, int(abs(number)))
-        return found if number > 0 else found.through(functions.reciprocal)
+        power = _whole_power(base, int(abs(number)))
+        return power if number > 0 else power.through(functions.reciprocal)
     return (exponent * base.through(functions.log)).through(functions.exp)
 
 
@@ -161,32 +158,34 @@ RULES: dict[int, Callable[..., Any]] = {
 }
 
 
-def _step(function: Any, k: int) -> Step:
+def _instruction(function: Any, k: int) -> Instruction:
     operation = function.instruction_id(k)
     inputs, outputs = function.instruction_input(k), function.instruction_output(k)
     if operation == ca.OP_OUTPUT:
-        return Step(operation, (inputs[0],), outputs[1], 0.0)
+        return Instruction(operation, (inputs[0],), outputs[1], 0.0)
     value = function.instruction_constant(k) if operation == ca.OP_CONST else 0.0
-    return Step(operation, tuple(inputs), outputs[0], value)
+    return Instruction(operation, tuple(inputs), outputs[0], value)
 
 
-class Line(NamedTuple):
-    """One input, each array for all boxes, or for all stops it leads to."""
+class InputLine(NamedTuple):
+    """Straight line of one input, each array for all boxes, or for all stops it leads to."""
 
     start: FloatArray
     value: FloatArray
     slope: Interval
 
-    def of(self, k: IntArray) -> "Line":
+    def of(self, k: IntArray) -> "InputLine":
         """The lines that lead to these stops."""
-        return Line(self.start[k], self.value[k], Interval(self.slope.low[k], self.slope.high[k]))
+        return InputLine(
+            self.start[k], self.value[k], Interval(self.slope.low[k], self.slope.high[k])
+        )
 
     def between(self, time: Interval) -> Interval:
-        """Its values over some times."""
+        """Range of the input over some times."""
         return point(self.value) + self.slope * (time - point(self.start))
 
-    def polynomial(self, space: Space, t: FloatArray, h: FloatArray) -> Polynomial:
-        """Its value at t + tau h, for a length h known up to two units of rounding."""
+    def polynomial(self, space: TaylorSpace, t: FloatArray, h: FloatArray) -> Polynomial:
+        """Input at t + tau h, for a length h known up to two units of rounding."""
         length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
         parts = [self.between(point(t)), self.slope * length][: space.order + 1]
         c = np.zeros((space.size, len(parts), len(t)))
@@ -195,7 +194,7 @@ class Line(NamedTuple):
         return Polynomial(space, c, up(np.sum([part.radius for part in parts], axis=0)))
 
 
-def line(table: Table, begins: Sequence[float]) -> Line:
+def line(table: Table, begins: Sequence[float]) -> InputLine:
     """A table from each of some times until it, or its slope, jumps again.
 
     Before its first and after its last point it is constant; one that is held always is.
@@ -208,7 +207,7 @@ def line(table: Table, begins: Sequence[float]) -> Line:
     rise, run = point(y[after]) - point(y[k]), point(t[after]) - point(t[k])
     slope = rise / Interval(np.where(inside, run.low, 1.0), np.where(inside, run.high, 1.0))
     low, high = (np.where(inside, end, 0.0) for end in (slope.low, slope.high))
-    return Line(t[k], y[k], Interval(low, high))
+    return InputLine(t[k], y[k], Interval(low, high))
 
 
 At = tuple[IntArray, FloatArray, FloatArray]
@@ -216,8 +215,8 @@ At = tuple[IntArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class Course:
-    """One experiment.
+class Replay:
+    """One experiment as the checker integrates it.
 
         x' = slopes(t, x, p, u),  x(t0) = start(p),  r = (measured(t, x, p, u) - y) / sigma
 
@@ -230,15 +229,15 @@ class Course:
 
     states: int
     t0: float
-    slopes: Tape
-    start: Tape
-    measured: Tape
+    slopes: ReplayTape
+    start: ReplayTape
+    measured: ReplayTape
     times: FloatArray
     rows: tuple[At, ...]
-    inputs: tuple[Line, ...] = ()
+    inputs: tuple[InputLine, ...] = ()
 
 
-class Known(NamedTuple):
+class Priors(NamedTuple):
     """Priors: (k,) which of the unknowns, means and standard deviations."""
 
     place: IntArray
@@ -246,14 +245,14 @@ class Known(NamedTuple):
     deviation: FloatArray
 
 
-def courses(problem: Problem) -> tuple[Course, ...]:
-    """One for each experiment, of the problem's free unknowns in the order of `problem.box`.
+def replays(problem: Problem) -> tuple[Replay, ...]:
+    """Read each experiment, with the problem's free unknowns in the order of `problem.box`.
 
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
     _require_plain(problem)
     priors = _priors(problem)
-    found = []
+    models = []
     for k, experiment in enumerate(problem.experiments):
         ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
         if ivp.implicit:
@@ -261,14 +260,14 @@ def courses(problem: Problem) -> tuple[Course, ...]:
                 f"The checker knows no implicit algebraic variables; experiment {experiment.name} "
                 "has some."
             )
-        found.append(_course(problem, experiment, ivp, priors))
+        models.append(_replay(problem, experiment, ivp, priors))
         priors = priors._replace(place=priors.place[:0])  # counted once
-    return tuple(found)
+    return tuple(models)
 
 
-def _course(
-    problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Known
-) -> Course:
+def _replay(
+    problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Priors
+) -> Replay:
     names = problem.box.names
     measured = _measured(experiment)
     ivp = ivp.without_conditions(np.array(sorted(measured)))
@@ -286,12 +285,12 @@ def _course(
     times = sorted({*measured, *ivp.breaks(last)})
     begins = [ivp.t0, *times[:-1]]
     symbols = [ivp.t, ivp.x, p, ivp.u]
-    return Course(
+    return Replay(
         states=len(ivp.states),
         t0=ivp.t0,
-        slopes=Tape(symbols, f),
-        start=Tape([p], start),
-        measured=Tape(symbols, h),
+        slopes=ReplayTape(symbols, f),
+        start=ReplayTape([p], start),
+        measured=ReplayTape(symbols, h),
         times=np.array(times),
         rows=tuple(measured.get(t, _nothing()) for t in times),
         inputs=tuple(line(table, begins) for table in ivp.tables),
@@ -309,11 +308,11 @@ def _measured(experiment: Experiment) -> dict[float, Any]:
     return {t: (m.column[a], m.value[a], m.sigma[a]) for t, a in at.items()}
 
 
-def _priors(problem: Problem) -> Known:
-    """Of the unknowns that are free; those of the others are a constant, which nobody counts."""
+def _priors(problem: Problem) -> Priors:
+    """Priors of the free unknowns; those of fixed ones are a constant, which nobody counts."""
     names = problem.box.names
     free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
-    return Known(
+    return Priors(
         np.array(list(free), dtype=np.intp),
         np.array([prior.mean for prior in free.values()]),
         np.array([prior.deviation for prior in free.values()]),
@@ -321,7 +320,7 @@ def _priors(problem: Problem) -> Known:
 
 
 def _require_plain(problem: Problem) -> None:
-    strange = [
+    unsupported = [
         what
         for what, there in {
             "a loss other than LeastSquares()": not isinstance(problem.loss, LeastSquares),
@@ -331,5 +330,7 @@ def _require_plain(problem: Problem) -> None:
         }.items()
         if there
     ]
-    if strange:
-        raise Unsupported(f"The checker knows no {', '.join(strange)}; certificates without these.")
+    if unsupported:
+        raise Unsupported(
+            f"The checker knows no {', '.join(unsupported)}; certificates without these."
+        )

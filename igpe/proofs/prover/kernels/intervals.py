@@ -9,33 +9,13 @@ import math
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.compiled import kernel
-from igpe.proofs.prover.enclosures.recursion import TINY
-from igpe.proofs.prover.writer import (
-    ADD,
-    CLOSE,
-    COEFFICIENT,
-    CONST,
-    COS,
-    EXP,
-    FRACTION,
-    GENERAL_POWER,
-    HORNER,
-    INPUT,
-    LOG,
-    MUL,
-    NEG,
-    PARAMETER,
-    SHIFT,
-    SIN,
-    SQUARE,
-    STATE,
-    SUB,
-    TERM,
-    TIME,
-    Tape,
-)
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.compiled import kernel
+from igpe.proofs.prover.kernels.tape import OpTape
 
+UNIT = 2.0**-53  # largest relative rounding error of one operation
+UP = 1 + 2.0**-40  # more than the rounding of 4000 operations on numbers that are not negative
+TINY = 1e-300  # more than whatever underflows
 ROUND = 2.0**-50  # eight times the rounding of an operation; four ulps of a library function
 MOST_EXPONENT = 709.0  # exp of it is a double
 HUGE = 8e307  # less than that, and than the largest double: what overflowed is at least as large
@@ -91,17 +71,17 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
     """Range of a function over an interval; nan where it is not defined."""
     if not (low <= high):
         return np.nan, np.nan
-    if kind == EXP:
+    if kind == ops.EXP:
         return _exponential(low, HUGE), _exponential(high, np.inf)
     if not (math.isfinite(low) and math.isfinite(high)):
-        if kind in (SIN, COS):
+        if kind in (ops.SIN, ops.COS):
             return -1.0, 1.0
         return np.nan, np.nan
-    if kind == SIN:
+    if kind == ops.SIN:
         return _wave(math.sin(low), math.sin(high), low, high, 0.25)
-    if kind == COS:
+    if kind == ops.COS:
         return _wave(math.cos(low), math.cos(high), low, high, 0.0)
-    if kind == LOG:
+    if kind == ops.LOG:
         return (math.log(low), math.log(high)) if low > 0.0 else (np.nan, np.nan)
     if low < 0.0 or (low == 0.0 and exponent < 0.0):
         return np.nan, np.nan
@@ -160,7 +140,7 @@ def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
 
 
 @kernel
-def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def _fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
     """Range of sum w_i t_i / sum t_i, a mean of the weights if no t_i is negative.
 
     It rises with t_i where w_i is above it: the largest value has its terms of largest weight at
@@ -188,18 +168,18 @@ def _fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[floa
         if not math.isfinite(a0 + a1 + b0 + b1):
             return least, most
         if b0 > 0.0:
-            found = a0 / b0 - room
-            low = min(low, found if below else max(found, 0.0))
+            quotient = a0 / b0 - room
+            low = min(low, quotient if below else max(quotient, 0.0))
         if b1 > 0.0:
-            found = a1 / b1 + room
-            high = max(high, found if above else min(found, 0.0))
+            quotient = a1 / b1 + room
+            high = max(high, quotient if above else min(quotient, 0.0))
     if low > high:
         return least, most
     return max(low, least), min(high, most)
 
 
 @kernel
-def _plain_fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def _plain_fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
     """The same where terms may be negative."""
     a0 = a1 = b0 = b1 = size = 0.0
     for i in range(first, first + count):
@@ -219,20 +199,20 @@ def _plain_fraction(tape: Tape, first: int, count: int, out: FloatArray) -> tupl
 def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
     """Range of a sum, difference, product, quotient or square, rounded but not beyond zero."""
     positive = False
-    if op == ADD:
+    if op == ops.ADD:
         low, high = a0 + b0, a1 + b1
         positive = a0 >= 0.0 and b0 >= 0.0
-    elif op == SUB:
+    elif op == ops.SUB:
         low, high = a0 - b1, a1 - b0
         positive = a0 >= 0.0 and b1 <= 0.0
-    elif op == MUL:
+    elif op == ops.MUL:
         if _is_nothing(a0, a1, b0, b1):
             return 0.0, 0.0
         low, high = times(a0, a1, b0, b1)
         positive = a0 >= 0.0 and b0 >= 0.0
     elif not (a0 <= a1):
         return -np.inf, np.inf
-    elif op == SQUARE:
+    elif op == ops.SQUARE:
         low, high = min(abs(a0), abs(a1)), max(abs(a0), abs(a1))
         low, high = (0.0 if a0 <= 0.0 <= a1 else low * low), high * high
         positive = True
@@ -247,7 +227,7 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
 
 
 @kernel
-def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
+def base_and_exponent(tape: OpTape, n: int) -> tuple[int, int]:
     """Where base and exponent of a GENERAL_POWER stand."""
     product = tape.argument[tape.b[tape.a[n]]]
     logarithm = tape.b[product]
@@ -256,7 +236,7 @@ def base_and_exponent(tape: Tape, n: int) -> tuple[int, int]:
 
 @kernel
 def enclose(
-    tape: Tape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
+    tape: OpTape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
 ) -> None:
     """Ranges of the operations that result `which` needs (all of them: -1), into out (n, 2).
 
@@ -266,27 +246,27 @@ def enclose(
         if which >= 0 and not tape.needed[which, n]:
             continue
         op, a, b = tape.op[n], tape.a[n], tape.b[n]
-        if op == STATE:
+        if op == ops.STATE:
             low, high = x[a, 0], x[a, 1]
-        elif op == PARAMETER:
+        elif op == ops.PARAMETER:
             low, high = p[a, 0], p[a, 1]
-        elif op == CONST:
+        elif op == ops.CONST:
             low, high = tape.number[n], tape.number[n]
-        elif op == INPUT:
+        elif op == ops.INPUT:
             low, high = u[a, 0], u[a, 1]
-        elif op == TIME:
+        elif op == ops.TIME:
             low, high = u[len(u) - 1, 0], u[len(u) - 1, 1]
-        elif op in (SHIFT, COEFFICIENT, HORNER, TERM):
+        elif op in (ops.SHIFT, ops.COEFFICIENT, ops.HORNER, ops.TERM):
             continue
-        elif op == FRACTION:
+        elif op == ops.FRACTION:
             low, high = _fraction(tape, a, b, out)
-        elif op == NEG:
+        elif op == ops.NEG:
             low, high = -out[a, 1], -out[a, 0]
-        elif op == CLOSE:
+        elif op == ops.CLOSE:
             k = tape.argument[b]
             low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
             low, high = outward(low, high)
-        elif op == GENERAL_POWER:
+        elif op == ops.GENERAL_POWER:
             base, k = base_and_exponent(tape, n)
             low, high = of_power(out[base, 0], out[base, 1], out[k, 0], out[k, 1])
         else:

@@ -1,0 +1,465 @@
+"""Taylor models of the operations on a tape: coefficients, and bounds on what they lack.
+
+x(tau, delta, z) = sum_k x_k(delta, z) tau^k, with x_(k+1) = f_k / (k + 1), in plain doubles.
+A coefficient vector holds, in this order, the monomials of delta in [-1, 1]^n_p by degree (1;
+delta_j; delta_i delta_j with i <= j; ...) up to `degree`, and z_i, i = 1..n_x, which carry the
+error of the states from step to step. Products of z with anything but a number are not kept.
+
+Over a whole step every operation is polynomial +- (d + M |eps|) where the states are polynomial +
+eps and |eps| <= e. d holds what truncation of products and every rounding lose, by the norms of the
+coefficients' classes (order in time x degree): numbers that are not negative, so that one factor
+`UP` after each operation covers the rounding of the bound itself.
+"""
+
+import math
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.proofs.prover.kernels import tape as ops
+from igpe.proofs.prover.kernels.compiled import kernel
+from igpe.proofs.prover.kernels.intervals import MOST_EXPONENT, TINY, UNIT, UP
+from igpe.proofs.prover.kernels.tape import OpTape
+
+
+class Monomials(NamedTuple):
+    """How coefficient vectors are multiplied.
+
+    parameters, states, degree
+    size     number of coefficients, of which the last `states` are those of z
+    first    (degree + 3,) where each class begins: degrees 0, 1, ..., z, and the end
+    left, right, to   (n_products,) kept products of monomials of delta, sorted by `to`
+    begin    (n_delta + 1,) where the products of each monomial begin
+    factors  (n_delta, 3) the parameters a monomial is made of, -1 beyond its degree
+    powers   (n_p, 2) where the square and the cube of each parameter stand; -1: not kept
+    most     the largest number of products that are summed up in one coefficient
+    """
+
+    parameters: int
+    states: int
+    degree: int
+    size: int
+    first: IntArray
+    left: IntArray
+    right: IntArray
+    to: IntArray
+    begin: IntArray
+    factors: IntArray
+    powers: IntArray
+    most: int
+
+
+HIGHEST = 3
+
+
+def algebra(parameters: int, states: int, degree: int) -> Monomials:
+    """The tables of polynomials of a degree between 1 and 3."""
+    monomials: list[tuple[int, ...]] = []
+    first = [0]
+    for d in range(degree + 1):
+        monomials += combinations_with_replacement(range(parameters), d)
+        first.append(len(monomials))
+    place = {m: k for k, m in enumerate(monomials)}
+    products = sorted(
+        (place[tuple(sorted(a + b))], i, j)
+        for i, a in enumerate(monomials)
+        for j, b in enumerate(monomials)
+        if len(a) + len(b) <= degree
+    )
+    to, left, right = np.array(products, dtype=np.int64).T
+    counts = np.bincount(to, minlength=len(monomials))
+    factors = np.full((len(monomials), HIGHEST), -1, dtype=np.int64)
+    for k, m in enumerate(monomials):
+        factors[k, : len(m)] = m
+    return Monomials(
+        parameters,
+        states,
+        degree,
+        len(monomials) + states,
+        np.array([*first, len(monomials) + states], dtype=np.int64),
+        left.copy(),
+        right.copy(),
+        to.copy(),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        factors,
+        np.array(
+            [[place.get((j,) * k, -1) for k in (2, 3)] for j in range(parameters)], dtype=np.int64
+        ),
+        int(counts.max()) + 2,
+    )
+
+
+class Scratch(NamedTuple):
+    """Room for the numbers of one tape.
+
+    c      (n, order + 1, size) coefficients
+    norm   (n, order + 1, classes) of them, by class, times h^k
+    total  (n,) bound on |polynomial| over the step
+    lost   (n,) bound on what truncation and rounding of the operation lose
+    error  (n, 1 + n_x) of each operation: d + M |eps|
+    most   (n,) the same in a trial tube
+    range  (n, 2) in interval arithmetic
+    g      (n_slots, TERMS + 1) Taylor coefficients of functions
+    left   (order + 1, classes) working space
+    """
+
+    c: FloatArray
+    norm: FloatArray
+    total: FloatArray
+    lost: FloatArray
+    error: FloatArray
+    most: FloatArray
+    range: FloatArray
+    g: FloatArray
+    left: FloatArray
+
+
+def space(tape: OpTape, algebra: Monomials, order: int) -> Scratch:
+    """Room for a tape's numbers."""
+    n, classes = len(tape.op), algebra.degree + 2
+    return Scratch(
+        np.zeros((n, order + 1, algebra.size)),
+        np.zeros((n, order + 1, classes)),
+        np.zeros(n),
+        np.zeros(n),
+        np.zeros((n, 1 + algebra.states)),
+        np.zeros(n),
+        np.zeros((n, 2)),
+        np.zeros((len(tape.function), ops.TERMS + 1)),
+        np.zeros((order + 1, classes)),
+    )
+
+
+@kernel
+def _expand(kind: int, exponent: float, at: float, g: FloatArray) -> None:
+    """Taylor coefficients of a function about a number; nan where there are none."""
+    if kind == ops.EXP:
+        g[0] = math.exp(at)
+        for i in range(1, len(g)):
+            g[i] = g[i - 1] / i
+    elif kind in (ops.SIN, ops.COS):
+        s, c = math.sin(at), math.cos(at)
+        if kind == ops.COS:
+            s, c = c, -s
+        factor = 1.0
+        for i in range(len(g)):
+            g[i] = s * factor
+            s, c = c, -s
+            factor /= i + 1
+    elif not (at > 0.0):
+        g[:] = np.nan
+    elif kind == ops.LOG:
+        g[0] = math.log(at)
+        power = -1.0
+        for i in range(1, len(g)):
+            power = -power / at
+            g[i] = power / i
+    else:
+        g[0] = at**exponent
+        for i in range(1, len(g)):
+            g[i] = g[i - 1] * (exponent - (i - 1)) / (i * at)
+
+
+@kernel
+def _product(
+    algebra: Monomials,
+    c: FloatArray,
+    a: int,
+    b: int,
+    k: int,
+    low: int,
+    high: int,
+    out: FloatArray,
+    sign: float,
+) -> None:
+    """out += sign * sum of a_j b_(k-j), low <= j <= high, as far as monomials are kept."""
+    n = algebra.size - algebra.states
+    for j in range(low, high + 1):
+        i = k - j
+        for t in range(len(algebra.to)):
+            out[algebra.to[t]] += sign * c[a, j, algebra.left[t]] * c[b, i, algebra.right[t]]
+        p, q = sign * c[a, j, 0], sign * c[b, i, 0]
+        for m in range(n, algebra.size):
+            out[m] += p * c[b, i, m] + q * c[a, j, m]
+
+
+@kernel
+def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int) -> None:
+    """c_n = a / b at order k: by order in time and, within it, by degree."""
+    out = c[n, k]
+    out[:] = c[a, k]
+    _product(algebra, c, n, b, k, 0, k - 1, out, -1.0)
+    b0 = c[b, 0, 0]
+    delta = algebra.size - algebra.states
+    for m in range(delta):
+        total = out[m]
+        for t in range(algebra.begin[m], algebra.begin[m + 1]):
+            if algebra.right[t] != 0:
+                total -= out[algebra.left[t]] * c[b, 0, algebra.right[t]]
+        out[m] = total / b0
+    for m in range(delta, algebra.size):
+        out[m] = (out[m] - out[0] * c[b, 0, m]) / b0
+
+
+@kernel
+def coefficient(
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
+    x: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    k: int,
+) -> None:
+    """Coefficients of order k of every operation, from those of lower order.
+
+    x  (order + 1, n_x, size) of the states;  p: (n_p, 5) of each parameter, see `scales`;
+    u  (n_u + 1, 2) value at the step's beginning and slope of the inputs and, last, of time
+    """
+    c = space.c
+    for n in range(len(tape.op)):
+        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+        if k > tape.reach[n]:
+            continue
+        out = c[n, k]
+        if op == ops.STATE:
+            out[:] = x[k, a]
+        elif op in (ops.ADD, ops.SUB):
+            sign = 1.0 if op == ops.ADD else -1.0
+            for m in range(algebra.size):
+                out[m] = c[a, k, m] + sign * c[b, k, m]
+        elif op == ops.NEG:
+            for m in range(algebra.size):
+                out[m] = -c[a, k, m]
+        elif op in (ops.MUL, ops.SQUARE):
+            other = a if op == ops.SQUARE else b
+            low = max(0, k - tape.reach[other])
+            out[:] = 0.0
+            _product(algebra, c, a, other, k, low, min(k, tape.reach[a]), out, 1.0)
+        elif op == ops.DIV:
+            _quotient(algebra, c, n, a, b, k)
+        elif op == ops.PARAMETER:
+            out[:] = 0.0
+            out[0], out[1 + a] = p[a, 0], p[a, 1]
+            for i in range(2):
+                if algebra.powers[a, i] >= 0:
+                    out[algebra.powers[a, i]] = p[a, 2 + i]
+        elif op in (ops.INPUT, ops.TIME):
+            out[:] = 0.0
+            out[0] = u[a if op == ops.INPUT else len(u) - 1, k]
+        elif op == ops.CONST:
+            out[:] = 0.0
+            out[0] = tape.number[n]
+        else:
+            _of_function(tape, space, n, k)
+
+
+@kernel
+def _of_function(tape: OpTape, space: Scratch, n: int, k: int) -> None:
+    """SHIFT, COEFFICIENT, HORNER and CLOSE."""
+    op, a, b, c = tape.op[n], tape.a[n], tape.b[n], space.c
+    i = int(tape.number[n])
+    if op == ops.COEFFICIENT:
+        c[n, k] = 0.0
+        c[n, k, 0] = space.g[b, i]
+        return
+    c[n, k] = c[a, k]
+    if k == 0 and op == ops.SHIFT:
+        _expand(tape.function[b], tape.exponent[b], c[a, 0, 0], space.g[b])
+        c[n, 0, 0] = 0.0
+    elif k == 0 and op == ops.HORNER:
+        c[n, 0, 0] += space.g[b, i]
+
+
+LIBRARY = 8 * UNIT  # four units in the last place: what functions of the C library may be off
+
+
+@kernel
+def norms(tape: OpTape, algebra: Monomials, space: Scratch, order: int, h: float) -> None:
+    """Norms of all coefficients by class and order, times h^k; and their sums."""
+    for n in range(len(tape.op)):
+        power, total = 1.0, 0.0
+        for k in range(order + 1):
+            for g in range(algebra.degree + 2):
+                norm = 0.0
+                if k <= tape.reach[n]:
+                    for m in range(algebra.first[g], algebra.first[g + 1]):
+                        norm += abs(space.c[n, k, m])
+                norm = norm * power * UP
+                space.norm[n, k, g] = norm
+                total += norm
+            power *= h
+        space.total[n] = total * UP + TINY
+
+
+@kernel
+def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) -> float:
+    """Bound on the products of a and b that truncation drops."""
+    classes = algebra.degree + 2
+    left, norm = space.left, space.norm
+    late = 0.0  # of b: all of higher order in time
+    for k in range(order, -1, -1):
+        for g in range(classes):
+            left[k, g] = late
+        for g in range(classes):
+            late += norm[b, k, g]
+    # and those of no higher order, but of higher degree
+    for g in range(classes - 2, -1, -1):
+        higher = 0.0
+        for k in range(order + 1):
+            for i in range(g + 1, classes):
+                higher += norm[b, k, i]
+            left[k, g] += higher
+    total = 0.0
+    for k in range(order + 1):
+        for g in range(classes):
+            highest = classes - 1 if g == 0 else algebra.degree - g
+            if g == classes - 1:
+                highest = 0
+            total += norm[a, k, g] * left[order - k, highest]
+    return float(total * UP)
+
+
+@kernel
+def losses(
+    tape: OpTape,
+    algebra: Monomials,
+    space: Scratch,
+    order: int,
+    p: FloatArray,
+    sizes: FloatArray,
+) -> None:
+    """What truncation and rounding lose in each operation; needs `norms`.
+
+    p      (n_p, 5) of the parameters, whose polynomials lose something too: see `scales`
+    sizes  (n_u,) |a| + |b t| of the inputs a + b t, which may cancel
+    """
+    total = space.total
+    many = (order + 1.0) * (algebra.most + 2.0) + 8.0
+    for n in range(len(tape.op)):
+        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+        lost = 0.0
+        if op in (ops.ADD, ops.SUB):
+            lost = UNIT * (total[a] + total[b])
+        elif op in (ops.MUL, ops.SQUARE):
+            other = a if op == ops.SQUARE else b
+            lost = _not_kept(algebra, space, a, other, order)
+            lost += many * UNIT * total[a] * total[other]
+        elif op == ops.DIV:
+            lost = _not_kept(algebra, space, n, b, order)
+            lost += 2.0 * many * UNIT * (total[n] * total[b] + total[a])
+        elif op == ops.PARAMETER:
+            lost = p[a, 4]
+        elif op == ops.INPUT:
+            lost = 4.0 * UNIT * (total[n] + sizes[a])
+        elif op in (ops.HORNER, ops.COEFFICIENT):
+            g = abs(space.g[b, int(tape.number[n])])
+            lost = UNIT * total[a] * (op == ops.HORNER) + (LIBRARY + 4.0 * ops.TERMS * UNIT) * g
+        space.lost[n] = lost * UP + TINY
+
+
+@kernel
+def _derivative(kind: int, exponent: float, low: float, high: float) -> float:
+    """Bound on |g^(TERMS + 1)| / (TERMS + 1)! over an interval; infinite where undefined."""
+    n = ops.TERMS + 1
+    factorial = 1.0
+    if not (low <= high):
+        return np.inf
+    for i in range(2, n + 1):
+        factorial *= i
+    if kind == ops.EXP:
+        return math.exp(high) / factorial * (1.0 + LIBRARY) if high < MOST_EXPONENT else np.inf
+    if kind not in (ops.LOG, ops.POWER):
+        return 1.0 / factorial
+    if not (0.0 < low <= high):
+        return np.inf
+    if kind == ops.LOG:
+        return low ** (-n) / n * (1.0 + LIBRARY)
+    binomial = 1.0
+    for i in range(n):
+        binomial *= abs(exponent - i) / (i + 1)
+    largest = max(low ** (exponent - n), high ** (exponent - n))
+    return float(binomial * largest * (1.0 + LIBRARY))
+
+
+@kernel
+def errors(tape: OpTape, algebra: Monomials, space: Scratch, tube: FloatArray) -> None:
+    """d and M of every operation, for |eps| <= tube (n_x,); needs `losses` and `range`."""
+    e, most, total, lost = space.error, space.most, space.total, space.lost
+    columns = 1 + algebra.states
+    for n in range(len(tape.op)):
+        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+        if op == ops.STATE:
+            e[n] = 0.0
+            e[n, 1 + a] = 1.0
+        elif op in (ops.CONST, ops.PARAMETER, ops.COEFFICIENT, ops.INPUT, ops.TIME):
+            e[n] = 0.0
+            e[n, 0] = lost[n]
+        elif op in (ops.ADD, ops.SUB):
+            for i in range(columns):
+                e[n, i] = e[a, i] + e[b, i]
+            e[n, 0] += lost[n]
+        elif op in (ops.MUL, ops.SQUARE):
+            other = a if op == ops.SQUARE else b
+            one, two = total[a], total[other] + most[other]
+            for i in range(columns):
+                e[n, i] = (one * e[other, i] + two * e[a, i]) * UP
+            e[n, 0] += lost[n]
+        elif op == ops.DIV:
+            smallest = _away(space, b)
+            for i in range(columns):
+                e[n, i] = (e[a, i] + total[n] * e[b, i]) / smallest * UP
+            e[n, 0] += lost[n] / smallest
+        else:
+            for i in range(columns):
+                e[n, i] = e[a, i]
+            e[n, 0] += lost[n]
+            if op == ops.CLOSE:
+                e[n, 0] += _last(tape, space, b)
+        largest = e[n, 0]
+        for i in range(algebra.states):
+            largest += e[n, 1 + i] * tube[i]
+        e[n, 0] = e[n, 0] * UP
+        most[n] = largest * UP
+
+
+@kernel
+def divides_by_zero(tape: OpTape, space: Scratch) -> bool:
+    """Whether a denominator may vanish even without errors; needs `norms` and `range`."""
+    space.most[:] = 0.0
+    vanishes = False
+    for n in range(len(tape.op)):
+        vanishes = vanishes or (tape.op[n] == ops.DIV and not (_away(space, tape.b[n]) > 0.0))
+    return vanishes
+
+
+@kernel
+def _away(space: Scratch, b: int) -> float:
+    """How far an operation keeps away from zero; nan where it does not."""
+    apart = 2.0 * abs(space.c[b, 0, 0]) - space.total[b] * (1.0 + 8.0 * UNIT) - space.most[b]
+    low, high = space.range[b, 0], space.range[b, 1]
+    bounded = low if low > 0.0 else -high  # of a range: as it stands, whatever the polynomial is
+    if bounded > 0.0 and low <= high and not (apart > bounded):
+        apart = bounded
+    return apart / UP if apart > 0.0 else np.nan
+
+
+@kernel
+def _last(tape: OpTape, space: Scratch, slot: int) -> float:
+    """The remainder of a function's polynomial."""
+    k = tape.argument[slot]
+    middle = space.c[k, 0, 0]
+    away = (
+        max(space.total[k] - abs(middle), 0.0) + 8.0 * UNIT * space.total[k] + space.most[k]
+    ) * UP
+    if not (away >= 0.0):
+        return np.inf
+    # Lagrange's place lies between the middle and the argument, which its interval encloses too
+    low = min(middle, max(middle - away, space.range[k, 0]))
+    high = max(middle, min(middle + away, space.range[k, 1]))
+    away = min(away, max(high - middle, middle - low) * UP)
+    low, high = low - 4.0 * UNIT * abs(low), high + 4.0 * UNIT * abs(high)
+    bound = _derivative(tape.function[slot], tape.exponent[slot], low, high)
+    return float(bound * away ** (ops.TERMS + 1) * UP * UP)

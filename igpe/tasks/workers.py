@@ -1,0 +1,410 @@
+"""Work to be done many times, and processes of our own that do it.
+
+A worker process does one item at a time and can be ended in the midst of it. Neither `pebble` nor
+`loky` do that here: processes of `pebble` import the user's script again, and those of `loky` have
+no time limit of their own and outlive a parent that was killed.
+"""
+
+import atexit
+import hashlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+import cloudpickle
+
+from igpe.core.errors import EstimationFailed, IgpeError, ProblemError
+from igpe.core.status import Status
+
+Row: TypeAlias = dict[str, Any]
+"""What an item returns: plain values, as `igpe.core.json_form.plain` makes them."""
+
+Function: TypeAlias = Callable[[Any], Row]
+"""From the argument of an item to its row."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all items share.
+
+    make      arguments -> the function of one item. It is called once in every process that works,
+              so that models are translated and compiled once there. A function of a module
+    arguments what it needs; both are pickled where the work is done elsewhere
+    series    a hash of all that a row depends on beside its item; "" if nothing is stored
+    here      the function, where this process has made it already
+    """
+
+    make: Callable[[Any], Function]
+    arguments: Any
+    series: str = ""
+    here: Function | None = None
+
+    def function(self) -> Function:
+        """Make the function ready in this process."""
+        return self.make(self.arguments) if self.here is None else self.here
+
+
+class Item(NamedTuple):
+    """One application of the function; no two items of a work have the same key."""
+
+    key: str
+    given: Any
+
+
+class ItemOutcome(NamedTuple):
+    """What became of an item.
+
+    status   None if the function returned; else TIMED_OUT, WORKER_DIED or RAISED
+    row      what it returned; empty if it did not
+    seconds  wall time
+    message  why it did not return, as a sentence
+    """
+
+    key: str
+    status: Status | None
+    row: Row
+    seconds: float
+    message: str = ""
+
+
+class NotReady(Exception):
+    """The work could not be made ready in one worker; `args[0]` is the IgpeError that says why.
+
+    Another worker may be able to: it may have the memory, the file or the package that this one
+    lacks.
+    """
+
+
+class Packed(NamedTuple):
+    """Pickled work: `name` is the hash of its `content`."""
+
+    name: str
+    content: bytes
+
+
+def pack(work: Work) -> Packed:
+    """Pickle the work; functions that no module holds (notebooks, lambdas) travel as code.
+
+    raises ProblemError, naming what cannot be pickled
+    """
+    try:
+        content = cloudpickle.dumps((work.make, work.arguments))
+    except Exception as error:
+        raise ProblemError(
+            f"The problem cannot be sent to another process ({type(error).__name__}: {error}). Its "
+            "model, the functions in it and the method must be such as can be pickled: make what "
+            "cannot (open files, locks, solvers at work) inside of the function model(times), or "
+            "leave out executor= and timeout=."
+        ) from error
+    return Packed(hashlib.sha256(content).hexdigest(), content)
+
+
+MOST = 4  # functions that a process keeps ready; compiled models are large
+_ready: OrderedDict[str, Function] = OrderedDict()
+
+
+def function_of(packed: Packed) -> Function:
+    """Return the function, made ready in this process the first time.
+
+    raises NotReady if it cannot be
+    """
+    if packed.name not in _ready:
+        while len(_ready) >= MOST:
+            _ready.popitem(last=False)
+        try:
+            make, arguments = cloudpickle.loads(packed.content)
+            _ready[packed.name] = make(arguments)
+        except IgpeError as error:
+            raise NotReady(error) from error
+        except Exception as error:
+            raise NotReady(ProblemError(NOT_MADE.format(type(error).__name__, error))) from error
+    _ready.move_to_end(packed.name)
+    return _ready[packed.name]
+
+
+NOT_MADE = (
+    "The problem could not be made ready in a worker ({}: {}). Workers must be able to import what "
+    "the model imports: install it there, or send the file (dask: client.upload_file('model.py'))."
+)
+
+
+def done(function: Function, item: Item) -> ItemOutcome:
+    """Apply the function to an item.
+
+    What an item raises is its outcome; but a refusal of igpe's concerns all items, and is raised.
+    """
+    start = time.perf_counter()
+    try:
+        row = function(item.given)
+    except Exception as error:
+        if isinstance(error, IgpeError) and not isinstance(error, EstimationFailed):
+            raise
+        message = f"{type(error).__name__}: {error}"
+        return ItemOutcome(item.key, Status.RAISED, {}, time.perf_counter() - start, message)
+    return ItemOutcome(item.key, None, row, time.perf_counter() - start)
+
+
+START = (
+    "import os, pickle, sys; pipe = os.fdopen(os.dup(0), 'rb'); sys.path[:] = pickle.load(pipe); "
+    "from igpe.tasks.workers import main; main(pipe)"
+)
+THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
+
+STARTS = 10  # of an item whose workers die before they are ready
+UNREADY = (
+    f"{STARTS} processes in a row ended while the problem was made ready in them (out of "
+    "memory, or a crash in compiled code). Try it here first, without executor= and timeout=."
+)
+
+
+def main(requests: BinaryIO) -> None:
+    """Run in a worker process: answer requests until the parent closes their pipe, or ends."""
+    answers = _answers()
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
+    function: Function | None = None
+    answer: ItemOutcome | IgpeError | NotReady | None
+    while True:
+        request, answer = waiting.get(), None
+        try:
+            if isinstance(request, Packed):
+                function = function_of(request)
+            else:
+                assert function is not None, "the work comes before its items"
+                answer = done(function, request)
+        except (IgpeError, NotReady) as error:
+            answer = error
+        try:
+            pickle.dump(answer, answers)
+            answers.flush()
+        except OSError:
+            os._exit(0)  # the parent has ended
+
+
+def _listen(requests: BinaryIO, waiting: "queue.SimpleQueue[Any]") -> None:
+    """Queue requests; end this process when the parent ends, also in the midst of an item."""
+    while True:
+        try:
+            waiting.put(pickle.load(requests))
+        except (EOFError, OSError, pickle.UnpicklingError):
+            os._exit(0)
+
+
+def _answers() -> BinaryIO:
+    """The pipe to the parent, out of reach of models that read or print."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return answers
+
+
+class WorkerDied(Exception):
+    """The worker ended without an answer; `unready` if it had not started an item."""
+
+    unready = False
+
+
+class Worker:
+    """One process. Requests and answers are pickles in its pipes."""
+
+    def __init__(self) -> None:
+        self._known, self._ended = "", False
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", START],  # -P: nothing from the current folder
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=THREADS | os.environ,
+            start_new_session=True,  # Ctrl-C is for us: we end it
+        )
+        with suppress(WorkerDied):  # the first request will see it
+            self._send(sys.path)
+
+    def prepare(self, packed: Packed) -> None:
+        """Make the work ready there, unless it is.
+
+        raises WorkerDied;  NotReady if it cannot make the work ready
+        """
+        if self._known != packed.name:
+            try:
+                self._request(packed)
+            except WorkerDied as error:  # which is no fault of the item's
+                error.unready = True
+                raise
+            self._known = packed.name
+
+    def done(self, item: Item, timeout: float | None) -> ItemOutcome | None:
+        """Return the item's outcome; None if the time limit has passed, and the worker is ended.
+
+        raises WorkerDied; IgpeError as the item does
+        """
+        if timeout is None:
+            return self._request(item)  # type: ignore[no-any-return]
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.end()
+
+        clock = threading.Timer(timeout, end)
+        clock.daemon = True
+        clock.start()
+        try:
+            return self._request(item)  # type: ignore[no-any-return]
+        except WorkerDied:
+            if late.is_set():
+                return None
+            raise
+        finally:
+            clock.cancel()
+            clock.join()
+
+    def end(self) -> None:
+        """End the process and all that it started, at once."""
+        self._ended = True
+        if self._process.poll() is None and hasattr(os, "killpg"):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it and free what it held."""
+        self.end()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was not yet written cannot be
+                pipe.close()  # type: ignore[union-attr]
+
+    @property
+    def alive(self) -> bool:
+        """Return True if the process runs, and answers."""
+        return not self._ended and self._process.poll() is None
+
+    def _send(self, request: Any) -> None:
+        assert self._process.stdin is not None, "opened as a pipe"
+        try:
+            pickle.dump(request, self._process.stdin)
+            self._process.stdin.flush()
+        except OSError as error:
+            self._ended = True
+            raise WorkerDied from error
+
+    def _request(self, request: Any) -> Any:
+        self._send(request)
+        try:
+            answer = pickle.load(self._process.stdout)  # type: ignore[arg-type]
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            self._ended = True
+            raise WorkerDied from error
+        if isinstance(answer, (IgpeError, NotReady)):
+            raise answer
+        return answer
+
+
+class WorkerPool:
+    """As many workers as threads need at the same time; idle ones are used again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+        self._all: set[Worker] = set()
+        self._closed = False
+
+    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> ItemOutcome:
+        """Let a worker do the item; another one if it dies, `retries` times.
+
+        raises NotReady if the work cannot be made ready; IgpeError if the item raises one
+        """
+        died = unready = 0
+        while died <= retries:
+            try:
+                with self._worker() as worker:
+                    try:
+                        worker.prepare(packed)
+                    except NotReady:
+                        worker.end()  # a new process may be able to
+                        raise
+                    start = time.perf_counter()
+                    outcome = worker.done(item, timeout)
+            except WorkerDied as error:
+                died += not error.unready
+                unready += error.unready
+                if unready == STARTS:
+                    raise NotReady(ProblemError(UNREADY)) from error
+            else:
+                if outcome is not None:
+                    return outcome
+                seconds = time.perf_counter() - start
+                message = f"It was ended after {timeout:g} s."
+                return ItemOutcome(item.key, Status.TIMED_OUT, {}, seconds, message)
+        message = f"Its process died {died} times (out of memory, or a crash in compiled code)."
+        return ItemOutcome(item.key, Status.WORKER_DIED, {}, time.perf_counter() - start, message)
+
+    def close(self) -> None:
+        """End all workers; threads that wait for one get no answer, and no other worker starts."""
+        with self._lock:
+            self._closed = True
+            for worker in self._all:
+                worker.end()
+            for worker in self._idle:
+                worker.close()
+
+    @contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        """A worker for one item: an idle one that is alive, else a new one."""
+        with self._lock:
+            if self._closed:
+                raise ProblemError("The work was ended.")
+            while self._idle and not self._idle[-1].alive:
+                self._drop(self._idle.pop())
+            worker = self._idle.pop() if self._idle else Worker()
+            self._all.add(worker)
+        try:
+            yield worker
+        finally:
+            with self._lock:
+                if worker.alive and not self._closed:
+                    self._idle.append(worker)
+                else:
+                    self._drop(worker)
+
+    def _drop(self, worker: Worker) -> None:
+        self._all.discard(worker)
+        worker.close()
+
+
+_alone = threading.Lock()
+_pool = WorkerPool()
+atexit.register(_pool.close)
+
+
+def perform(
+    packed: Packed, items: Sequence[Item], timeout: float | None, retries: int, attempt: int
+) -> list[ItemOutcome]:
+    """Do items in a worker of the user's executor.
+
+    With a time-out every item is done in a process that can be ended. So is what a second thread
+    of this process does at the same time: models are neither built nor integrated by two threads.
+
+    timeout  s for each item
+    retries  of an item whose process dies
+    attempt  how often these items were submitted before; it makes each submission another one
+    raises   NotReady if the work cannot be made ready; IgpeError if an item raised one
+    """
+    if timeout is None and _alone.acquire(blocking=False):
+        try:
+            function = function_of(packed)
+            return [done(function, item) for item in items]
+        finally:
+            _alone.release()
+    return [_pool.done(packed, item, timeout, retries) for item in items]
