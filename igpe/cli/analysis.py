@@ -145,7 +145,11 @@ def certify(
             proof.unknowns, proof.parameters, proof.lower, proof.upper, strict=True
         )
     ]
-    told = {k: v for k, v in proof.without_tree().to_dict().items() if k not in ("format", "tree")}
+    told = {
+        k: v
+        for k, v in proof.without_tree().to_dict().items()
+        if k not in ("stored", "format", "tree")
+    }
     body = told | {"table": table, "closed": proof.closed, "remaining": rows(proof.remaining)}
     complete = proof.status is not Status.INTERRUPTED
     answer("certify", str(proof), body, json, complete=complete)

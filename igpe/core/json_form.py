@@ -1,17 +1,29 @@
 """Plain values for JSON and back; JSON knows neither NaN nor infinity.
 
 NaN becomes None, and an infinity {"number": "Infinity"}, so that no text is taken for a number.
+Dataclasses are written by their fields and read by the types that the fields declare (`Stored`).
 """
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from types import UnionType
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import pandas as pd
@@ -29,6 +41,7 @@ NUMBERS = {name: number for number, name in NAMES.items()}
 
 def plain(value: Any) -> Any:
     """The value in types that JSON knows; an Enum's member becomes its name."""
+    value = _opened(value)
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -40,6 +53,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, (np.integer, np.bool_)):
         return value.item()
     return value
+
+
+def _opened(value: Any) -> Any:
+    """Objects with parts as mappings and lists of these."""
+    if is_dataclass(value):
+        return value.entries() if isinstance(value, Stored) else _fields_of(value)
+    if isinstance(value, pd.DataFrame):
+        return (value if value.index.name is None else value.reset_index()).to_dict("list")
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def restored(value: Any) -> Any:
@@ -156,10 +178,137 @@ def _plain_number(value: float) -> Any:
     return {"number": NAMES[value]} if math.isinf(value) else value
 
 
-def frame(stored: Mapping[str, Any], texts: Iterable[str], numbers: Iterable[str]) -> pd.DataFrame:
-    """The table of stored columns. Raises pandas' errors if one is missing, or of another kind."""
-    kinds = dict.fromkeys(texts, str) | dict.fromkeys(numbers, float)
-    return pd.DataFrame(stored).astype(kinds)
+class Columns(NamedTuple):
+    """Which columns a stored table has; those that are not named hold numbers.
+
+    texts, numbers  columns that it must have;  key: the column that is the index
+    """
+
+    texts: tuple[str, ...]
+    numbers: tuple[str, ...]
+    key: str = ""
+
+    def table(self, stored: Mapping[str, Any]) -> pd.DataFrame:
+        """The table. Raises pandas' errors if a column is missing, or of another kind."""
+        kinds: dict[str, type] = dict.fromkeys((*stored, *self.numbers), float)
+        kinds.pop(self.key, None)
+        found = pd.DataFrame(stored).astype(kinds | dict.fromkeys(self.texts, str))
+        return found.set_index(self.key) if self.key else found
+
+
+class Stored:
+    """A dataclass that is kept as JSON: written by its fields, read by the types they declare.
+
+    Give the name in a sentence and the number of the format: `class Plan(Stored, name="plan",
+    number=1)`. A field with a default may be missing in a file, as older versions did not write it.
+    What needs more than types overrides `entries` and `of_entries`.
+    """
+
+    _name: ClassVar[str]
+    _number: ClassVar[int | str]
+
+    def __init_subclass__(cls, *, name: str = "", number: int | str = 1) -> None:
+        super().__init_subclass__()
+        if name:
+            cls._name, cls._number = name, number
+
+    def entries(self) -> dict[str, Any]:
+        """What is stored beside name and format."""
+        return _fields_of(self)
+
+    @classmethod
+    def of_entries(cls, stored: Mapping[str, Any]) -> Self:
+        """Undo `entries`. Raises TypeError, ValueError or LookupError for what it cannot be."""
+        return made(cls, stored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
+        return {**self.form().head(), **plain(self.entries())}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """As JSON text; also written to `path` if given."""
+        return write_json(self.to_dict(), path)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """What `to_dict` returned. Raises DataError if it is nothing of the kind."""
+        stored = cls.form().checked(stored)
+        with cls.form().intact():
+            return checked_types(cls.of_entries(stored))
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Self:
+        """What `to_json` wrote, from its text or from the path of its file.
+
+        raises DataError if there is no such file, or it holds nothing of this form
+        """
+        return cls.from_dict(cls.form().read(source))
+
+    @classmethod
+    def form(cls) -> Form:
+        """How stored ones are known, and the entries that they must have."""
+        needed = tuple(f.name for f in fields(cls) if _is_needed(f))  # type: ignore[arg-type]
+        return Form(cls._name, cls.__name__, cls._number, needed)
+
+
+def _is_needed(one: Any) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def made(
+    kind: type[Made], stored: Mapping[str, Any], special: Mapping[str, Any] = MappingProxyType({})
+) -> Made:
+    """The dataclass of stored fields; `special` are fields that have their values already."""
+    hints, found = get_type_hints(kind, include_extras=True), dict(special)
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name not in special and (one.name in stored or _is_needed(one)):
+            found[one.name] = _read(stored[one.name], hints[one.name])
+    return kind(**found)
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """Undo `plain` by a declared type."""
+    kind, inside = get_origin(hint), get_args(hint)
+    if kind is Annotated and isinstance(inside[1], Columns):
+        return inside[1].table(restored(value))
+    if kind in (Union, UnionType):
+        others = [h for h in inside if h is not type(None)]
+        if value is None and len(others) < len(inside):
+            return None
+        return _read(value, others[0]) if len(others) == 1 else restored(value)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return {printable(k): _read(v, inside[1]) for k, v in value.items()}
+    return _read_class(value, hint, kind or hint)
+
+
+def _read_class(value: Any, hint: Any, kind: Any) -> Any:
+    if kind is np.ndarray:
+        return np.array(restored(value), dtype=float)
+    if not isinstance(kind, type):
+        return restored(value)
+    if issubclass(kind, tuple):
+        return _read_tuple(value, hint)
+    if issubclass(kind, Enum):
+        return kind[value]
+    if issubclass(kind, Stored):
+        return kind.of_entries(value)
+    return made(kind, value) if is_dataclass(kind) else restored(value)
+
+
+def _read_tuple(value: Any, hint: Any) -> Any:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.50} is no list")
+    if hasattr(hint, "_fields"):  # a NamedTuple
+        hints = get_type_hints(hint).values()
+        return hint(*(_read(v, h) for v, h in zip(value, hints, strict=True)))
+    inside = get_args(hint)
+    if inside[-1] is ...:
+        return tuple(_read(v, inside[0]) for v in value)
+    return tuple(_read(v, h) for v, h in zip(value, inside, strict=True))
 
 
 def checked_types(made: Made) -> Made:

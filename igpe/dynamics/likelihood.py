@@ -84,8 +84,8 @@ def _of_run(experiment: Experiment, run: Trajectory) -> float:
 
 
 def _of_priors(problem: Problem, values: Mapping[str, float]) -> float:
-    told = [(values[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
-    return _normal(*np.array(told, dtype=float).reshape(-1, 2).T)
+    terms = [(values[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
+    return _normal(*np.array(terms, dtype=float).reshape(-1, 2).T)
 
 
 def _normal(error: FloatArray, sigma: FloatArray) -> float:

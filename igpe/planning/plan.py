@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.json_form import Columns, Stored, made, restored
 from igpe.core.markup import bullets
 from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
@@ -117,15 +117,16 @@ def _restored_input(stored: Any) -> Any:
 
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-FORMAT = 2  # of the JSON form
-ERRORS = "value", "before", "after", "ratio"
-COURSES = "time", "predicted", "sigma"
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
 
 
+ERRORS = Columns(("name", "unit"), ("value", "before", "after", "ratio"), key="name")
+COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  what to do
@@ -147,14 +148,14 @@ class Plan:
 
     experiments: tuple[PlannedExperiment, ...]
     bounds: Mapping[str, tuple[float, float]]
-    errors: pd.DataFrame
+    errors: Annotated[pd.DataFrame, ERRORS]
     covariance: FloatArray
     covariance_before: FloatArray
     criterion: Criterion
     before: float
     after: float
     efficiency: float
-    courses: pd.DataFrame = field(repr=False)
+    courses: Annotated[pd.DataFrame, COURSES] = field(repr=False)
     sigma_known: bool = True
     starts: tuple[float, ...] = ()
     seed: int = 0
@@ -242,32 +243,15 @@ class Plan:
         ]
         return plot_plan(planned, self.courses, self.errors, axes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows; inputs that are functions of time by their name."""
-        return plain({  # type: ignore[no-any-return]
-            **self._form().head(),
+    def entries(self) -> dict[str, Any]:
+        """The fields; inputs that are functions of time by their name."""
+        return super().entries() | {
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,
-            "before": self.before,
-            "after": self.after,
-            "efficiency": self.efficiency,
             "sentence": self.sentence,
             "experiments": [e.to_dict() for e in self.experiments],
-            "bounds": self.bounds,
-            "errors": self.errors.reset_index().to_dict("list"),
-            "covariance": self.covariance.tolist(),
-            "covariance_before": self.covariance_before.tolist(),
-            "courses": self.courses.to_dict("list"),
-            "sigma_known": self.sigma_known,
             "deviations": {n: _stored_plan(d) for n, d in self.deviations.items()},
-            "starts": self.starts,
-            "seed": self.seed,
-            "notes": self.notes,
-        })
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; also written to `path` if given."""
-        return write_json(self.to_dict(), path)
+        }
 
     @classmethod
     def from_json(
@@ -279,39 +263,26 @@ class Plan:
         raises     DataError if there is no such file, it holds no plan of this form, or a
                    function is missing
         """
-        stored = cls._form().read(source)
-        with cls._form().intact():
-            return checked_types(cls._restored(restored(stored), functions))
+        return cls.from_dict({**cls.form().read(source), "functions": functions})
 
     @classmethod
-    def _restored(
-        cls, kept: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
-    ) -> "Plan":
-        if kept["criterion"] not in CRITERIA:
+    def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
+        """Undo `entries`; `functions` beside them are those that stored names stand for."""
+        if stored["criterion"] not in CRITERIA:
             raise DataError(
-                f"The stored plan has the criterion {kept['criterion']!r}; plans can be read with "
-                f"one of {list(CRITERIA)}."
+                f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "
+                f"with one of {list(CRITERIA)}."
             )
-        return cls(
-            experiments=tuple(
-                PlannedExperiment.from_dict(e, functions) for e in kept["experiments"]
-            ),
-            bounds={n: (lower, upper) for n, (lower, upper) in kept["bounds"].items()},
-            errors=frame(kept["errors"], ("name",), ERRORS).set_index("name"),
-            covariance=np.array(kept["covariance"], dtype=float),
-            covariance_before=np.array(kept["covariance_before"], dtype=float),
-            criterion=CRITERIA[kept["criterion"]](tuple(kept["of"])),
-            courses=frame(kept["courses"], ("experiment", "name"), COURSES),
-            starts=tuple(kept["starts"]),
-            notes=tuple(kept["notes"]),
-            deviations={n: _restored(d) for n, d in kept.get("deviations", {}).items()},
-            **{n: kept[n] for n in ("before", "after", "efficiency", "sigma_known", "seed")},
-        )
-
-    @classmethod
-    def _form(cls) -> Form:
-        entries = {*cls.__dataclass_fields__, "of"} - {"deviations"}  # plans of 0.1 have none
-        return Form("plan", "Plan", FORMAT, tuple(entries))
+        functions = stored.get("functions", NONE)
+        experiments = restored(stored["experiments"])
+        deviations = restored(stored.get("deviations", {}))
+        criterion = CRITERIA[stored["criterion"]](tuple(restored(stored["of"])))
+        special = {
+            "experiments": tuple(PlannedExperiment.from_dict(e, functions) for e in experiments),
+            "criterion": criterion,
+            "deviations": {n: _restored(d) for n, d in deviations.items()},
+        }
+        return made(cls, stored, special)
 
     @property
     def _samples(self) -> list[str]:

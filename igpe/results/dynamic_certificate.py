@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
-from igpe.core.json_form import Form, checked_types, plain, restored, write_json
+from igpe.core.json_form import Form, Stored, restored
 from igpe.core.status import Status
 from igpe.results.plots.axes import Box, plot_boxes
 
@@ -47,13 +46,6 @@ class Certificate:
     objective: float
     lower_bound: float
     status: Status
-
-    @classmethod
-    def restored(cls, stored: dict[str, Any]) -> "Certificate":
-        """From what `dataclasses.asdict` and JSON made of it."""
-        names = {k: tuple(stored[k]) for k in ("unknowns", "undetermined", "slopes", "experiments")}
-        bounds = tuple((float(a), float(b)) for a, b in stored["bounds"])
-        return cls(**stored | names | {"bounds": bounds, "status": Status[stored["status"]]})
 
     @property
     def gap(self) -> float:
@@ -105,9 +97,6 @@ def _runs(
     return [(key, list(same)) for key, same in groupby(pairs, key=lambda pair: pair[1])]
 
 
-FORMAT = "igpe dynamic certificate 1"
-
-
 @dataclass(frozen=True)
 class TreeBox:
     """One box of the tree.
@@ -132,7 +121,7 @@ class TreeBox:
 
 
 @dataclass(frozen=True)
-class DynamicCertificate:
+class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
     It is about the differential equations themselves: the error of discretisation is enclosed.
@@ -233,49 +222,30 @@ class DynamicCertificate:
             upper=self.upper,
         )
 
-    def to_json(self, path: str | Path | None = None) -> str:
-        """The certificate with its tree as JSON text; also written to `path` if given.
-
-        What each entry means is told in docs/certificate.md.
-        """
-        return write_json(plain(self.to_dict()), path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `to_json` writes."""
+    def entries(self) -> dict[str, Any]:
+        """What is stored; docs/certificate.md tells what each entry means."""
+        names = ("objective", "lower_bound", "cut", "status", "seconds", "examined", "open_share")
         return {
-            "format": FORMAT,
             "unknowns": self.unknowns,
             "lower": self.lower,
             "upper": self.upper,
             "point": self.parameters,
-            "objective": self.objective,
-            "lower_bound": self.lower_bound,
-            "cut": self.cut,
             "gap": self.gap_wanted,
-            "status": self.status,
-            "seconds": self.seconds,
-            "examined": self.examined,
-            "open_share": self.open_share,
+            **{n: getattr(self, n) for n in names},
             "rows": self.rows,
             "tree": [_written(box) for box in self.tree],
         }
 
     @classmethod
-    def from_json(cls, source: str | Path) -> "DynamicCertificate":
-        """What `to_json` wrote, text or path. Raises DataError for anything else."""
-        entries = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
-        form = Form("certificate", "DynamicCertificate", FORMAT, entries)
-        stored = form.read(source)
-        with form.intact():
-            return checked_types(cls._restored(restored(stored)))
+    def form(cls) -> Form:
+        """How stored ones are known, and the entries that they must have."""
+        needed = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
+        return super().form()._replace(entries=needed)
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any] | None) -> "DynamicCertificate | None":
-        """What a Result stored of one, which has no boxes; None of none."""
-        return None if stored is None else cls._restored(restored(stored))
-
-    @classmethod
-    def _restored(cls, given: dict[str, Any]) -> "DynamicCertificate":
+    def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
+        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        given = restored(stored)
         for name in ("objective", "lower_bound", "cut"):
             if not is_finite(given[name]):
                 raise DataError(

@@ -202,13 +202,6 @@ class Adequacy:
         }[self.verdict]
         return " ".join([f"{said}{_bracketed(self.p)}.", *self.reasons])
 
-    @classmethod
-    def restored(cls, stored: Mapping[str, Any] | None) -> "Adequacy | None":
-        """From what `dataclasses.asdict` and JSON made of it; None from results without it."""
-        if not isinstance(stored, Mapping):
-            return None
-        return cls(**{**stored, "reasons": tuple(stored["reasons"])})
-
 
 def probability(p: float) -> str:
     """A simulated probability in words."""

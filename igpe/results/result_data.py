@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import relative_gap
+from igpe.core.json_form import Columns
 from igpe.core.markup import bullets, table
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
@@ -76,6 +78,12 @@ class Optimum:
         return {p.name: p.value for p in self.estimates}
 
 
+POINTS = Columns(
+    ("experiment", "name", "unit"), ("time", "measured", "fitted", "residual", "sigma")
+)
+CURVES = Columns(("experiment", "name"), ("time", "fitted", "smoothed", "smoothed_error"))
+
+
 @dataclass(frozen=True)
 class ResultData:
     """The data of a `Result`, which says what each field is, and tables made from them."""
@@ -92,8 +100,8 @@ class ResultData:
     certificates: tuple[Certificate, ...]
     candidates: tuple[Candidate, ...]
     structure: str
-    points: pd.DataFrame = field(repr=False)
-    curves: pd.DataFrame = field(repr=False)
+    points: Annotated[pd.DataFrame, POINTS] = field(repr=False)
+    curves: Annotated[pd.DataFrame, CURVES] = field(repr=False)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0

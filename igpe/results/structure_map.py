@@ -5,9 +5,9 @@ al. 2009, IGPE, eq. 4), in the order of Dulmage and Mendelsohn: read from the to
 unknowns follow from the blocks above it, until there are more unknowns than equations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 OVER, SQUARE, UNDER = "overdetermined", "square", "underdetermined"
 DYNAMIC = "left to the dynamics"
@@ -119,16 +119,6 @@ class StructureMap:
 
     def _named(self, places: Sequence[int]) -> str:
         return _listed([self.parameters[i] for i in places])
-
-    @classmethod
-    def restored(cls, stored: Mapping[str, Any]) -> "StructureMap":
-        """The map that JSON kept."""
-        kept = {n: tuple(stored[n]) for n in cls.__dataclass_fields__}
-        pairs = {n: tuple(map(tuple, kept[n])) for n in ("entries", "known", "uses")}
-        parts = tuple(Part(kind, tuple(r), tuple(c)) for kind, r, c in kept["parts"])
-        blocks = tuple(Block(*b) for b in kept["blocks"])
-        sources = tuple(Source(name, tuple(at)) for name, at in kept["sources"])
-        return cls(**kept | pairs | {"parts": parts, "blocks": blocks, "sources": sources})
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from igpe.core.arguments import digest, is_count, require
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
-from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import bullets
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -31,15 +31,17 @@ from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import Likelihood, likelihood, quick, require_confidence, values_of
 
-FORMAT = 1  # of the JSON form
 WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
 KINDS = ("", "percentile_", "basic_")  # of intervals
 UNBIASED: Final = "weibull"  # the (n + 1) p-th of n draws: a further one is below with chance p
 FEW = 100  # replications below which the ends of intervals are rough
 
 
+REPLICATIONS = Columns(("status",), ("objective",), key="replication")
+
+
 @dataclass(frozen=True)
-class Bootstrapped:
+class Bootstrapped(Stored, name="bootstrap", number=1):
     """Estimates from measurements as they might have come out.
 
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
@@ -55,7 +57,7 @@ class Bootstrapped:
 
     estimate: Mapping[str, float]
     units: Mapping[str, str]
-    replications: pd.DataFrame = field(repr=False)
+    replications: Annotated[pd.DataFrame, REPLICATIONS] = field(repr=False)
     asked: int
     complete: bool
     kind: str
@@ -95,37 +97,6 @@ class Bootstrapped:
     def plot(self, axes: Any = None) -> Any:
         """A histogram of each unknown with estimate and interval; returns axes."""
         return plot_bootstrap(self.parameters, self.to_frame(), self.confidence, axes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows."""
-        told = {n: getattr(self, n) for n in self.__dataclass_fields__}
-        table = self.replications.reset_index(names="replication")
-        return plain(  # type: ignore[no-any-return]
-            told | {"replications": table.to_dict("list")} | self._form().head()
-        )
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; also written to `path` if given."""
-        return write_json(self.to_dict(), path)
-
-    @classmethod
-    def from_json(cls, source: str | Path) -> "Bootstrapped":
-        """What `to_json` wrote, from its text or from the path of its file.
-
-        raises DataError if there is no such file, or it holds no bootstrap of this form
-        """
-        stored = cls._form().read(source)
-        with cls._form().intact():
-            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-            table = frame(kept["replications"], ("status",), ("objective", *kept["estimate"]))
-            several = {n: tuple(kept[n]) for n in ("undetermined", "notes")}
-            return checked_types(
-                cls(**kept | several | {"replications": table.set_index("replication")})
-            )
-
-    @classmethod
-    def _form(cls) -> Form:
-        return Form("bootstrap", "Bootstrapped", FORMAT, tuple(cls.__dataclass_fields__))
 
     @property
     def _wider(self) -> FloatArray:

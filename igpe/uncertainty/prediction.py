@@ -11,8 +11,7 @@ Bands of one experiment's quantities: linearised, or over bootstrap refits.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from scipy import special
 from igpe.core.arguments import shown
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.json_form import Form, checked_types, frame, plain, restored, write_json
+from igpe.core.json_form import Columns, Stored
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -160,15 +159,15 @@ def quantities(run: Run) -> list[str]:
     return list(dict.fromkeys((*run.measurements.names, *run.ivp.states)))
 
 
-FORMAT = 1  # of the JSON form
-NUMBERS = {
-    "table": ("time", "value", "standard_error", "lower", "upper", "band_lower", "band_upper"),
-    "measured": ("time", "measured"),
-}
+TABLE = Columns(
+    ("experiment", "name", "unit"),
+    ("time", "value", "standard_error", "lower", "upper", "band_lower", "band_upper"),
+)
+MEASURED = Columns(("experiment", "name"), ("time", "measured"))
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Stored, name="prediction", number=1):
     """What the model says at the estimate, and how sure it is.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
@@ -178,44 +177,14 @@ class Prediction:
     confidence  of the bands, at each time for itself;  kind: how they were found, in words
     """
 
-    table: pd.DataFrame
-    measured: pd.DataFrame = field(repr=False)
+    table: Annotated[pd.DataFrame, TABLE]
+    measured: Annotated[pd.DataFrame, MEASURED] = field(repr=False)
     confidence: float
     kind: str
 
     def plot(self, axes: Any = None) -> Any:
         """Mean with both bands and the measurements, one panel a quantity; returns axes."""
         return plot_prediction(self.table, self.measured, self.confidence, axes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows."""
-        tables = {n: getattr(self, n).to_dict("list") for n in ("table", "measured")}
-        told = {"confidence": self.confidence, "kind": self.kind}
-        return plain(tables | told | self._form().head())  # type: ignore[no-any-return]
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; also written to `path` if given."""
-        return write_json(self.to_dict(), path)
-
-    @classmethod
-    def from_json(cls, source: str | Path) -> "Prediction":
-        """What `to_json` wrote, from its text or from the path of its file.
-
-        raises DataError if there is no such file, or it holds no prediction of this form
-        """
-        stored = cls._form().read(source)
-        with cls._form().intact():
-            kept = {n: restored(stored[n]) for n in cls.__dataclass_fields__}
-            return checked_types(
-                cls(
-                    **kept
-                    | {n: frame(kept[n], ("experiment", "name"), NUMBERS[n]) for n in NUMBERS}
-                )
-            )
-
-    @classmethod
-    def _form(cls) -> Form:
-        return Form("prediction", "Prediction", FORMAT, tuple(cls.__dataclass_fields__))
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(max_rows=20, float_format="{:.5g}".format))

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +17,7 @@ from igpe.core.arguments import digest
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.json_form import Form, checked_types, plain, restored, write_json
+from igpe.core.json_form import Stored
 from igpe.core.markup import bullets
 from igpe.core.status import Progress
 from igpe.dynamics.collocation.collocation import Collocation
@@ -54,9 +54,6 @@ from igpe.uncertainty.path import (
     collocated,
     walk,
 )
-
-FORMAT = 1  # of the JSON form
-LATER = {"complete": True}  # what older files lack
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class ParameterProfile:
 
 
 @dataclass(frozen=True)
-class Profiles:
+class Profiles(Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        of all unknowns that were free
@@ -166,47 +163,6 @@ class Profiles:
         ]
         return plot_profiles(curves, self.confidence, axes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows."""
-        whole = asdict(self) | self._form().head()
-        whole["profiles"] = [
-            asdict(p) | {n: getattr(p, n).tolist() for n in _ARRAYS} for p in self.profiles
-        ]
-        return plain(whole)  # type: ignore[no-any-return]
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; also written to `path` if given."""
-        return write_json(self.to_dict(), path)
-
-    @classmethod
-    def from_json(cls, source: str | Path) -> "Profiles":
-        """The profiles that `to_json` wrote, from its text or from the path of its file.
-
-        raises DataError if there is no such file, or it holds no profiles of this form
-        """
-        return cls.from_dict(cls._form().read(source))
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> "Profiles":
-        """What `to_dict` returned. Raises DataError if it holds no profiles of this form."""
-        stored = {**LATER, **cls._form().checked(stored)}
-        with cls._form().intact():
-            kept = {k: restored(stored[k]) for k in cls.__dataclass_fields__}
-            profiles = tuple(
-                ParameterProfile(**p | {n: np.array(p[n], dtype=float) for n in _ARRAYS})
-                for p in kept["profiles"]
-            )
-            pairs = {n: (a, b) for n, (a, b) in kept["linearised"].items()}
-            names, notes = tuple(kept["names"]), tuple(kept["notes"])
-            whole = {"profiles": profiles, "linearised": pairs, "names": names, "notes": notes}
-            return checked_types(cls(**kept | whole))
-
-    @classmethod
-    def _form(cls) -> Form:
-        return Form(
-            "set of profiles", "Profiles", FORMAT, tuple(set(cls.__dataclass_fields__) - set(LATER))
-        )
-
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
@@ -223,9 +179,6 @@ class Profiles:
     def _repr_html_(self) -> str:
         table = self.to_frame().to_html(float_format="{:.6g}".format)
         return f"{table}{bullets(self.notes)}"
-
-
-_ARRAYS = ("values", "costs", "others")
 
 
 def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import igpe
+from igpe.core.json_form import made
 from igpe.results.structure_map import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
 
 mpl.use("Agg")
@@ -200,7 +201,7 @@ def test_a_start_value_that_is_estimated_has_a_row():
 def test_it_survives_json(short, paper):
     for one in (*short.maps, *paper.maps):
         stored = json.loads(json.dumps(dict(vars(one))))
-        assert StructureMap.restored(stored) == one
+        assert made(StructureMap, stored) == one
 
 
 def texts(ticks):

@@ -5,7 +5,7 @@ variables that the equations define.
 
 What a discretised problem is made of whatever the mesh, translated and differentiated once.
 
-One experiment on its mesh: where its variables stand, and what is asked of them.
+One experiment on its mesh: where its variables stand, and its equations and squares.
 """
 
 import time
@@ -65,7 +65,7 @@ class Part:
     """What one experiment's program is made of on any mesh.
 
     index      (n_q,) places of its unknowns among the problem's
-    linear, residuals   told quantity -> what it is
+    linear, residuals   measured quantity -> what it is
     states, implicit, bounded   bounds, of states and implicit variables and of `element`'s values
     values     (n_x,) the states' values in the model
     """
@@ -148,12 +148,12 @@ def _part(
     bounded = [
         n for n in ivp.algebraic if n not in ivp.implicit and np.isfinite(own.get(n, ())).any()
     ]
-    told = dict.fromkeys(experiment.measurements.column.tolist())
-    lines = {k: line for k in told if (line := linear(ivp, k)) is not None}
+    outputs = dict.fromkeys(experiment.measurements.column.tolist())
+    lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
     early = experiment.measurements.times[experiment.measurements.row] <= ivp.t0
     at_start = set(experiment.measurements.column[early].tolist())
     there = [*(ivp.measured[k] for k in at_start), *(ivp.algebraic[n] for n in bounded)]
-    if any(any(ca.which_depends(told_there, ivp.y, 1)) for told_there in there):
+    if any(any(ca.which_depends(output, ivp.y, 1)) for output in there):
         return None
     names = problem.box.names
     return Part(
@@ -163,7 +163,7 @@ def _part(
         element=element(ivp, radau, bounded),
         start=start(ivp, bounded),
         linear=lines,
-        residuals={k: residual(ivp, k) for k in told if k not in lines},
+        residuals={k: residual(ivp, k) for k in outputs if k not in lines},
         states=_of(own, ivp.states),
         implicit=Bounds(ivp.lower, ivp.upper),
         bounded=_of(own, bounded),
@@ -339,7 +339,7 @@ class Assembled:
         bounds = [
             np.concatenate(side) for side in zip(*(r.bounds() for r in self.runs), strict=True)
         ]
-        whole = Assembly(
+        assembly = Assembly(
             self._squares(),
             [c for run in self.runs for c in run.residuals()],
             constraints,
@@ -347,11 +347,13 @@ class Assembled:
             np.ones(len(bounds[0])),
             objective_size(self.problem),
         )
-        whole = replace(whole, rows=whole.row_factors(self.values))
+        assembly = replace(assembly, rows=assembly.row_factors(self.values))
         self._limits = lower, upper
-        scaled = Scaled(whole.program, size, whole.rows, np.array(bounds) * whole.rows, whole.unit)
+        scaled = Scaled(
+            assembly.program, size, assembly.rows, np.array(bounds) * assembly.rows, assembly.unit
+        )
         self._cost = ca.Function("cost", [scaled.program["x"]], [scaled.program["f"]])
-        self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, whole.functions)
+        self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, assembly.functions)
 
     def _describe(self, run: Run, size: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
         """Sizes and bounds of the courses."""
@@ -375,7 +377,7 @@ class Assembled:
 
     def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
         """From the present values; see `igpe.solvers.ipopt.Prepared.solve`."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         columns = self.values, *self._limits
         places = [(k, list(k.variables)) for k in known]
         ended = self._compiled.solve(columns, time_limit, places)
@@ -384,7 +386,7 @@ class Assembled:
             # What the solver leaves outside a bound is moved onto it.
             self.values = np.clip(ended.point, *self._limits)
             objective = float(self._cost(self.values / scaled.variables)) * scaled.objective
-        return ended.answer(objective, time.perf_counter() - begun)
+        return ended.answer(objective, time.perf_counter() - started)
 
     @property
     def handles(self) -> tuple[int, ...]:

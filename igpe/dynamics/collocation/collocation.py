@@ -198,25 +198,25 @@ class Collocation:
             return []
         if not isinstance(self.solver, Ipopt):
             return [self._global(self.solver).estimate(problem, starts, profiles_of)] * len(starts)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         guesses = list(profiles_of) or [()] * len(starts)
         radau = Radau(self.points)
         meshes = first_meshes(problem, guesses[0], radau, self.tolerance, start=starts[0])
         poser = Poser(problem, radau)
         fits: list[Fit] = []
         try:
-            program = self._solve_all(poser.on(meshes), starts, guesses, fits, begun)
+            program = self._solve_all(poser.on(meshes), starts, guesses, fits, started)
             if poser.assembled and not any(f.answer.status.usable for f in fits):
                 poser.in_pyomo()
                 fits.clear()
-                program = self._solve_all(poser.on(meshes), starts, guesses, fits, begun)
+                program = self._solve_all(poser.on(meshes), starts, guesses, fits, started)
         except KeyboardInterrupt:
             if not fits:
                 raise
-            return self._interrupted(fits, starts, begun)
+            return self._interrupted(fits, starts, started)
         if not program.refinable:
-            return [self._estimate(fit, fit.answer.status, begun) for fit in fits]
-        return self._refine_best(poser, fits, begun)
+            return [self._estimate(fit, fit.answer.status, started) for fit in fits]
+        return self._refine_best(poser, fits, started)
 
     def _solve_all(
         self,
@@ -224,7 +224,7 @@ class Collocation:
         starts: Sequence[Mapping[str, float]],
         guesses: Sequence[Sequence[Profile]],
         fits: list[Fit],
-        begun: float,
+        started: float,
     ) -> Program:
         """The program solved from all starts, one after the other, into `fits`."""
         program.begin(starts[0], guesses[0])
@@ -232,25 +232,25 @@ class Collocation:
         for start, profiles in zip(starts, guesses, strict=True):
             program.begin(start, profiles)
             known = [_known(program, f) for f in fits if f.answer.status is Status.CONVERGED]
-            fit = _solve(program, start, self._left(begun), known)
+            fit = _solve(program, start, self._left(started), known)
             if fit.answer.message == KNOWN:
                 fit = next(f for f in fits if _same(program.problem, fit, f, SAME_POINT))
             fits.append(fit)
         return program
 
     def _interrupted(
-        self, fits: list[Fit], starts: Sequence[Mapping[str, float]], begun: float
+        self, fits: list[Fit], starts: Sequence[Mapping[str, float]], started: float
     ) -> list[Estimate]:
         """What has been solved on the first mesh; the other starts as they were."""
         status = Status.INTERRUPTED
-        solved = [self._estimate(fit, status, begun) for fit in fits]
+        solved = [self._estimate(fit, status, started) for fit in fits]
         waiting = starts[len(fits) :]
         return [*solved, *(Estimate(dict(s), np.inf, status, "not corrected") for s in waiting)]
 
-    def _refine_best(self, poser: Poser, fits: list[Fit], begun: float) -> list[Estimate]:
+    def _refine_best(self, poser: Poser, fits: list[Fit], started: float) -> list[Estimate]:
         problem = poser.problem
         refined: list[tuple[Fit, Estimate]] = []
-        found: list[Estimate] = [self._estimate(fit, fit.answer.status, begun) for fit in fits]
+        found: list[Estimate] = [self._estimate(fit, fit.answer.status, started) for fit in fits]
         order = sorted(range(len(fits)), key=lambda i: _rank(fits[i]))
         tiny = _tiny(problem)
         best = fits[order[0]].answer.objective
@@ -260,13 +260,13 @@ class Collocation:
                 continue
             twin = next((e for f, e in refined if _same(problem, f, fit, SAME_POINT)), None)
             try:
-                found[i] = twin or self._refine(poser, fit, begun)
+                found[i] = twin or self._refine(poser, fit, started)
             except KeyboardInterrupt:
                 return [replace(e, status=Status.INTERRUPTED) for e in found]
             refined.append((fit, found[i]))
         return found
 
-    def _refine(self, poser: Poser, fit: Fit, begun: float) -> Estimate:
+    def _refine(self, poser: Poser, fit: Fit, started: float) -> Estimate:
         problem = poser.problem
         solver = self._local()
         status = Status.ITERATION_LIMIT
@@ -275,7 +275,7 @@ class Collocation:
             if fit.answer.status is Status.CONVERGED and _resolved(fit, RESOLVED * self.tolerance):
                 status = Status.CONVERGED
                 break
-            left = self._left(begun)
+            left = self._left(started)
             meshes = [
                 m.refined(list(c.values()), self.tolerance)
                 for m, c in zip(fit.meshes, fit.courses, strict=True)
@@ -283,7 +283,7 @@ class Collocation:
             if left == 0.0 or any(m.n_elements > n for m, n in zip(meshes, most, strict=True)):
                 status = Status.TIME_LIMIT if left == 0.0 else status
                 break
-            before = self._estimate(fit, fit.answer.status, begun)
+            before = self._estimate(fit, fit.answer.status, started)
             program = poser.on(meshes)
             program.begin(fit.parameters, fit.profiles)
             program.prepare(solver, [fit.parameters])
@@ -295,7 +295,7 @@ class Collocation:
             if finer.answer.status is not Status.CONVERGED or stands:
                 status = finer.answer.status
                 break
-        return self._estimate(fit, status, begun)
+        return self._estimate(fit, status, started)
 
     def _local(self) -> Ipopt:
         assert isinstance(self.solver, Ipopt), "a global solver is given one mesh alone"
@@ -305,19 +305,19 @@ class Collocation:
         limit, points = self.time_limit, self.points
         return GlobalCollocation(solver, points=points, seed=self.seed, time_limit=limit)
 
-    def _left(self, begun: float) -> float | None:
+    def _left(self, started: float) -> float | None:
         if self.time_limit is None:
             return None
-        return max(0.0, self.time_limit - (time.perf_counter() - begun))
+        return max(0.0, self.time_limit - (time.perf_counter() - started))
 
-    def _estimate(self, fit: Fit, status: Status, begun: float) -> Estimate:
+    def _estimate(self, fit: Fit, status: Status, started: float) -> Estimate:
         n = sum(m.n_elements for m in fit.meshes)
         return Estimate(
             parameters=fit.parameters,
             objective=fit.answer.objective,
             status=status,
             method=f"simultaneous correction by collocation (Radau, {n} elements)",
-            seconds=time.perf_counter() - begun,
+            seconds=time.perf_counter() - started,
             trail=fit.trail,
         )
 

@@ -8,7 +8,7 @@ at the collocation points j = 1 ... n of an element of width h (Biegler, "Nonlin
 A nonlinear program put together from many equal pieces, with its derivatives.
 
 minimise |A x - b|^2 + sum of pieces, subject to lower <= pieces <= upper. CasADi would find the
-derivatives of the whole itself, but it takes longer to do so than to solve.
+derivatives of the program itself, but it takes longer to do so than to solve.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from igpe.equations.symbols import stack
 
 
 class Pattern(NamedTuple):
-    """Where the nonzeros of a derivative stand, in the order they are told."""
+    """Where the nonzeros of a derivative stand, in the order of its values."""
 
     rows: IntArray
     columns: IntArray
@@ -75,8 +75,8 @@ def element(ivp: InitialValueProblem, radau: Radau, bounded: Sequence[str]) -> P
     n, n_x, n_y, n_u = radau.points, ivp.x.numel(), ivp.y.numel(), ivp.u.numel()
     x, y = ca.SX.sym("x", n_x, n + 1), ca.SX.sym("y", n_y, n)
     t, u, h = ca.SX.sym("t", n), ca.SX.sym("u", n_u, n), ca.SX.sym("h")
-    told = stack(ivp.algebraic[name] for name in bounded)
-    at_point = ca.Function("point", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], [ivp.f, ivp.g, told])
+    output = stack(ivp.algebraic[name] for name in bounded)
+    at_point = ca.Function("point", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], [ivp.f, ivp.g, output])
     slopes, remaining, values = [], [], []
     for j in range(n):
         f, g, z = at_point(t[j], x[:, j + 1], y[:, j], u[:, j], ivp.q)
@@ -94,9 +94,9 @@ class Linear(NamedTuple):
     factors: FloatArray
 
 
-def linear(ivp: InitialValueProblem, told: int) -> Linear | None:
+def linear(ivp: InitialValueProblem, output: int) -> Linear | None:
     """The quantity as a linear function of the states with numbers as factors, if it is one."""
-    expression = ivp.measured[told]
+    expression = ivp.measured[output]
     factors = ca.jacobian(expression, ivp.x)
     others = ca.vertcat(ivp.t, ivp.y, ivp.u, ivp.q)
     if not factors.is_constant() or any(ca.which_depends(expression, others, 1)):
@@ -105,13 +105,13 @@ def linear(ivp: InitialValueProblem, told: int) -> Linear | None:
     return Linear(float(ca.evalf(rest)), np.array(ca.DM(factors), dtype=float).ravel())
 
 
-def residual(ivp: InitialValueProblem, told: int) -> Piece:
+def residual(ivp: InitialValueProblem, output: int) -> Piece:
     """((measured - value) / sigma)^2 of one quantity at one time.
 
     variables  states, implicit variables, unknowns;  numbers  time, inputs, value, 1/sigma
     """
     value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
-    squared = ((ivp.measured[told] - value) * weight) ** 2
+    squared = ((ivp.measured[output] - value) * weight) ** 2
     v = ca.vertcat(ivp.x, ivp.y, ivp.q)
     return piece(v, ca.vertcat(ivp.t, ivp.u, value, weight), squared)
 
@@ -122,8 +122,8 @@ def start(ivp: InitialValueProblem, bounded: Sequence[str]) -> Piece:
     variables  states there, unknowns;  numbers  inputs there
     """
     at_start = stack(ivp.algebraic[name] for name in bounded)
-    told = ca.substitute(at_start, ivp.t, ivp.t0)
-    return piece(ca.vertcat(ivp.x, ivp.q), ivp.u, ca.vertcat(ivp.x - ivp.start, told))
+    output = ca.substitute(at_start, ivp.t, ivp.t0)
+    return piece(ca.vertcat(ivp.x, ivp.q), ivp.u, ca.vertcat(ivp.x - ivp.start, output))
 
 
 def _nonzeros(matrix: Any) -> Any:

@@ -259,7 +259,7 @@ class GlobalCollocation:
             status = Status.BEST_OF_SEVERAL
             method = f"collocation ({mesh}) from {n} starts; nothing is proved: {answer.message}"
             return Estimate(program.parameters(), incumbent, status, method, seconds=_since(began))
-        method += f"; the gap is about this mesh and courses within {flat.told(answer)})"
+        method += f"; the gap is about this mesh and courses within {flat.described(answer)})"
         bound = min(flat.bound(answer), incumbent)
         status = confirmed_status(answer, incumbent - bound, flat.cost)
         return Estimate(program.parameters(), incumbent, status, method, bound, _since(began))
@@ -337,7 +337,7 @@ class _Flat:
             return -np.inf
         return max(answer.lower_bound - ROUNDING, 0.0) * self.cost
 
-    def told(self, answer: Answer) -> str:
+    def described(self, answer: Answer) -> str:
         """The courses' bounds in words, and on which the solver's incumbent stands."""
         words = ", ".join(f"{t.lower:.4g} <= {t.name} <= {t.upper:.4g}" for t in self.used)
         if not np.isfinite(answer.objective):

@@ -87,7 +87,7 @@ def searched(
 
     starts  (count, n) in the order of the problem's box
     here    the function of `prepared`, where this process has it already
-    begins  is told the name of a method before its first search
+    begins  receives the name of a method before its first search
     raises  what the methods and `igpe.tasks.run` raise; ProblemError for profiles with a store
     """
     box = job.problem.box
@@ -115,7 +115,7 @@ def searched(
 
 
 def _series(job: SearchJob) -> str:
-    wanted = "none where results are kept: courses that are functions cannot be told apart"
+    wanted = "none where results are kept: trajectories that are functions cannot be compared"
     require(not job.profiles, "store", "profiles", job.profiles, wanted)
     steps = () if job.steps is None else (job.steps,)
     return digest("searches", fingerprint(job.problem), job.trails, *steps)

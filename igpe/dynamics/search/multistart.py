@@ -167,12 +167,12 @@ def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
     raises KeyboardInterrupt if nothing usable is
     """
     found: list[Run] = []
-    whole = True
+    complete = True
     try:
         for one in runs:
             found.append(one)
     except KeyboardInterrupt:
         if not any(one.estimate.status.usable for one in found):
             raise
-        whole = False
-    return [one.estimate for one in sorted(found, key=lambda one: one.number)], whole
+        complete = False
+    return [one.estimate for one in sorted(found, key=lambda one: one.number)], complete

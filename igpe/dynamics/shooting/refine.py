@@ -108,9 +108,9 @@ def _differing(
     problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
 ) -> Refined:
     """The end of the shooting that went on from where collocation is refuted by integration."""
-    told = _difference(rough.objective, objective_at(problem, at))
+    difference = _difference(rough.objective, objective_at(problem, at))
     if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
-        return Refined(rough, at, (f"{told} {NOT_FOLLOWED}",))
+        return Refined(rough, at, (f"{difference} {NOT_FOLLOWED}",))
     end = replace(
         rough,
         parameters=problem.box.mapping(fit.x),
@@ -118,7 +118,7 @@ def _differing(
         status=fit.status,
         method=f"single shooting after {rough.method}",
     )
-    return Refined(end, fit.at, (f"{told} {SHOT.format(end.objective)}",))
+    return Refined(end, fit.at, (f"{difference} {SHOT.format(end.objective)}",))
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
@@ -181,12 +181,12 @@ AS_THEY_ARE = (
 class ShootingEnd(NamedTuple):
     """Where shooting ended, and by which method: NEITHER if nothing was better than the start.
 
-    begun  the sum of squares at the start
+    at_start  the sum of squares there
     """
 
     fit: Fit
     method: str
-    begun: float
+    at_start: float
 
 
 def shot(residuals: Residuals, problem: Problem, before: "Uncorrected") -> ShootingEnd | None:
@@ -235,7 +235,7 @@ class Uncorrected(NamedTuple):
 
 
 def by_shooting(
-    problem: Problem, residuals: Residuals, begun: Sequence[Uncorrected], best: Refined | None
+    problem: Problem, residuals: Residuals, candidates: Sequence[Uncorrected], best: Refined | None
 ) -> tuple[int, Refined] | None:
     """The number of the candidate that shooting brings below the best one, and where it ends.
 
@@ -244,8 +244,8 @@ def by_shooting(
     returns    None if collocation's answer is the best; or nothing can be integrated
     """
     cost = np.inf if best is None or best.at is None else best.at.cost
-    worth = _worth_it(problem, residuals, begun, cost)
-    ends = [(k, shot(residuals, problem, begun[k])) for k in worth[:MOST]]
+    worth = _worth_it(problem, residuals, candidates, cost)
+    ends = [(k, shot(residuals, problem, candidates[k])) for k in worth[:MOST]]
     able = [
         (k, end)
         for k, end in ends
@@ -256,7 +256,7 @@ def by_shooting(
     k, end = min(able, key=lambda pair: pair[1].fit.cost)
     if not end.fit.cost < cost:
         return None
-    why = NO_ANSWER if np.isinf(cost) else ABOVE.format(cost, end.begun)
+    why = NO_ANSWER if np.isinf(cost) else ABOVE.format(cost, end.at_start)
     estimate = Estimate(
         problem.box.mapping(end.fit.x),
         np.inf if end.fit.at is None else objective_at(problem, end.fit.at),
@@ -269,7 +269,7 @@ def by_shooting(
 
 
 def _worth_it(
-    problem: Problem, residuals: Residuals, begun: Sequence[Uncorrected], cost: float
+    problem: Problem, residuals: Residuals, candidates: Sequence[Uncorrected], cost: float
 ) -> list[int]:
     """The candidates that are better before step 5 than the best after it, the best first.
 
@@ -277,7 +277,7 @@ def _worth_it(
     to be less, are integrated; all if collocation has no answer.
     """
     costs = []
-    for k, one in enumerate(begun):
+    for k, one in enumerate(candidates):
         if not (np.isinf(cost) or k == 0 or one.objective < cost):
             continue
         at = residuals(problem.box.clip(problem.box.vector(one.parameters)))

@@ -147,7 +147,7 @@ class Run:
     """One experiment made ready: `index` (n_q,) places its unknowns among the problem's.
 
     measurements  at the simulation's times and no others
-    deviation     (m,) which of the told quantities is each one's standard deviation, -1 where that
+    deviation     (m,) which of the outputs is each one's standard deviation, -1 where that
                   is a number; None if all are
     """
 
@@ -206,7 +206,7 @@ class Run:
         return found._replace(jacobian=jacobian)
 
     def _by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
-        """(m, n_q) derivative of one told quantity at each measurement's time."""
+        """(m, n_q) derivative of one output at each measurement's time."""
         row = self.measurements.row
         by_unknown = trajectory.measured_by_unknown[row, column]
         lost = np.isnan(by_unknown)
@@ -298,9 +298,9 @@ class Residuals:
             pieces.append(self._losses[-1].reweighted(piece))
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
-        whole = pieces[0] if len(pieces) == 1 else _stacked(pieces)
-        self.best.look_at(x, whole)
-        return whole
+        stacked = pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        self.best.look_at(x, stacked)
+        return stacked
 
     def best_fit(self) -> Fit:
         """Where an interrupted search ends; raises KeyboardInterrupt if nothing was computed.
@@ -375,7 +375,7 @@ def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
 
 
 def deviations(experiment: Experiment, m: Measurements) -> IntArray | None:
-    """(m,) which of the told quantities is each standard deviation, -1 where it is a number."""
+    """(m,) which of the outputs is each standard deviation, -1 where it is a number."""
     if not experiment.estimated_sigma:
         return None
     own = [experiment.estimated_sigma.get(n) for n in m.names]
@@ -419,7 +419,7 @@ POINTS = 200  # places at which a simulation is kept for a guess
 
 @dataclass(frozen=True)
 class Simulated:
-    """All experiments simulated once, when first asked for."""
+    """All experiments simulated once, on first use."""
 
     problem: Problem
     integrator: Integrator

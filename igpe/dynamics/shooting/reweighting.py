@@ -48,8 +48,8 @@ def weighted_at(
     None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
     weights = Weights(problem, problem, integrator)
-    told = weights.at(parameters)
-    return None if told is None else problem.weighted(told)
+    sigma = weights.at(parameters)
+    return None if sigma is None else problem.weighted(sigma)
 
 
 class Weights:
@@ -131,7 +131,7 @@ def _smoothed(experiment: Experiment) -> FloatArray:
 STILL = 1e-6  # relative change of every standard deviation that is none
 FAR = 0.5  # relative change after which the whole search is worth repeating
 MOST = 30  # fits
-SHARES = (0.1, 2.0)  # of a change that was told: the shortest and longest step
+SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
 TINY = np.finfo(float).tiny
 
 LOST = "The model could not be integrated at the estimate: standard deviations "
@@ -223,11 +223,11 @@ def iterate_weights(
             now = estimate(fits[-1])
             if now.status is Status.INTERRUPTED or stopped():
                 raise KeyboardInterrupt
-            told = weights.at(now.parameters) if now.status.usable else None
-            if told is None:
+            sigma = weights.at(now.parameters) if now.status.usable else None
+            if sigma is None:
                 lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
                 return Reweighted(weighted, tuple(fits), lost)
-            moved = relaxed.change(weighted, told)
+            moved = relaxed.change(weighted, sigma)
             if moved <= STILL:
                 return Reweighted(weighted, tuple(fits), weights.limits(now.parameters))
             if len(fits) == MOST:
@@ -240,20 +240,20 @@ def iterate_weights(
 
 
 class _Relaxed:
-    """Steps to where standard deviations stand still, in logarithms, longer or shorter than told.
+    """Relaxed steps, in logarithms, to standard deviations that stand still.
 
-    As long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings
-    is damped.
+    A step is as long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)):
+    what swings is damped.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.share = problem, 1.0
         self.move: FloatArray | None = None
 
-    def change(self, weighted: Problem, told: Sequence[FloatArray]) -> float:
-        """The largest relative change that was told."""
+    def change(self, weighted: Problem, sigma: Sequence[FloatArray]) -> float:
+        """The largest relative change that is requested."""
         self.now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
-        before, self.move = self.move, np.log(np.concatenate(told)) - self.now
+        before, self.move = self.move, np.log(np.concatenate(sigma)) - self.now
         if before is not None:
             turn = self.move - before
             promised = -self.share * float(before @ turn) / max(float(turn @ turn), TINY)

@@ -144,12 +144,12 @@ class Logarithms:
     def seen(self, residual: Residual) -> Residual:
         """The residual as a function of u."""
 
-        def told(u: FloatArray) -> Linearised | None:
+        def in_logarithms(u: FloatArray) -> Linearised | None:
             x = self.home(u)
             at = residual(x)
             return None if at is None else at._replace(jacobian=at.jacobian * self._slope(x))
 
-        return told
+        return in_logarithms
 
     def back(self, fit: Fit) -> Fit:
         """What was found, in x."""
@@ -179,9 +179,9 @@ def floors(at: Linearised, start: FloatArray, box: Box) -> FloatArray:
     ranged = np.where(np.isfinite(width), SHARE * width, 0.0)
     given = np.where(start != 0, NEAR * np.abs(start), ranged)
     slope = np.sqrt((at.jacobian**2).sum(axis=0))
-    told = (slope > 0) & (at.squares > 0)
-    step = np.sqrt(at.squares) / np.where(told, slope, 1.0)
-    found = np.where(given > 0, np.maximum(given, FAINT * step * told), step * told)
+    has_effect = (slope > 0) & (at.squares > 0)
+    step = np.sqrt(at.squares) / np.where(has_effect, slope, 1.0)
+    found = np.where(given > 0, np.maximum(given, FAINT * step * has_effect), step * has_effect)
     return np.asarray(np.where(found > 0, found, UNKNOWN))
 
 

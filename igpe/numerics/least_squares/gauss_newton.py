@@ -49,7 +49,7 @@ class LineSearch:
     tolerance, absolute  as of `GaussNewton`
     still                stop as well when no unknown would move by this share of its size
     fatal                whether a residual that cannot be computed ends the search, as a failed
-                         integration ends a run of an optimiser that cannot be told of it
+                         integration ends a run of an optimiser that knows no failed evaluation
     """
 
     tolerance: float = 1e-10
@@ -143,11 +143,11 @@ class Curvature:
         along = float(moved @ step)
         if along <= FLAT * float(np.linalg.norm(moved) * np.linalg.norm(step)):
             return
-        told = moved - after.jacobian.T @ (after.jacobian @ step)
+        secant = moved - after.jacobian.T @ (after.jacobian @ step)
         own = abs(self._more(step))
-        size = min(1.0, abs(float(told @ step)) / own) if own > 0 else 1.0
+        size = min(1.0, abs(float(secant @ step)) / own) if own > 0 else 1.0
         sized = size * self.matrix
-        wrong = told - sized @ step
+        wrong = secant - sized @ step
         cross = np.outer(wrong, moved)
         self.matrix = (
             sized

@@ -125,9 +125,9 @@ def uncertainty(
     n, free = len(x), np.flatnonzero(~held)
     spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
     lower, upper = (np.full(n, -np.inf), np.full(n, np.inf)) if bounds is None else bounds
-    told = np.where(_matters(x, jacobian, spread, upper - lower), 1.0, 0.0)
+    effective = np.where(_matters(x, jacobian, spread, upper - lower), 1.0, 0.0)
     along = null_space(active[:, free]) if active is not None and len(active) else np.eye(len(free))
-    inverse, lost, rank = _inverse_normal_matrix((jacobian * told)[:, free], along)
+    inverse, lost, rank = _inverse_normal_matrix((jacobian * effective)[:, free], along)
     degrees = len(residual) - rank
     variance = (
         1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
@@ -144,7 +144,10 @@ def uncertainty(
     if bounds is not None:
         side = np.where(x - lower <= upper - x, 1.0, -1.0)
         for i in np.flatnonzero(held):
-            inwards, free_ones = side[i] * told[i] * jacobian[:, i], (jacobian * told)[:, free]
+            inwards, free_ones = (
+                side[i] * effective[i] * jacobian[:, i],
+                (jacobian * effective)[:, free],
+            )
             step = _one_sided(residual, inwards, free_ones, quantile**2 * variance)
             ends = sorted((x[i], x[i] + side[i] * step))
             low[i], high[i] = np.clip(ends, lower[i], upper[i])
@@ -312,7 +315,7 @@ def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
 TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors
 WEAK = 0.5  # relative standard error of a combination worth a sentence
 PART = 0.2  # of the largest component: what belongs to a direction in words
-MOST = 3  # groups told of
+MOST = 3  # groups that are named
 LARGE = 10.0  # a relative change beyond it is given as "over 1000 %"
 
 
@@ -348,22 +351,24 @@ def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
 
 def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
     """Unknowns that the data hardly tell apart, and the poorest combination."""
-    told = []
+    sentences = []
     groups = _twins(covariance)
     for members in groups[:MOST]:
         listed = [names[i] for i in members]
         related = np.abs(correlation(covariance)[np.ix_(members, members)])
         strongest = float(np.max(related - np.eye(len(members))))
-        told.append(
+        sentences.append(
             f"The data hardly tell {' and '.join(listed)} apart (correlation "
             f"{_near_one(strongest)}); what they determine is a combination."
         )
     if len(groups) > MOST:
-        told.append(f"{len(groups) - MOST} more groups of unknowns are as strongly correlated.")
+        sentences.append(
+            f"{len(groups) - MOST} more groups of unknowns are as strongly correlated."
+        )
     found = combinations(x, covariance)
     if found and (groups or found[0].error > WEAK) and np.count_nonzero(found[0].components) > 1:
-        told.append(_poorest(names, found))
-    return told
+        sentences.append(_poorest(names, found))
+    return sentences
 
 
 def _poorest(names: Sequence[str], found: Sequence[Combination]) -> str:

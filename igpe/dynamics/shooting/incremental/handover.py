@@ -77,7 +77,7 @@ class Stage:
         m = len(self.residuals)
         return Linearised(at.residual[:m], at.jacobian[:m])
 
-    def told(self, solved: Solved, box: Box) -> Horizon:
+    def horizon(self, solved: Solved, box: Box) -> Horizon:
         """The solution as an estimate."""
         fit, experiments = solved.fit, self.residuals.experiments
         cost = np.inf if fit.at is None else self.without_prior(fit.at).cost * self.spread**2
@@ -132,7 +132,7 @@ EXACT = 1e-2  # chi squared per residual: so small is none that was not interpol
 MISSED = 10.0  # standard deviations, root mean square: so far off is no prediction
 
 
-def told(trail: Sequence[Horizon], stages: Sequence[Stage], solved: Solved) -> list[str]:
+def handover_notes(trail: Sequence[Horizon], stages: Sequence[Stage], solved: Solved) -> list[str]:
     """Sentences on how the horizon after `trail` began.
 
     stages  of all horizons;  solved: the one after the trail

@@ -348,8 +348,8 @@ class Sampling:
         segments = [ivp.input_segment(t) for t in found.times]
         u = np.array([a + b * t for t, (a, b) in zip(found.times, segments, strict=True)])
         x, y = found.states, found.implicit
-        told = self._slopes(found.times[None], x.T, y.T, u.T, np.tile(q[:, None], len(x)))
-        speed, gaps = np.abs(np.asarray(told)).T, np.diff(found.times)
+        slopes = self._slopes(found.times[None], x.T, y.T, u.T, np.tile(q[:, None], len(x)))
+        speed, gaps = np.abs(np.asarray(slopes)).T, np.diff(found.times)
         way = (gaps[:, None] * (speed[1:] + speed[:-1]) / 2).sum(axis=0)
         change = np.abs(np.diff(x, axis=0)).sum(axis=0)
         moving = change > 0

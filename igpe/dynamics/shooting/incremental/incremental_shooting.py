@@ -199,14 +199,14 @@ class PreparedIncremental:
         first = self.box.clip(self.box.vector(start))
         attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
         found = concluded(attempts, self.box, name)
-        told = remarks(attempts[0].fit, self.box, self.gate)
+        sentences = remarks(attempts[0].fit, self.box, self.gate)
         unit = self.stages[-1].spread ** 2
         return replace(
             found,
             objective=found.objective * unit,
             reached=tuple(cost * unit for cost in found.reached),
             seconds=time.perf_counter() - began,
-            notes=(*found.notes, *told),
+            notes=(*found.notes, *sentences),
         )
 
     def attempt(self, start: FloatArray) -> Attempt:
@@ -233,16 +233,16 @@ class PreparedIncremental:
         for stage in stages:
             solved = self._solved(stage, x, box, past)
             fit = solved.fit
-            notes += handover.told(trail, stages, solved)
-            trail.append(stage.told(solved, self.box))
+            notes += handover.handover_notes(trail, stages, solved)
+            trail.append(stage.horizon(solved, self.box))
             if not fit.status.usable or fit.at is None:
                 break
             past.append(solved.begin)
             x = fit.x
             if not stage.last:
                 known = self.problem.sigma_known
-                told = stage.without_prior(fit.at)
-                box = self.method.bounds.around(x, told, self.box, sigma_known=known)
+                rows = stage.without_prior(fit.at)
+                box = self.method.bounds.around(x, rows, self.box, sigma_known=known)
         final = _final(fit, stage)
         notes += stage.residuals.reasons(final)
         notes += held(fit.x, solved.box, self.box)

@@ -347,7 +347,7 @@ def given(
     return Given(values, size, *_bounds(problem.instances[index], states))
 
 
-def begun(
+def starting_point(
     problem: Problem, shootings: Sequence[Shooting], known: Sequence[Given], start: FloatArray
 ) -> Point:
     """Unknowns and nodes to begin with.

@@ -63,8 +63,8 @@ class ModelLimits:
         """The problem with `watched` as outputs after those that are measured."""
         slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
         states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
-        told = slopes | ivp.algebraic | states
-        return replace(ivp, measured=stack([ivp.measured, *(told[n] for n in self.watched)]))
+        known = slopes | ivp.algebraic | states
+        return replace(ivp, measured=stack([ivp.measured, *(known[n] for n in self.watched)]))
 
     def at(self, shots: Shots, q: FloatArray, places: "Places") -> Limits:
         """Values and derivatives by the experiment's own unknowns q (n_q,)."""
@@ -235,8 +235,8 @@ class _Symbols(Mapping[int, Any]):
         for name in self._problem.time_varying:
             pieces = self._problem.pieces(name, self.experiment)
             for t, data in instance.series[name].items():
-                begun = [n for n, begin in pieces.items() if begin < t] or list(pieces)[:1]
-                found[id(data)] = self._unknown(begun[-1])
+                earlier = [n for n, begin in pieces.items() if begin < t] or list(pieces)[:1]
+                found[id(data)] = self._unknown(earlier[-1])
         return found
 
 

@@ -45,10 +45,10 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.multiple.chains import (
     Chains,
     Given,
-    begun,
     given,
     node_times,
     shootings,
+    starting_point,
 )
 from igpe.dynamics.shooting.multiple.search import (
     ExactSearch,
@@ -155,9 +155,9 @@ class MultipleShooting:
     search      the search with exact matching; `BackwardLifting()` where unknowns are very many
     restarts    further starts where a fit is bad
     time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
-                Then the best so far is told, as one integration has it, with status TIME_LIMIT or
-                that of a search that had ended; FAILED if nodes did not meet yet and there are
-                constraints or a robust loss. None: no limit
+                Then the result is the best so far, as one integration has it, with status
+                TIME_LIMIT or that of a search that had ended; FAILED if nodes did not meet yet and
+                there are constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     raises      ProblemError for fields that mean nothing
@@ -288,7 +288,7 @@ class PreparedMultiple:
 
     def begin(self, start: FloatArray) -> Point:
         """Unknowns (n,) and nodes that a search from `start` (n,) begins at."""
-        return begun(self.problem, self.stages.free.shootings, self.known, start)
+        return starting_point(self.problem, self.stages.free.shootings, self.known, start)
 
     def space(self, start: Point) -> Space:
         """Where a search from `start` takes place."""
@@ -307,7 +307,7 @@ class PreparedMultiple:
         """What an interrupted attempt from x (n,) is worth, by single shooting.
 
         Without residuals where none can be integrated in short time, or constraints are to be kept.
-        raises KeyboardInterrupt if the search had not begun
+        raises KeyboardInterrupt if the search had not started
         """
         reached = list(self.stages.reached)
         if is_plain(self.problem) and minimises_squares(self.problem):

@@ -6,7 +6,7 @@ The directions are those of the very steps of one run, which states and a probe 
 forwards as gaps close, one sweep back, one forwards along a step. So gradients are those of all
 derivatives, to rounding.
 
-Robust losses in multiple shooting: what is minimised on the way, and what is told.
+Robust losses in multiple shooting: what is minimised on the way, and what is reported.
 
 Derivatives that go through all intervals, where few directions are left (Schloeder's trick).
 
@@ -175,11 +175,11 @@ class Through(Shooting):
                 return Broken(self.name, status, reason)
         gap = self.gaps(ran.ends, starts)
         by = _resting(ran.measured_by, by_q) if self.told_at_start else ran.measured_by
-        moved, told = self._by_dq(ran.ends_by, first[:n_x]), self.weighted(by)
+        moved, weighted = self._by_dq(ran.ends_by, first[:n_x]), self.weighted(by)
         moved[:, :, -1] += gap
         n = len(unknowns)
         moves = np.concatenate([self.wide(moved[..., :-1], n), moved[..., -1:]], axis=2)
-        affine = Affine(moves, told[:, -1], self.wide(told[:, :-1], n))
+        affine = Affine(moves, weighted[:, -1], self.wide(weighted[:, :-1], n))
         along = partial(self._shifted, partial(intervals.chained, starts, q, probed=True))
         found = Reduced(self.residual(ran.measured), gap, affine, along)
         return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
@@ -407,8 +407,8 @@ def finished_by_single_shooting(
     Natural level functions need not fall: where the optimum is hardly determined, exact matching
     may run in circles round it. It begins where the continuation ended; kept if it converges.
     """
-    told = one.trail[0]
-    fit = in_deviations(GaussNewton().fit(residuals, box.vector(told.parameters), box), spread)
+    continued = one.trail[0]
+    fit = in_deviations(GaussNewton().fit(residuals, box.vector(continued.parameters), box), spread)
     better = not one.fit.status.usable or fit.cost < one.fit.cost
     if fit.status is not Status.CONVERGED or not better:
         return one
