@@ -150,7 +150,7 @@ class Regression:
         return function
 
     def thinned(self, most: int, seed: int) -> "Regression":
-        """About so many of the residuals, drawn from each piece alike; itself if it has no more."""
+        """About so many residuals, the same share of each piece; itself if it has no more."""
         share = most / sum(len(piece.target) for piece in self.pieces)
         if share >= 1:
             return self
@@ -262,7 +262,7 @@ class ResidualWeights(Protocol):
 
 @dataclass(frozen=True)
 class Unweighted:
-    """Every slope counts alike, whatever its unit and error (Michalik et al. 2009, eq. 5).
+    """Every slope has the same weight, whatever its unit and error (Michalik et al. 2009, eq. 5).
 
     All are divided by one number, their typical error, which leaves the optimum where it is.
     """

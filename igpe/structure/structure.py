@@ -1,6 +1,6 @@
 """Step 2: what can be estimated from these measurements, by which equations, and why not.
 
-From the structure of each experiment to its map; experiments that look alike share one.
+From the structure of each experiment to its map; equivalent experiments share one.
 
 What else would have to be measured for an unknown to be reached by algebra.
 
@@ -81,10 +81,10 @@ def maps(
     reach   of each free unknown of the problem
     names   of the experiments
     """
-    alike: dict[StructureMap, list[str]] = {}
+    groups: dict[StructureMap, list[str]] = {}
     for one, predicted, name in zip(reduced, slopes, names, strict=True):
-        alike.setdefault(_map(one, predicted, reach, name), []).append(name)
-    return tuple(replace(m, experiments=tuple(own)) for m, own in alike.items())
+        groups.setdefault(_map(one, predicted, reach, name), []).append(name)
+    return tuple(replace(m, experiments=tuple(own)) for m, own in groups.items())
 
 
 def _map(
@@ -321,7 +321,7 @@ class Structure:
 
     @cached_property
     def maps(self) -> tuple[StructureMap, ...]:
-        """Equations by what can be computed of them, once for experiments that look alike."""
+        """Equations by what can be computed of them, once for equivalent experiments."""
         reach = {f.unknown: f.reach.name.lower() for f in self.findings}
         return maps(self.reduced, self.slopes, reach, self.experiments)
 

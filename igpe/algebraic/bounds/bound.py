@@ -3,9 +3,9 @@
 For every u with |u| <= 1 and every beta, theta of the box, by Cauchy and Schwarz,
 
     | d - sum_k beta_k phi_k(theta) |  >=  u . d - sum_k beta_k (u . phi_k(theta))
-                                       >=  u . d - sum_k max over beta_k of beta_k reach_k(u)
+                                       >=  u . d - sum_k max over beta_k of beta_k extent_k(u)
 
-where reach_k is an upper bound on u . phi_k over the box. So any u gives a valid bound, however it
+where extent_k is an upper bound on u . phi_k over the box. So any u gives a valid bound, however it
 was found. It is found by column generation: the smallest residual with the columns known so far
 (a small quadratic program) gives u, and where a column reaches farthest in that direction is the
 next to be known.
@@ -100,13 +100,13 @@ class Atoms(NamedTuple):
 
 
 class Support(NamedTuple):
-    """How far columns reach in a direction.
+    """The support function of the columns in a direction.
 
-    reach  (n_parts,) upper bounds on u . column
-    cells  (n_cells,) the same for each cell;  s: (n_cells, J) the point of it that reaches so far
+    extent  (n_parts,) upper bounds on u . column
+    cells   (n_cells,) the same for each cell;  s: (n_cells, J) the point where it is taken
     """
 
-    reach: FloatArray
+    extent: FloatArray
     cells: FloatArray
     s: FloatArray
 
@@ -147,14 +147,14 @@ class Hull:
         """How far the columns reach in direction u, (r,) of norm at most one."""
         w = self._coefficients @ u
         s, most = farthest(w[:, 1 : 1 + self.n], w[:, self._pure])
-        reach = w[:, 0] + self._errors + most.sum(axis=1)
+        extent = w[:, 0] + self._errors + most.sum(axis=1)
         if self.n > 1:
-            reach += np.abs(w[:, self._mixed]).sum(axis=1)
-        return Support(self._farthest(reach), reach, s)
+            extent += np.abs(w[:, self._mixed]).sum(axis=1)
+        return Support(self._farthest(extent), extent, s)
 
     def atoms(self, support: "Support") -> Atoms:
         """Those that reach farthest: of each part the best, and more where several count."""
-        return self._atoms(self._chosen(support.cells, support.reach), support.s)
+        return self._atoms(self._chosen(support.cells, support.extent), support.s)
 
     def start(self) -> Atoms:
         """Atoms to begin with: of each column the middles of the cells in its box's corners."""
@@ -163,15 +163,15 @@ class Hull:
         corners = np.flatnonzero((outside | absent).all(axis=1))
         return self._atoms(corners, np.zeros((len(self._errors), self.n)))
 
-    def _farthest(self, reach: FloatArray) -> FloatArray:
-        return np.maximum.reduceat(reach, self._first) if len(reach) else np.zeros(0)
+    def _farthest(self, extent: FloatArray) -> FloatArray:
+        return np.maximum.reduceat(extent, self._first) if len(extent) else np.zeros(0)
 
-    def _chosen(self, reach: FloatArray, best: FloatArray) -> IntArray:
+    def _chosen(self, extent: FloatArray, best: FloatArray) -> IntArray:
         """The cells that count, of each part at most `SEVERAL`, the farthest first."""
-        near = (reach > NEARLY * best[self._owners]) & (reach > 0)
-        near |= reach == best[self._owners]
+        near = (extent > NEARLY * best[self._owners]) & (extent > 0)
+        near |= extent == best[self._owners]
         cells = np.flatnonzero(near)
-        cells = cells[np.lexsort((-reach[cells], self._owners[cells]))]
+        cells = cells[np.lexsort((-extent[cells], self._owners[cells]))]
         owners = self._owners[cells]
         rank = np.arange(len(cells)) - np.searchsorted(owners, owners)
         return np.asarray(cells[rank < SEVERAL])
@@ -236,15 +236,15 @@ class Ranges:
     upper: FloatArray
     ratios: tuple[tuple[int, int, float, float], ...] = ()
 
-    def most(self, reach: FloatArray) -> float:
-        """Upper bound on sum_k beta_k reach_k."""
-        each = np.where(reach > 0, self.upper, self.lower)
-        each = np.multiply(each, reach, out=np.zeros(len(reach)), where=reach != 0)
+    def most(self, extent: FloatArray) -> float:
+        """Upper bound on sum_k beta_k extent_k."""
+        each = np.where(extent > 0, self.upper, self.lower)
+        each = np.multiply(each, extent, out=np.zeros(len(extent)), where=extent != 0)
         taken: set[int] = set()
         for k, m, low, high in self.ratios:
-            if reach[m] > 0 and np.isinf(high):
+            if extent[m] > 0 and np.isinf(high):
                 continue
-            both = reach[k] + (high if reach[m] > 0 else low) * reach[m]
+            both = extent[k] + (high if extent[m] > 0 else low) * extent[m]
             pair = self.upper[k] * both if both > 0 else self.lower[k] * both
             if pair < each[k] + each[m] and not taken & {k, m}:
                 each[k], each[m] = pair, 0.0
@@ -277,8 +277,8 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
             break
         u = residual / (norm * (1 + 4 * UNIT * len(d)))
         support = hull.support(u)
-        reach = support.reach
-        value = float(u @ d) - rounding - ranges.most(reach)
+        extent = support.extent
+        value = float(u @ d) - rounding - ranges.most(extent)
         if value > best:
             best, direction = value, u
         short.append(cutoff - value)
@@ -286,8 +286,8 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
         if best >= cutoff or hopeless or short[-1] > PROGRESS * short[-1 - PATIENCE]:
             break
         if k >= FIRST:
-            margin = np.where(reach > 0, OVERSHOOT * reach, margin / 2)
-        near = reach > -1e-3 * margin - 1e-9 * norm_d
+            margin = np.where(extent > 0, OVERSHOOT * extent, margin / 2)
+        near = extent > -1e-3 * margin - 1e-9 * norm_d
         atoms = hull.atoms(support)
         program.add(atoms.some(near[atoms.owners]))
     return Bounded(best, norm, slack, program.weights, program.atoms, direction)

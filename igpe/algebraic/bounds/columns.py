@@ -113,11 +113,11 @@ def _missed(result: FloatArray, fresh: FloatArray) -> float:
 def _always_known(problem: Separable) -> BoolArray:
     """(n_residuals,) rows whose enclosure over the whole box is no worse than most others'."""
     good = np.ones(len(problem.target), dtype=bool)
-    for alike in {problem.alike(k) for k in range(1 + problem.n_linear)}:
-        own = [problem.axes[a] for a in problem.depends[alike[0]]]
+    for group in {problem.same_axes(k) for k in range(1 + problem.n_linear)}:
+        own = [problem.axes[a] for a in problem.depends[group[0]]]
         lower = np.array([[a.lower for a in own]])
         upper = np.array([[a.upper for a in own]])
-        for f in problem.enclosures(alike, lower, upper):
+        for f in problem.enclosures(group, lower, upper):
             e = f.e[0]
             good &= np.isfinite(e) & (e <= WORSE * np.median(e) + TINY)
     return good
@@ -191,7 +191,7 @@ class Columns:
         self.doubt = m * r * UNIT * float(np.linalg.norm(problem.target)) * GROWTH
         """Upper bound on the rounding error of `target`, as a norm."""
         self._support = (self.basis != 0).astype(np.float32)
-        self._first = [problem.alike(k)[0] for k in range(1 + problem.n_linear)]
+        self._first = [problem.same_axes(k)[0] for k in range(1 + problem.n_linear)]
         self._kept = 0
         self._known: dict[Key, Cell] = {}
         self._stacked: dict[tuple[Key, int], Cells] = {}
@@ -243,9 +243,9 @@ class Columns:
         numbers = np.array(keys)[:, 1:].reshape(len(keys), len(own), 3)
         ends = [self.problem.axes[a].ends(*numbers[:, j].T) for j, a in enumerate(own)]
         lower, upper = np.stack(ends, axis=-1) if ends else np.zeros((2, len(keys), 0))
-        alike = self.problem.alike(keys[0][0])
-        result = self.problem.enclosures(alike, lower, upper)
-        for k, f in zip(alike, result, strict=True):
+        group = self.problem.same_axes(keys[0][0])
+        result = self.problem.enclosures(group, lower, upper)
+        for k, f in zip(group, result, strict=True):
             for key, cell in zip(keys, self._cells(f), strict=True):
                 self._known[k, *key[1:]] = cell
                 self._kept += 2 * cell.parts.size  # they are stacked as well

@@ -51,7 +51,7 @@ class Joint:
     curvature: FloatArray
     error: FloatArray
 
-    def reach(self, factor: FloatArray, u: FloatArray) -> float:
+    def extent(self, factor: FloatArray, u: FloatArray) -> float:
         """Upper bound on u . sum_k factor_k column_k over the box, |u| <= 1, remainders apart."""
         linear = factor @ (self.slope @ u)
         quadratic = factor @ (self.curvature @ u)
@@ -179,7 +179,7 @@ def coupled(j: Joint, ranges: Factors) -> float:
         return 0.0
     u = residual / (norm * (1 + 4 * UNIT * len(residual)))
     middle, half = ranges.middle, ranges.half
-    most = j.reach(middle, u) + float(half @ j.largest(u)) + float(np.abs(middle) @ j.error)
+    most = j.extent(middle, u) + float(half @ j.largest(u)) + float(np.abs(middle) @ j.error)
     sizes = np.sqrt((j.middle**2).sum(axis=1)) + np.sqrt((j.slope**2).sum(axis=(1, 2)))
     rounding = j.doubt + (
         1e-14

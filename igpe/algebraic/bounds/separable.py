@@ -282,12 +282,12 @@ class Separable:
         """(n_thetas, n_residuals, 1 + K) weighted columns, phi_0 first; thetas: (n_thetas, J)."""
         return np.concatenate([b.values(thetas) for b in self.blocks], axis=1)
 
-    def alike(self, k: int) -> tuple[int, ...]:
+    def same_axes(self, k: int) -> tuple[int, ...]:
         """The columns that depend on the same parameters as column k."""
         return tuple(i for i, own in enumerate(self.depends) if own == self.depends[k])
 
     def enclosures(self, ks: tuple[int, ...], lower: FloatArray, upper: FloatArray) -> list[Taylor]:
-        """Weighted columns, alike ones, over boxes of the theta they depend on.
+        """Weighted columns that depend on the same theta, over boxes of the theta they depend on.
 
         lower, upper  (n_boxes, J) in the order of `depends[ks[0]]`
         returns       c, e (n_boxes, n_residuals), g and t with their leading axes, never None

@@ -81,8 +81,8 @@ def _at_the_same_places(sources: Sequence[ResidualSource]) -> list[list[int]]:
     for i, s in enumerate(sources):
         for group in groups:
             first = sources[group[0]]
-            alike = len(first.target) == len(s.target)
-            if alike and _same(first.known, s.known) and _same(first.combine, s.combine):
+            is_aligned = len(first.target) == len(s.target)
+            if is_aligned and _same(first.known, s.known) and _same(first.combine, s.combine):
                 group.append(i)
                 break
         else:

@@ -222,10 +222,10 @@ def _apart(
         tuple(None if s or r else v for v, r, s in zip(p.levels, p.rises, p.slopes, strict=True))
         for p in pieces
     ]
-    alike: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for i, piece in enumerate(pieces):
-        alike.setdefault((levels[i], piece.slopes), []).append(i)
-    for own in alike.values() or [[]]:
+        groups.setdefault((levels[i], piece.slopes), []).append(i)
+    for own in groups.values() or [[]]:
         changed: dict[str, Any] = {"t0": float(random.integers(1, 2**31))}
         outputs = e.outputs
         if own:

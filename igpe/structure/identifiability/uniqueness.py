@@ -293,16 +293,16 @@ def _quotients(
 
 def _determined(form: Echelon, prime: int, monomials: Sequence[Exponents]) -> list[list[int]]:
     """Quotients of monomials that are the same in all solutions: columns of one direction."""
-    alike: dict[tuple[int, ...], list[Exponents]] = {}
+    groups: dict[tuple[int, ...], list[Exponents]] = {}
     basis = null_space(form, prime)
     for monomial, column in zip(monomials, basis.T.tolist(), strict=True):
         lead = next((v for v in column if v), None)
         if lead is not None:
             over = pow(lead, -1, prime)
-            alike.setdefault(tuple(v * over % prime for v in column), []).append(monomial)
+            groups.setdefault(tuple(v * over % prime for v in column), []).append(monomial)
     return [
         [a - b for a, b in zip(other, first, strict=True)]
-        for first, *others in alike.values()
+        for first, *others in groups.values()
         for other in others
     ]
 

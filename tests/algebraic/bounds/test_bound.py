@@ -55,17 +55,17 @@ def test_the_sum_of_ranges_and_ratios_is_at_least_what_a_linear_program_finds(se
         upper = lower + rng.uniform(0.1, 3, 4)
         pairs = ties[rng.integers(0, len(ties))]
         ratios = tuple((k, m, *np.sort(rng.uniform(0, 2, 2))) for k, m in pairs)
-        reach = rng.normal(size=4) * (rng.random(4) > 0.1)
+        extent = rng.normal(size=4) * (rng.random(4) > 0.1)
         rows = []
         for k, m, low, high in ratios:
             unit = np.eye(4)
             rows += [low * unit[k] - unit[m], unit[m] - high * unit[k]]
         answer = linprog(
-            -reach, np.array(rows) if rows else None, np.zeros(len(rows)) if rows else None,
+            -extent, np.array(rows) if rows else None, np.zeros(len(rows)) if rows else None,
             bounds=list(zip(lower, upper, strict=True)),
         )  # fmt: skip
         if answer.status == 0:
-            assert Ranges(lower, upper, ratios).most(reach) >= -answer.fun - 1e-9
+            assert Ranges(lower, upper, ratios).most(extent) >= -answer.fun - 1e-9
 
 
 def test_ranges_without_an_upper_end():
@@ -77,9 +77,9 @@ def test_ranges_without_an_upper_end():
     assert tied.most(np.array([1.0, -1.5])) == pytest.approx(0.0)
     assert tied.most(np.array([1.0, -0.5])) == np.inf
     without_end = Ranges(np.zeros(2), np.ones(2), ((0, 1, 1.0, np.inf),))
-    for reach in ([1.0, -1.0], [1.0, 0.0], [-1.0, 1.0], [0.0, 0.0]):
-        wanted = max(0.0, reach[0] + reach[1], reach[1])
-        assert without_end.most(np.array(reach)) >= wanted - 1e-12
+    for extent in ([1.0, -1.0], [1.0, 0.0], [-1.0, 1.0], [0.0, 0.0]):
+        wanted = max(0.0, extent[0] + extent[1], extent[1])
+        assert without_end.most(np.array(extent)) >= wanted - 1e-12
 
 
 def test_where_a_parabola_is_farthest():
@@ -107,12 +107,12 @@ def test_support_is_above_every_point_of_every_cell(n):
         u = rng.normal(size=r)
         u /= np.linalg.norm(u)
         support = hull.support(u)
-        reach, atoms = support.reach, hull.atoms(support)
+        extent, atoms = support.extent, hull.atoms(support)
         s = rng.uniform(-1, 1, (400, n))
         powers = [np.ones((400, 1)), s]
         powers += [(s[:, i] * s[:, j])[:, None] for i in range(n) for j in range(i, n)]
         reached = -(np.hstack(powers) @ parts) @ (u * usable) + errors[:, None]
-        assert reach[0] >= reached.max() - 1e-12
+        assert extent[0] >= reached.max() - 1e-12
         assert (atoms.vectors[:, 2] == 0).all()
 
 

@@ -46,7 +46,7 @@ class Expanded(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Alike columns: with their derivatives one separable problem, whose columns are those.
+    """Columns of the same theta; with their derivatives they are a separable problem.
 
     columns  their numbers;  own: the theta they depend on
     """
@@ -78,8 +78,8 @@ class Derivatives:
     @cached_property
     def families(self) -> list[Family]:
         """All columns, those together that depend on the same theta."""
-        alike = sorted({self.problem.alike(k) for k in range(1 + self.problem.n_linear)})
-        return [_family(self.problem, columns) for columns in alike]
+        groups = sorted({self.problem.same_axes(k) for k in range(1 + self.problem.n_linear)})
+        return [_family(self.problem, columns) for columns in groups]
 
     def at(self, theta: FloatArray) -> Expanded:
         """Numbers, with rounding errors."""
