@@ -146,7 +146,7 @@ class Case:
         """How far sampled columns reach beyond their support in a direction."""
         u = direction * hull.usable
         u = u / (np.linalg.norm(u) * (1 + 1e-12) + 1e-300)
-        reach = hull.support(u).reach
+        reach = hull.support(u).extent
         worst = -np.inf
         used = (self.columns.basis[hull.usable] != 0).any(axis=0)
         for values in seen:
