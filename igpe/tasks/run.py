@@ -432,12 +432,12 @@ class _Flight:
         if isinstance(error, NotReady):
             if not self.landed:
                 raise error.args[0]
-            said = str(error.args[0])
-            return [ItemOutcome(item.key, Status.RAISED, {}, 0.0, said) for item in task.items]
-        said = f"{type(error).__name__}: {error}"
+            reason = str(error.args[0])
+            return [ItemOutcome(item.key, Status.RAISED, {}, 0.0, reason) for item in task.items]
+        reason = f"{type(error).__name__}: {error}"
         if not self.landed:
             raise ProblemError(
-                f"No worker of the executor comes back with anything ({said}). Workers need igpe "
+                f"No worker of the executor comes back with anything ({reason}). Workers need igpe "
                 "and what the model imports; executor=2 uses processes of this machine."
             ) from error
-        return [ItemOutcome(item.key, Status.WORKER_DIED, {}, 0.0, said) for item in task.items]
+        return [ItemOutcome(item.key, Status.WORKER_DIED, {}, 0.0, reason) for item in task.items]

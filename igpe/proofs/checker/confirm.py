@@ -154,8 +154,8 @@ def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
         form[j, i] += curved
     cubic = _cubic(g, t)
     lost = 2 * (e * size).sum(axis=0) + cubic
-    whole = (size * size).sum(axis=0)
-    lost = lost + 8 * (len(c) + 20) * UNIT * whole
+    total = (size * size).sum(axis=0)
+    lost = lost + 8 * (len(c) + 20) * UNIT * total
     factor = _factor(form)
     rest = form - np.einsum("ikb,jkb->ijb", factor, factor)
     squares = (np.abs(factor) ** 2).sum(axis=(0, 1))
@@ -435,12 +435,12 @@ def _next_boxes(
     low, high, was, owner = low[left], high[left], claims[left], owner[left]
     box = was.box_high - was.box_low
     share = np.prod(np.where(box > 0, (high - low) / np.where(box > 0, box, 1.0), 1.0), axis=1)
-    whole: BoolArray = np.all(np.isfinite(rows.e[:, owner]), axis=0)
-    score = np.where(whole[:, None], scores[left], rows.spread[:, owner].T)
+    known: BoolArray = np.all(np.isfinite(rows.e[:, owner]), axis=0)
+    score = np.where(known[:, None], scores[left], rows.spread[:, owner].T)
     flat = ~(score.max(axis=1) > 0)
     score[flat] = (high - low)[flat]
     cut = share > SHRUNK
-    first, second = _halves(low[cut], high[cut], score[cut], ~whole[cut])
+    first, second = _halves(low[cut], high[cut], score[cut], ~known[cut])
     new_low = np.concatenate([low[~cut], first[0], second[0]])
     new_high = np.concatenate([high[~cut], first[1], second[1]])
     number = np.concatenate([was.number[~cut], was.number[cut], was.number[cut]])

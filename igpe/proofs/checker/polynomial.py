@@ -101,9 +101,9 @@ class Polynomial:
         c = _multiplied(self.space, a.c, b.c)
         if not self.space.careful:
             return Polynomial(self.space, c, self.e)
-        constant, whole = a.norms[0].sum(axis=0) * b.norms[0].sum(axis=0), a.norm * b.norm
+        constant, product = a.norms[0].sum(axis=0) * b.norms[0].sum(axis=0), a.norm * b.norm
         rounding = (
-            (a.c.shape[1] + 1) * UNIT * (constant + MOST * (1 + SLACK) * whole - MOST * constant)
+            (a.c.shape[1] + 1) * UNIT * (constant + MOST * (1 + SLACK) * product - MOST * constant)
         )
         e = (
             a.e * b.norm

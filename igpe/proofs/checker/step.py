@@ -252,9 +252,9 @@ def growth_matrix(
     states = [Dual(value, {j: one}) for j, value in enumerate(x)]
     given = [[time], p, [v.between(time) for v in u]]
     clock, parameters, inputs = ([Dual(value, {}) for value in part] for part in given)
-    found = experiment.slopes([clock, states, parameters, inputs], constant)
+    slopes = experiment.slopes([clock, states, parameters, inputs], constant)
     m = np.zeros((n, n, boxes))
-    for i, f in enumerate(found):
+    for i, f in enumerate(slopes):
         for j, slope in f.slope.items():
             part = slope * length
             m[i, j] = part.high if i == j else part.size

@@ -53,7 +53,7 @@ class SearchTask(NamedTuple):
 def parallel_search(
     search: BoxSearch,
     best: Incumbent,
-    asked: SearchTask,
+    task: SearchTask,
     backend: Backend,
     deadline: float,
     *,
@@ -65,7 +65,7 @@ def parallel_search(
     raises  as `igpe.tasks.run`
     """
     status = search.run(deadline, tell, lambda: len(search.open) >= FIRST_BOXES)
-    work, most = Work(_prepared, asked), float(ROUND)
+    work, most = Work(_prepared, task), float(ROUND)
     try:
         with _lasting_workers(backend) as hands:
             while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
@@ -144,10 +144,10 @@ def _add_subtrees(search: BoxSearch, best: Incumbent, part: list[int], row: Row)
     best.take(np.array(point), objective)
 
 
-def _prepared(asked: SearchTask) -> Function:
-    dynamic = posed(asked.problem)
-    enclosure = BoxEnclosure(dynamic, asked.degree)
-    best = Incumbent(asked.problem, dynamic, asked.gap, asked.local)
+def _prepared(task: SearchTask) -> Function:
+    dynamic = posed(task.problem)
+    enclosure = BoxEnclosure(dynamic, task.degree)
+    best = Incumbent(task.problem, dynamic, task.gap, task.local)
 
     def one(given: Any) -> Row:
         point, best.objective = given["best"]
@@ -276,8 +276,8 @@ class BranchAndBound:
         if executor is None:
             status = search.run(deadline, teller)
         else:
-            asked = SearchTask(problem, self.gap, self.local, degree)
-            status = parallel_search(search, best, asked, backend, deadline, tell=teller)
+            task = SearchTask(problem, self.gap, self.local, degree)
+            status = parallel_search(search, best, task, backend, deadline, tell=teller)
         return self._certificate(problem, dynamic, search, best, status, began)
 
     def _certificate(

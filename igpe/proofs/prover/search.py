@@ -94,8 +94,8 @@ class BoxSearch:
     @property
     def open_share(self) -> float:
         """Share of the box's volume that is not decided."""
-        whole = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
-        return float(sum(np.prod(self._width(node) / whole) for node in self._undecided))
+        full = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
+        return float(sum(np.prod(self._width(node) / full) for node in self._undecided))
 
     @property
     def _undecided(self) -> list[BoxNode]:
