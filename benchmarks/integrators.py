@@ -40,7 +40,7 @@ from igpe.equations.initial_value import InitialValueProblem
 RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
 EXACT = igpe.integrators.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
 METHODS: dict[str, Integrator] = {
-    "compiled": igpe.integrators.DormandPrince(RTOL, ATOL, STEPS),
+    "compiled": igpe.integrators.RungeKutta(RTOL, ATOL, STEPS),
     "lsoda": igpe.integrators.Lsoda(RTOL, ATOL, STEPS),
     "cvodes": igpe.integrators.Sundials(RTOL, ATOL, STEPS),
     "automatic": igpe.integrators.Automatic(RTOL, ATOL, STEPS),
@@ -68,7 +68,7 @@ Run = Callable[[FloatArray], Told]
 
 def ours(ivp: InitialValueProblem, times: FloatArray, method: Integrator) -> Run:
     """One of igpe's integrators, made ready."""
-    made = method.prepare(ivp, times, sensitivities=True)
+    made = method.simulation(ivp, times, sensitivities=True)
 
     def run(q: FloatArray) -> Told:
         came = made.run(q)

@@ -40,20 +40,21 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKuttaIntervals
-from igpe.dynamics.integrators.intervals import IntervalIntegrator, OneByOne
+from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.runge_kutta import Pair, RungeKuttaIntervals
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 
-RTOL, ATOL = 1e-6, 1e-8
-EXACT = OneByOne(igpe.integrators.Sundials(1e-11, 1e-13, max_steps=10**6))
-OURS: dict[str, IntervalIntegrator] = {
-    "compiled": igpe.integrators.RungeKutta(RTOL, ATOL),
-    "explicit": igpe.integrators.RungeKutta(RTOL, ATOL, pair=Pair.EXPLICIT),
-    "implicit": igpe.integrators.RungeKutta(RTOL, ATOL, pair=Pair.IMPLICIT),
-    "lock step": igpe.integrators.LockStep(RTOL, ATOL),
+RTOL, ATOL, SLACK = 1e-6, 1e-8, 100.0
+EXACT = igpe.integrators.Sundials(1e-11, 1e-13, max_steps=10**6)
+OURS: dict[str, Integrator] = {
+    "compiled": igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK),
+    "explicit": igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK, pair=Pair.EXPLICIT),
+    "implicit": igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK, pair=Pair.IMPLICIT),
+    "lock step": LockStep(RTOL, ATOL, slack=SLACK),
     "local linearization": igpe.integrators.LocalLinearization(),
-    "one by one": OneByOne(igpe.integrators.Automatic(RTOL, ATOL)),
+    "one by one": igpe.integrators.Lsoda(RTOL, ATOL),
 }
 FASTER = {"henon-heiles, 50": 20.0, "calcium, 17": 8.0, "calcium, 199": 8.0}
 BATCHES, LEAST = 9, 0.02  # batches of at least so many seconds
@@ -88,13 +89,15 @@ def case(name: str, module: Any, intervals: int, times: FloatArray) -> Case:
     ivp = compiled(problem).initial_value_problem(0)
     q = np.array([module.TRUTH[n] for n in ivp.unknowns])
     nodes = np.linspace(0.0, times[-1], intervals + 1)
-    course = igpe.integrators.Sundials(1e-10, 1e-12).prepare(ivp, nodes, sensitivities=False).run(q)
+    course = (
+        igpe.integrators.Sundials(1e-10, 1e-12).simulation(ivp, nodes, sensitivities=False).run(q)
+    )
     return Case(f"{name}, {intervals}", ivp, nodes, course.states[:-1], q, times)
 
 
-def ours(one: Case, method: IntervalIntegrator) -> Run:
+def ours(one: Case, method: Integrator) -> Run:
     """One of igpe's integrators, made ready."""
-    made = method.prepare_intervals(one.ivp, one.nodes, one.times)
+    made = method.prepare(one.ivp, one.nodes, one.times)
 
     def run() -> Came:
         shots = made.run(one.starts, one.q)
@@ -200,7 +203,7 @@ def linear(one: Case) -> Iterator[Row]:
     for n_k in (100, 1000, 10_000):
         nodes = length * np.arange(n_k + 1)
         starts = np.resize(one.starts, (n_k, one.starts.shape[1]))
-        made = igpe.integrators.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, nodes, nodes)
+        made = igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK).prepare(one.ivp, nodes, nodes)
         per_interval[n_k] = seconds(partial(made.run, starts, one.q)) / n_k
         yield at_most("linear", f"{n_k} intervals: each", 1e6 * per_interval[n_k], "us")
     worst = per_interval[10_000] / per_interval[100]
@@ -210,7 +213,9 @@ def linear(one: Case) -> Iterator[Row]:
 def directions(n_x: int = 32, n_k: int = 20) -> Iterator[Row]:
     """Derivatives along four directions beside all."""
     one = lorenz(n_x, n_k)
-    made = igpe.integrators.RungeKutta(RTOL, ATOL).prepare_intervals(one.ivp, one.nodes, one.times)
+    made = igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK).prepare(
+        one.ivp, one.nodes, one.times
+    )
     assert isinstance(made, RungeKuttaIntervals)
     few = np.eye(n_x + 3, 4, -n_x)  # the three parameters, and the gaps
     calls = {
@@ -233,7 +238,7 @@ def lorenz(n_x: int, n_k: int) -> Case:
     run = problem.experiments[0]
     ivp = compiled(problem).initial_value_problem(0)
     times, q = run.measurements.times, np.array([1.0, 1.0, 8.0])
-    course = igpe.integrators.Lsoda().prepare(ivp, times, sensitivities=False).run(q)
+    course = igpe.integrators.Lsoda().simulation(ivp, times, sensitivities=False).run(q)
     return Case("lorenz", ivp, times, course.states[:-1], q, times)
 
 

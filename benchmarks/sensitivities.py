@@ -44,7 +44,6 @@ TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 LEVELS = (1e-3, 1e-6)  # errors of derivatives
 OURS = {
     "igpe Automatic": igpe.integrators.Automatic,
-    "igpe DormandPrince": igpe.integrators.DormandPrince,
     "igpe Lsoda": igpe.integrators.Lsoda,
     "igpe Sundials": igpe.integrators.Sundials,
 }

@@ -20,7 +20,7 @@ from igpe import pipeline
 from igpe.core import deadline
 from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
-from igpe.dynamics.integrators.batch.lock_step import LockStep
+from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.search import complement as step_4
 from igpe.dynamics.shooting.multiple.chains import Chains
 from igpe.dynamics.shooting.residuals import Residuals

@@ -25,7 +25,7 @@ class Judge:
         for k, e in enumerate(problem.experiments):
             ivp = compiled(problem).initial_value_problem(k)
             m = measured_only(e.measurements)
-            self._runs.append((ivp, m, ACCURATE.prepare(ivp, m.times, sensitivities=False)))
+            self._runs.append((ivp, m, ACCURATE.simulation(ivp, m.times, sensitivities=False)))
 
     def __call__(self, parameters: Mapping[str, float]) -> float:
         """The objective at the nearest point inside the bounds; infinite if there is none."""

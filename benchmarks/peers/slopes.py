@@ -62,7 +62,7 @@ def ours(asked: Asked, integrator: Any) -> Maker:
 
     def make(rtol: float) -> Run:
         method = integrator(rtol=rtol, atol=ABSOLUTE * rtol, max_steps=STEPS)
-        made = method.prepare(asked.ivp, asked.times, sensitivities=True)
+        made = method.simulation(asked.ivp, asked.times, sensitivities=True)
 
         def run() -> Came:
             came = made.run(asked.q)
@@ -81,8 +81,8 @@ def one_interval(asked: Asked) -> Maker:
     nodes = np.array([ivp.t0, asked.times[-1]])
 
     def make(rtol: float) -> Run:
-        method = igpe.integrators.RungeKutta(rtol=rtol, atol=ABSOLUTE * rtol)
-        made = method.prepare_intervals(ivp, nodes, asked.times)
+        method = igpe.integrators.RungeKutta(rtol=rtol, atol=ABSOLUTE * rtol, slack=100.0)
+        made = method.prepare(ivp, nodes, asked.times)
 
         def run() -> Came:
             x, by_q = (np.asarray(v) for v in start(asked.q))

@@ -18,7 +18,6 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
 from igpe.dynamics.shooting.multiple.chains import shootings
 from igpe.dynamics.shooting.residuals import Broken, deviations, simulate
@@ -202,7 +201,7 @@ def _judged(problem: Problem, at: Linearised) -> Judged | None:
 
 
 ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
-INTEGRATOR = AutomaticIntervals(rtol=1e-8, atol=1e-10)
+INTEGRATOR = Automatic(slack=100.0)
 
 
 class Tangent(NamedTuple):

@@ -10,7 +10,7 @@ A measurement of h with a standard deviation s that the model computes has the i
 h'h'/s^2 + 2 s's'/s^2 (outer products), as in `shooting/likelihood_residuals`: two rows.
 
 Their derivatives by the design are exact where the second-order variational equations can be
-compiled too, or nothing can. Long ones are not compiled (`DormandPrince`), and an
+compiled too, or nothing can. Long ones are not compiled (`RungeKutta`), and an
 interpreter takes seven times as long for them as it takes to integrate the compiled sensitivities
 twice for each number to choose (urethane, ten numbers: 44 against 6 ms): there, central differences
 of the exact sensitivities.
@@ -27,7 +27,6 @@ from scipy.stats import qmc
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing
-from igpe.dynamics.integrators.automatic import AutomaticSimulation
 from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.choosing import Allowed, Chosen, choose
@@ -71,7 +70,7 @@ class Told:
             places[n.name] if isinstance(n, EstimatedSigma) else i for i, n in enumerate(noise)
         ]
         self.outputs = len(noise) + len(places)
-        self._plain = integrator.prepare(ivp, self.times, sensitivities=False)
+        self._plain = integrator.simulation(ivp, self.times, sensitivities=False)
 
     def rows(self, design: FloatArray) -> FloatArray | None:
         """(n_times, n_measured, n_rows, n) at a design (n_choices,).
@@ -145,9 +144,8 @@ class Told:
 
     @cached_property
     def _exact(self) -> Simulation | None:
-        made = self.integrator.prepare(self.ivp, self.times, sensitivities=True)
-        compiled = isinstance(self._plain, AutomaticSimulation)
-        return None if compiled and not isinstance(made, AutomaticSimulation) else made
+        made = self.integrator.simulation(self.ivp, self.times, sensitivities=True)
+        return None if self._plain.compiled and not made.compiled else made
 
     def _differences(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         lower, upper = self.bounds

@@ -97,7 +97,7 @@ class Course(NamedTuple):
         return {band.name: ~np.isfinite(band.error) for band in self.linearised()}
 
     def _prepared(self, *, sensitivities: bool) -> Simulation:
-        return self.run.integrator.prepare(self.run.ivp, self.grid, sensitivities=sensitivities)
+        return self.run.integrator.simulation(self.run.ivp, self.grid, sensitivities=sensitivities)
 
     def _integrated(self, simulation: Simulation, x: FloatArray) -> Trajectory:
         found = simulation.run(x[self.run.index])

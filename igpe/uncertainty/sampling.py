@@ -39,7 +39,7 @@ class Posterior:
     def __init__(self, base: Likelihood) -> None:
         self.base = base
         self._simulations: list[Simulation] = [
-            run.integrator.prepare(run.ivp, run.measurements.times, sensitivities=False)
+            run.integrator.simulation(run.ivp, run.measurements.times, sensitivities=False)
             for run in base.residuals.all_of.runs
         ]
         names, priors = base.box.names, base.problem.priors

@@ -13,8 +13,8 @@ from zoo import ZOO
 
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
-from igpe.dynamics.integrators.batch.lock_step import LockStep
 from igpe.dynamics.integrators.compiler import compiler
+from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.multiple.search import Backward, lifted
@@ -203,5 +203,5 @@ def test_what_it_cannot_do_is_refused():
     robust = Problem(case.builder, parameters=list(case.truth), experiments=runs, loss=Huber(1.0))
     with pytest.raises(Unsupported, match=r"without constraints of the model.*'Huber'"):
         direct(search).prepare(robust)
-    with pytest.raises(Unsupported, match=r"needs RungeKutta\(\) or AutomaticIntervals\(\)"):
+    with pytest.raises(Unsupported, match=r"needs RungeKutta\(\) or Automatic\(\)"):
         direct(search, integrator=LockStep()).prepare(problem)

@@ -11,8 +11,8 @@ from zoo import ZOO
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
-from igpe.dynamics.integrators.intervals import OneByOne, interval_of
+from igpe.dynamics.integrators.cut import interval_of
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.chains import node_times
@@ -27,7 +27,7 @@ from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}
-EXACT = OneByOne(Automatic(rtol=1e-11, atol=1e-13))
+EXACT = Automatic(rtol=1e-11, atol=1e-13)
 
 
 def away(prepared, start, seed=0):
@@ -194,7 +194,7 @@ def test_directions_that_nothing_determines_are_named():
 
 def test_a_model_that_cannot_be_integrated_is_a_status():
     case = CASE["decay"]
-    few = OneByOne(Sundials(max_steps=1))
+    few = Sundials(max_steps=1)
     method = MultipleShooting(few, restarts=Restarts(count=1))
     assert method.estimate(case.problem(), case.near).status is Status.INTEGRATION_BROKE
 
@@ -346,7 +346,7 @@ def test_active_bounds_of_states_are_told(bounds, active):
 
 def test_why_an_integration_broke_down_is_told():
     case = CASE["decay"]
-    few = OneByOne(Sundials(max_steps=1))
+    few = Sundials(max_steps=1)
     method = MultipleShooting(few, rough=few, restarts=Restarts(count=1))
     found = method.estimate(case.problem(), case.near)
     assert found.status is Status.INTEGRATION_BROKE
@@ -356,7 +356,7 @@ def test_why_an_integration_broke_down_is_told():
 
 def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):
     monkeypatch.setattr(
-        "igpe.dynamics.integrators.batch.runge_kutta.built", lambda _: (None, "No C compiler.")
+        "igpe.dynamics.integrators.runge_kutta.built", lambda *_: (None, "No C compiler.")
     )
     case = CASE["decay"]
     found = MultipleShooting(RungeKutta()).estimate(case.problem(), case.near)

@@ -8,8 +8,8 @@ from zoo import ZOO
 
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.batch.lock_step import LockStep
-from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
@@ -22,8 +22,8 @@ DECAY = next(c for c in ZOO if c.name == "decay")
 @pytest.mark.parametrize(
     ("made", "field", "value", "wanted"),
     [
-        *[(MultipleShooting, "integrator", v, "AutomaticIntervals()") for v in ("x", Automatic())],
-        *[(MultipleShooting, "rough", v, "AutomaticIntervals()") for v in (None, LockStep)],
+        *[(MultipleShooting, "integrator", v, "Automatic()") for v in ("x", Automatic)],
+        *[(MultipleShooting, "rough", v, "Automatic()") for v in (None, LockStep)],
         *[
             (MultipleShooting, n, v, "a whole number, 1 or more")
             for n in ("intervals", "finer")

@@ -12,7 +12,6 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.intervals import OneByOne
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.chains import Point
@@ -24,7 +23,7 @@ from igpe.problem.losses import L1
 from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}
-EXACT = OneByOne(Automatic(rtol=1e-11, atol=1e-13))
+EXACT = Automatic(rtol=1e-11, atol=1e-13)
 ONCE = MultipleShooting(restarts=Restarts(count=0))
 TIMES = np.linspace(0.0, 3.0, 13)
 

@@ -12,9 +12,9 @@ from pyomo import dae
 from zoo import ZOO
 
 from igpe.core.status import Status
-from igpe.dynamics.integrators.batch.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.base import Intervals
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.integrators.intervals import Intervals
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.chains import Shooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
@@ -133,14 +133,9 @@ class AllDirections(Intervals):
     def run(self, starts, q, *, derivatives=True):
         if not derivatives:
             return self.inner.run(starts, q, derivatives=False)
-        known, places = getattr(self.inner, "inner", self.inner), np.arange(len(q))
-        places = getattr(self.inner, "places", places)
-        n_x = starts.shape[1]
-        directions = np.zeros((n_x + len(places), n_x + len(q)))
-        directions[:n_x, :n_x] = np.eye(n_x)
-        directions[n_x + np.arange(len(places)), n_x + places] = 1.0
-        each = np.broadcast_to(directions, (len(starts), *directions.shape))
-        return known.along(starts, q[places], each, probed=True).shots(n_x)
+        n = starts.shape[1] + len(q)
+        each = np.broadcast_to(np.eye(n), (len(starts), n, n))
+        return self.inner.along(starts, q, each, probed=True)
 
 
 def full(chains):
@@ -152,7 +147,7 @@ def full(chains):
             "intervals": inner,
         })
         for s in chains.shootings
-        for inner in [AllDirections(s.intervals)]
+        for inner in [AllDirections(s.ivp, s.intervals.cut, s.intervals)]
     )
     return found
 
@@ -238,7 +233,7 @@ def test_stiff_steps_from_the_same_points_are_those_of_all_derivatives():
 def test_reduced_chains_are_the_condensed_ones(case):
     """Whether it pays or not: inputs, start values that are estimated, what is measured at once."""
     prepared = MultipleShooting(intervals=4, links=()).prepare(case.problem(noise=0.05))
-    if not all(hasattr(s.intervals, "chained") for s in prepared.chains.shootings):
+    if not all(s.intervals.chains for s in prepared.chains.shootings):
         pytest.skip("implicit algebraic variables")
     few, all_ = through(prepared.chains), full(prepared.chains)
     point = prepared.begin(prepared.problem.box.vector(case.near))

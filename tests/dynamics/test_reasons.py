@@ -11,6 +11,8 @@ from zoo import ZOO
 import igpe
 from igpe.core.estimates import equivalent_iterations
 from igpe.core.status import Status
+from igpe.dynamics.integrators.base import Integrator, Refused
+from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Budget
 from igpe.dynamics.shooting.incremental.horizons import Recovery, UpdatedBounds
@@ -21,28 +23,23 @@ METHODS = (igpe.IncrementalShooting, igpe.SingleShooting)
 
 
 @dataclasses.dataclass(frozen=True)
-class Missing:
+class Missing(Integrator):
     """An integrator whose program is not there; counts its runs."""
 
     runs: list = dataclasses.field(default_factory=list)
 
-    def prepare(self, ivp, times, *, sensitivities):
-        whole = igpe.integrators.Sundials().prepare(ivp, times, sensitivities=sensitivities)
-        return _Missing(whole, self.runs)
+    def prepare(self, ivp, nodes, times):
+        pieces = cut(ivp, nodes, times)
+        return _Missing(ivp, pieces, "Install a compiler.", Status.NO_SOLVER, self.runs)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Missing:
-    whole: object
-    runs: list
+class _Missing(Refused):
+    runs: list = ()
 
-    def run(self, q):
+    def run(self, starts, q, *, derivatives=True):
         self.runs.append(q)
-        found = self.whole.run(np.full(len(q), np.nan))
-        return dataclasses.replace(found, status=Status.NO_SOLVER, reason="Install a compiler.")
-
-    def until(self, last):
-        return dataclasses.replace(self, whole=self.whole.until(last))
+        return super().run(starts, q, derivatives=derivatives)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -70,7 +67,7 @@ def test_an_integrator_that_refuses_says_why(method):
     case = CASE["dimer"]
     found = method(igpe.integrators.Lsoda()).estimate(case.problem(), case.near)
     assert found.status is Status.INTEGRATION_BROKE
-    assert any("LSODA cannot integrate" in note for note in found.notes)
+    assert any("Lsoda cannot integrate" in note for note in found.notes)
 
 
 def test_a_pole_is_told_with_its_time():
@@ -150,8 +147,7 @@ def test_rows_without_a_number_are_not_integrated():
 def test_the_budget_is_for_early_horizons_and_never_keeps_from_an_answer():
     within = Budget().of(igpe.integrators.Sundials(rtol=1e-4, max_steps=7))
     assert (within.rtol, within.atol, within.max_steps) == (1e-4, 1e-8, 7)
-    other = Missing()
-    assert Budget().of(other) is other
+    assert Budget().of(Missing()) == Missing(1e-6, 1e-8, 500)
     prepared = igpe.IncrementalShooting(igpe.integrators.Sundials()).prepare(LOTKA)
     assert prepared.rough.runs[0].integrator == Budget().of(igpe.integrators.Sundials())
     assert prepared.rough_stages[-1] is prepared.stages[-1]

@@ -122,7 +122,7 @@ def test_a_start_where_the_model_breaks_down_is_a_status():
 
 
 def test_chaos_whose_derivatives_have_no_square_is_a_status():
-    found = SingleShooting().estimate(rikitake.problem(), rikitake.START)
+    found = SingleShooting(Sundials()).estimate(rikitake.problem(), rikitake.START)
     assert found.status is Status.INTEGRATION_BROKE
     assert "too large to be squared" in found.notes[0]
 

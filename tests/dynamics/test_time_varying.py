@@ -15,7 +15,6 @@ from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.intervals import OneByOne
 from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
@@ -32,7 +31,7 @@ TIMES = np.linspace(0.0, 8.0, 33)
 BREAKS, FEED, K = (2.5, 5.0), (1.0, 0.2, 2.0), 0.8
 START = {"k": 2.0, "feed(0)": 3.0, "feed(2.5)": 3.0, "feed(5)": 3.0}
 TRUTH = {"k": K, "feed(0)": 1.0, "feed(2.5)": 0.2, "feed(5)": 2.0}
-FINE = OneByOne(Automatic(rtol=1e-11, atol=1e-13))
+FINE = Automatic(rtol=1e-11, atol=1e-13)
 METHODS = [SingleShooting(), MultipleShooting(), Collocation()]
 
 

@@ -1,6 +1,8 @@
-"""Integrators of initial value problems, with sensitivities.
+"""Integrators: trajectories and intervals of initial value problems, with exact derivatives.
 
-Uses `equations`. An integrator is one file that says what it can do (`base.py`).
+`base.py` is the seam. A new integrator is one class in one file: a subclass of `Piecewise`
+(`piecewise.py`) whose `advancing` integrates smooth ordinary equations from output to output, or of
+`Integrator` whose `prepare` integrates many intervals at once. Uses `core` and `equations`.
 """
 
 import lazy_loader

@@ -20,7 +20,7 @@ one, and rightly so: with an input of 0 a product with log(0) is not there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -82,11 +82,9 @@ class Augmented:
     ode, alg   their right-hand sides; ode by tau
     start      function (q, scale) -> initial x
     slope      function (tau, x, z, p) -> ode
-    told       function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units, as
+    outputs    function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units, as
                `Layout` places them
     layout     where they are
-    general    start, slope and told with one input more, which is to be `numbers`: sizes, and start
-               values that are no unknowns; what is compiled serves other such numbers as well
     """
 
     tau: Any
@@ -97,10 +95,8 @@ class Augmented:
     alg: Any
     start: Any
     slope: Any
-    told: Any
+    outputs: Any
     layout: Layout
-    general: tuple[Any, ...]
-    numbers: FloatArray
 
 
 def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
@@ -112,8 +108,7 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     x, y = ca.SX.sym("x", n_x), ca.SX.sym("y", n_y)
     s, y_s = ca.SX.sym("S", n_x, n_q), ca.SX.sym("Y", n_y, n_q)
-    size, size_y, begun = (ca.SX.sym(*v) for v in (("size", n_x), ("size", n_y), ("begun", n_x)))
-    general, numbers = ca.vertcat(size, size_y, begun), _numbers(ivp)
+    size, size_y = (ca.DM(v.reshape(-1, 1)) for v in (ivp.scale, ivp.implicit_scale))
 
     def scaled(expression: Any, time: Any) -> Any:
         old = ca.vertcat(ivp.t, ivp.x, ivp.y, ivp.u)
@@ -130,52 +125,27 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
     known, rows = ca.vertcat(ivp.q, scale, a, b), ca.SX.sym("rows", n_y)
     f, g = (scaled(e, begin + span * tau) for e in (ivp.f, ivp.g))
     f, g, h = span * f / size, g / rows, scaled(ivp.measured, ivp.t)
-    first = [begun[i] if e.is_constant() else e for i, e in enumerate(ca.vertsplit(ivp.start))]
-    start = ca.vertcat(*first) / size
+    start = ivp.start / size
     seed = ca.jacobian(start, ivp.q) @ ca.diag(scale) if n_q else ca.SX(n_x, 0)
     row = _row([x * size, y * size_y, s, h, varied(h, _without_rest)], size, scale[:n_q])
     xs, zs = ca.vertcat(x, ca.vec(s)), ca.vertcat(y, ca.vec(y_s))
     p = ca.vertcat(known, rows, begin, span)
     ode = ca.densify(ca.vertcat(f, ca.vec(varied(f))))
-    formulas = {
+    columns = {
         "start": ([ivp.q, scale], ca.densify(ca.vertcat(start, ca.vec(seed)))),
         "slope": ([tau, xs, zs, p], ode),
-        "told": ([ivp.t, xs, zs, known], row),
+        "outputs": ([ivp.t, xs, zs, known], row),
     }
-    whole = [ode, ca.vertcat(g, ca.vec(varied(g)))]
-    ode, alg = ca.substitute(whole, [general], [ca.DM(numbers)])
     return Augmented(
         tau=tau,
         x=xs,
         z=zs,
         p=p,
         ode=ode,
-        alg=alg,
+        alg=ca.vertcat(g, ca.vec(varied(g))),
         layout=Layout(n_x, n_y, h.numel(), n_q),
-        general=_functions(formulas, [general]),
-        numbers=numbers,
-        **dict(zip(formulas, _functions(formulas, [], general, numbers), strict=True)),
+        **{n: ca.Function(n, given, [formula]) for n, (given, formula) in columns.items()},
     )
-
-
-def _functions(
-    formulas: dict[str, tuple[list[Any], Any]],
-    more: list[Any],
-    symbols: Any = None,
-    values: FloatArray | None = None,
-) -> tuple[Any, ...]:
-    """A function of each formula, with `more` inputs, or with values for the symbols."""
-    found = []
-    for name, (given, formula) in formulas.items():
-        whole = formula if values is None else ca.substitute(formula, symbols, ca.DM(values))
-        found.append(ca.Function(f"igpe_{name}", [*given, *more], [whole]))
-    return tuple(found)
-
-
-def _numbers(ivp: InitialValueProblem) -> FloatArray:
-    """Sizes of x and of y, and start values; 0 for those that depend on unknowns."""
-    first = [float(v) if v.is_constant() else 0.0 for v in ca.vertsplit(ca.densify(ivp.start))]
-    return np.concatenate([ivp.scale, ivp.implicit_scale, first])
 
 
 def _row(parts: list[Any], size: Any, scale: Any) -> Any:
@@ -193,6 +163,19 @@ def _without_rest(matrix: Any, change: Any) -> Any:
         rest = change[k, :] == 0
         product[i, :] += ca.if_else(rest, 0, slope * change[k, :])
     return product
+
+
+def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
+    """The same equations with unknowns [start of each state, q]."""
+    start = ca.SX.sym("s", ivp.x.numel())
+    names = tuple(f"start of {n}" for n in ivp.states)
+    return replace(
+        ivp,
+        unknowns=(*names, *ivp.unknowns),
+        q=ca.vertcat(start, ivp.q),
+        start=start,
+        unknown_scale=np.concatenate([ivp.scale, ivp.unknown_scale]),
+    )
 
 
 class Lifted(NamedTuple):

@@ -1,28 +1,49 @@
-"""Initial value problems with sensitivities: what every integrator gives."""
+"""What every integrator does: all intervals of an initial value problem, with exact derivatives.
 
+Interval k runs from nodes[k] to nodes[k+1] and begins at states of its own, whatever the interval
+before ended at (Peifer & Timmer 2007, section 2.2; their equation 8 for the derivatives). A
+trajectory is one interval that begins at the problem's own start.
+
+A new integrator is a subclass of `Integrator` whose `prepare` returns a subclass of `Intervals`
+with `run`; all else has a default. A method for ordinary equations that need not know of intervals,
+derivatives and inputs that jump is a subclass of `igpe.dynamics.integrators.piecewise.Piecewise`.
+"""
+
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
-from igpe.core.arrays import FloatArray
+import casadi as ca
+import numpy as np
+
+from igpe.core.arguments import is_count
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.errors import ProblemError
 from igpe.core.status import Status
+from igpe.dynamics.integrators.cut import Cut
+from igpe.dynamics.integrators.limits import LARGEST, MOST_STEPS
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """States and measured quantities over time with their sensitivities, as far as they came.
+    """States and measured quantities over time with their sensitivities, up to `reached`.
 
-    times                (n_times,), those asked for
+    times                (n_times,), those requested
     states               (n_times, n_states)
     implicit             (n_times, n_implicit) algebraic variables solved numerically
     measured             (n_times, n_measured)
-    by_unknown           (n_times, n_states, n_unknowns)    d state / d unknown; empty if not asked
+    by_unknown           (n_times, n_states, n_unknowns)    d state / d unknown; may be empty
     measured_by_unknown  (n_times, n_measured, n_unknowns)  d measured / d unknown
     status               CONVERGED; or INTEGRATION_BROKE, or NO_SOLVER if the method's program is
                          missing: then all rows after `reached` are NaN, and none before
     reached              the last time of `times` (or the start) that was reached
-    reason               a sentence: why it came no further, and when; empty if it came to the end
+    reason               a sentence: why the integration stopped, and when; empty if it did not
     """
 
     times: FloatArray
@@ -36,33 +57,384 @@ class Trajectory:
     reason: str = ""
 
 
-class Simulation(Protocol):
-    """An initial value problem made ready for many values of its unknowns.
+@dataclass(frozen=True)
+class Shots:
+    """Results of K intervals with derivatives along n_d directions; NaN after a break-down.
 
-    It remembers nothing: the same q gives the same bits, whatever ran before. It belongs to one
-    thread, with all that `until` makes of it, as it works in memory of its own.
+    Directions are the unit vectors of (start, q) unless others were given.
+
+    ends         (K, n_x) states at the end;  ends_by (K, n_x, n_d) their derivatives
+    measured     (n_times, n_h) each time in the interval that begins at or before it, the last
+                 node's in the last interval;  measured_by (n_times, n_h, n_d)
+    states       (n_times, n_x);  states_by (n_times, n_x, n_d); empty if nobody needs them
+    status       (K,) CONVERGED, INTEGRATION_BROKE or NO_SOLVER
+    reason       (K,) sentences; empty where nothing broke down
+    steps        (K, 2) explicit and implicit steps that were taken, if they are counted
     """
 
-    def run(self, q: FloatArray) -> Trajectory:
-        """Integrate for unknowns q (n_unknowns,), in the order of the problem's names."""
-        ...
+    ends: FloatArray
+    ends_by: FloatArray
+    measured: FloatArray
+    measured_by: FloatArray
+    states: FloatArray
+    states_by: FloatArray
+    status: tuple[Status, ...]
+    reason: tuple[str, ...]
+    steps: IntArray | None = None
 
-    def until(self, last: float) -> "Simulation":
-        """The same made ready for those of its times up to `last`, from the same equations.
+    @property
+    def by_start(self) -> FloatArray:
+        """(K, n_x, n_x) d end / d start; (K, n_x, 0) without derivatives."""
+        return self.ends_by[:, :, : self.ends.shape[1]]
+
+    @property
+    def by_unknown(self) -> FloatArray:
+        """(K, n_x, n_q) d end / d unknown; (K, n_x, 0) without derivatives."""
+        return self.ends_by[:, :, self.ends.shape[1] :]
+
+    @property
+    def measured_by_start(self) -> FloatArray:
+        """(n_times, n_h, n_x) d measured / d start of that interval."""
+        return self.measured_by[:, :, : self.ends.shape[1]]
+
+    @property
+    def measured_by_unknown(self) -> FloatArray:
+        """(n_times, n_h, n_q) d measured / d unknown."""
+        return self.measured_by[:, :, self.ends.shape[1] :]
+
+    def along(self, directions: FloatArray) -> "Shots":
+        """Derivatives along (n_x + n_q, n_d) directions instead of the unit vectors.
+
+        What does not change counts as 0 even times infinity.
+        """
+        used = directions.any(axis=1)
+        parts = ("ends_by", "measured_by", "states_by")
+        return replace(self, **{n: getattr(self, n)[..., used] @ directions[used] for n in parts})
+
+
+class Recorded(NamedTuple):
+    """A run of all intervals with what a sweep back through its steps needs.
+
+    along  see `Intervals.chained`, probed;  q (n_q,) the unknowns
+    tape   the steps, as the integrator keeps them
+    """
+
+    along: Shots
+    q: FloatArray
+    tape: Any
+
+
+class Swept(NamedTuple):
+    """Derivatives of a weighted sum of all measured quantities, through all intervals.
+
+    by_node     (K, n_x) by the state each interval begins at, the later ones moving with it
+    by_unknown  (n_q,) by the unknowns, all nodes but the first moving with them
+    """
+
+    by_node: FloatArray
+    by_unknown: FloatArray
+
+
+@dataclass(frozen=True)
+class Intervals(ABC):
+    """The intervals of one initial value problem, prepared for many starts and unknowns.
+
+    It remembers nothing: the same arguments give the same bits, whatever ran before. It belongs to
+    one thread, with all that `until` makes of it, as it works in memory of its own.
+
+    chains    whether `chained` gives few derivatives through all intervals at the cost of these
+    sweeps    whether `recorded` and `swept` give the gradient of a weighted sum
+    compiled  whether the equations run as machine code
+    refused   why no interval can be integrated; empty if nothing speaks against it
+    """
+
+    chains: ClassVar[bool] = False
+    sweeps: ClassVar[bool] = False
+    compiled: ClassVar[bool] = False
+
+    ivp: InitialValueProblem
+    cut: Cut
+
+    @property
+    def refused(self) -> str:
+        """Why the method cannot integrate these equations."""
+        return ""
+
+    @abstractmethod
+    def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """Integrate each interval from its start; one that breaks down leaves the others alone.
+
+        starts  (K, n_x) differential states at nodes[:-1]
+        q       (n_q,) unknowns, in the order of the problem's names
+        """
+
+    def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """One interval from the problem's own start; its directions are the unknowns."""
+        start, by_unknown = self.start(q)
+        shots = self.run(start[None], q, derivatives=derivatives)
+        return shots.along(np.vstack([by_unknown, np.eye(len(q))])) if derivatives else shots
+
+    def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
+        """One interval from the problem's own start, as far as it goes."""
+        shots, times = self.from_start(q, derivatives=derivatives), self.cut.times
+        rest = np.isnan(shots.states).any(axis=1)
+        done = int(np.argmax(rest)) if rest.any() else len(times)
+        return Trajectory(
+            times=times,
+            states=shots.states,
+            implicit=np.empty((len(times), 0)),
+            measured=shots.measured,
+            by_unknown=shots.states_by,
+            measured_by_unknown=shots.measured_by,
+            status=shots.status[0],
+            reached=float(times[done - 1]) if done else self.ivp.t0,
+            reason=shots.reason[0],
+        )
+
+    def until(self, last: float) -> "Intervals":
+        """The same equations with the horizon cut at the last of the times up to `last`.
 
         raises ValueError if there is no such time
         """
-        ...
+        return replace(self, cut=self.cut.until(last))
+
+    def chained(
+        self,
+        starts: FloatArray,
+        q: FloatArray,
+        first: FloatArray,
+        *,
+        gaps: FloatArray | None = None,
+        probed: bool = False,
+    ) -> Shots:
+        """Derivatives along directions that go through all intervals (Schloeder's trick).
+
+        Those of an interval begin where those of the one before ended, and the last takes up the
+        gaps between them: ds[k+1] = X[k] ds[k] + P[k] dq + gap[k+1] (Houska et al., equations 7 to
+        10). With columns for what is free of (start, q) and a last one of zeros this is the
+        condensed problem, without the n_x + n_q derivatives of each interval. What follows a broken
+        interval is broken too.
+
+        first   (n_x + n_q, n_d) the changes of the first start and of q, in columns
+        gaps    (K, n_x) before each interval, the first not being used; by default those that there
+                are, end[k] - start[k+1]
+        probed  whether step control looks, beside the states, at one direction of its own, a change
+                of all there is, in place of the given ones. Then steps depend on starts and q
+                alone: two calls give derivatives of the very same steps
+        """
+        raise NotImplementedError
+
+    def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
+        """`chained`, with a probe, and a record of its steps."""
+        raise NotImplementedError
+
+    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+        """One sweep back through a run in which no interval broke down (backward lifting).
+
+        It gives what `chained` would give times the weights, to rounding, at a cost that does not
+        grow with the number of unknowns: sigma[k] = sigma[k+1] X[k] + mu[k], and the sum of
+        sigma[k+1] P[k] (Houska et al., section 4.2). NaN where a matrix is singular.
+
+        weights  (n_times, n_h) of the measured quantities; where one is 0, NaN does not count
+        """
+        raise NotImplementedError
+
+    def start(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n_x,) the problem's own start, and (n_x, n_q) its derivative."""
+        if np.shape(q) != (len(self.ivp.unknowns),):
+            raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
+        both = np.empty((len(self.ivp.states), 1 + len(q)))
+        self._start.read(0, np.ascontiguousarray(q, dtype=float))
+        self._start.write(0, both)
+        self._start.evaluate()
+        return both[:, 0], both[:, 1:]
+
+    @cached_property
+    def _start(self) -> InPlace:
+        start, q = self.ivp.start, self.ivp.q
+        rows = ca.densify(ca.vertcat(start.T, ca.jacobian(start, q).T))
+        return InPlace(ca.Function("start", [q], [rows]))
+
+    def check_shapes(self, starts: FloatArray, q: FloatArray) -> None:
+        """Raise ValueError unless there is one start for each interval and state, and all of q."""
+        expected = (self.cut.intervals, len(self.ivp.states))
+        if np.shape(starts) != expected:
+            raise ValueError(f"Expected starts of shape {expected}, got {np.shape(starts)}.")
+        if np.shape(q) != (len(self.ivp.unknowns),):
+            raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
+
+    def nothing(
+        self, directions: int | None, reason: str, status: Status = Status.INTEGRATION_BROKE
+    ) -> Shots:
+        """NaN everywhere, for the `reason`; None: along all unit directions."""
+        n_k, n_t, n_h = self.cut.intervals, len(self.cut.times), self.ivp.measured.numel()
+        n_x = len(self.ivp.states)
+        n_d = n_x + len(self.ivp.unknowns) if directions is None else directions
+        shapes = ((n_k, n_x), (n_t, n_h), (n_t, n_x))
+        a, b, c, d, e, f = (np.full(s, np.nan) for shape in shapes for s in (shape, (*shape, n_d)))
+        steps = np.zeros((n_k, 2), dtype=np.intp)
+        return Shots(a, b, c, d, e, f, (status,) * n_k, (reason,) * n_k, steps)
 
 
-class Integrator(Protocol):
+@dataclass(frozen=True)
+class Refused(Intervals):
+    """Intervals that a method cannot integrate, for the `reason`; it says so when they are run."""
+
+    reason: str
+    status: Status = Status.INTEGRATION_BROKE
+
+    @property
+    def refused(self) -> str:
+        """Why the method cannot integrate these equations."""
+        return self.reason
+
+    def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """NaN everywhere."""
+        self.check_shapes(starts, q)
+        return self.nothing(None if derivatives else 0, self.reason, self.status)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One trajectory of an initial value problem, prepared for many values of its unknowns."""
+
+    intervals: Intervals
+    sensitivities: bool
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the equations run as machine code."""
+        return self.intervals.compiled
+
+    def run(self, q: FloatArray) -> Trajectory:
+        """Integrate for unknowns q (n_unknowns,), in the order of the problem's names."""
+        return self.intervals.trajectory(q, derivatives=self.sensitivities)
+
+    def until(self, last: float) -> "Simulation":
+        """The same for those of its times up to `last`; nothing is generated or compiled anew.
+
+        raises ValueError if there is no such time
+        """
+        return replace(self, intervals=self.intervals.until(last))
+
+
+@dataclass(frozen=True)
+class Integrator(ABC):
     """Solves initial value problems together with their variational equations.
 
-    A break-down is a status, never an exception, and says how far it came.
+    A break-down is a status, never an exception, and says how far the integration came.
+
+    rtol       local error tolerance relative to the present value
+    atol       the same relative to the size of each state (`InitialValueProblem.scale`), for
+               states, algebraic variables and scaled sensitivities
+    max_steps  steps allowed between two outputs; more is a break-down
+    largest    times its size that a state may be
+    seconds    wall time allowed for one run
     """
 
-    def prepare(
+    rtol: float = 1e-8
+    atol: float = 1e-10
+    max_steps: int = 20_000
+    largest: float = LARGEST
+    seconds: float = math.inf
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @abstractmethod
+    def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
+        """Prepare all intervals of a problem.
+
+        nodes  (K + 1,) increasing; the first is the problem's start, the last its end
+        times  (n_times,) increasing, within the nodes: where measured quantities are reported
+        """
+
+    def simulation(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> Simulation:
-        """Make ready to integrate from ivp.t0 to each of `times` (increasing, none before t0)."""
-        ...
+        """Prepare a trajectory from ivp.t0 to each of `times` (increasing, none before t0)."""
+        grid = np.array(times, dtype=float)
+        nodes = np.array([ivp.t0, max(ivp.t0, float(grid[-1]))])
+        return Simulation(self.prepare(ivp, nodes, grid), sensitivities)
+
+
+def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) -> Refused:
+    """The intervals of a method that needs explicit algebraic variables."""
+    return Refused(
+        ivp,
+        pieces,
+        f"{type(method).__name__} cannot integrate equations with the implicit algebraic variables "
+        f"{list(ivp.implicit)}; igpe.integrators.Sundials can, and igpe.integrators.Automatic "
+        "chooses it.",
+    )
+
+
+def _check(method: Any) -> None:
+    """Refuse an integrator's fields that mean nothing. Raises ProblemError."""
+    finite, steps = "a finite number above 0", f"a whole number from 1 to {MOST_STEPS}"
+    rules: dict[str, tuple[str, Any]] = {
+        "rtol": (finite, lambda v: _is_real(v) and 0 < v < math.inf),
+        "max_steps": (steps, lambda v: is_count(v) and 1 <= v <= MOST_STEPS),
+        "largest": ("a number above 1", lambda v: _is_real(v) and v > 1),
+        "seconds": ("a number above 0", lambda v: _is_real(v) and v > 0),
+    }
+    rules["atol"] = rules["slack"] = rules["rtol"]
+    for name in (field.name for field in fields(method) if field.name in rules):
+        expected, fits = rules[name]
+        if not fits(getattr(method, name)):
+            raise ProblemError(
+                f"{type(method).__name__} has {name} = {getattr(method, name)!r}; give {expected}, "
+                f"or leave it out for {getattr(type(method), name)!r}."
+            )
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool)
+
+
+class Needed(NamedTuple):
+    """A problem with only those unknowns that its equations contain, and their places (n,) in q.
+
+    The others are start values: each interval has a start of its own.
+    """
+
+    ivp: InitialValueProblem
+    places: IntArray
+
+    def wide(self, shots: Shots, size: int) -> Shots:
+        """Derivatives by start and all unknowns, from those by start and needed unknowns.
+
+        They are 0 by the other unknowns, or NaN where the values themselves are.
+        """
+        width = len(self.ivp.states) + size
+        if shots.ends_by.shape[2] in {0, width}:
+            return shots
+        parts: dict[str, Any] = {}
+        for name in ("ends", "measured", "states"):
+            values, narrow = getattr(shots, name), getattr(shots, f"{name}_by")
+            parts[f"{name}_by"] = np.zeros((*narrow.shape[:2], width))
+            parts[f"{name}_by"][np.isnan(values)] = np.nan
+            parts[f"{name}_by"][:, :, self.rows] = narrow
+        return replace(shots, **parts)
+
+    @property
+    def rows(self) -> IntArray:
+        """Places of start and needed unknowns in (start, q)."""
+        n_x = len(self.ivp.states)
+        return np.concatenate([np.arange(n_x), n_x + self.places]).astype(np.intp)
+
+
+def needed(ivp: InitialValueProblem) -> Needed:
+    """Leave out the unknowns that only the problem's own start depends on."""
+    everything = ca.vertcat(ivp.f, ivp.g, ivp.measured)
+    depends: Any = ca.which_depends(everything, ivp.q)
+    places = np.flatnonzero(depends).astype(np.intp)
+    if len(places) == len(ivp.unknowns):
+        return Needed(ivp, places)
+    narrow = replace(
+        ivp,
+        q=ca.vertcat(*(ivp.q[int(i)] for i in places)) if len(places) else ca.SX(0, 1),
+        unknowns=tuple(ivp.unknowns[i] for i in places),
+        unknown_scale=ivp.unknown_scale[places],
+    )
+    return Needed(narrow, places)

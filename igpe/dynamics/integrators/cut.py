@@ -1,13 +1,58 @@
-"""Intervals cut where inputs jump or pulses begin, and the times they report, as plain arrays."""
+"""Intervals cut into pieces on which nothing jumps, and the times they report, as plain arrays.
 
-from dataclasses import dataclass
+An interval is cut where an input jumps and where a pulse of time begins.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.dynamics.integrators.intervals import interval_of
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.time.timed import Stops
+
+CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch without jumps, in a time of its own from 0 to 1.
+
+    begin    where it starts;  outputs (n_out,) where it reports, the last is its end
+    rows     (n_rows,) rows of the result that the first n_rows outputs fill
+    inputs   (2 n_u,) a and b of u = a + b t
+    moving   whether the unknowns move such stretches
+    """
+
+    begin: float
+    outputs: FloatArray
+    rows: IntArray
+    inputs: FloatArray
+    moving: bool = False
+
+    @property
+    def span(self) -> float:
+        """How long it is."""
+        return float(self.outputs[-1]) - self.begin if len(self.outputs) else 0.0
+
+    @property
+    def places(self) -> FloatArray:
+        """The outputs in the piece's own time, from 0 to 1."""
+        return (self.outputs - self.begin) / self.span if len(self.outputs) else self.outputs
+
+    def parts(self, first: int = 0) -> list["Piece"]:
+        """Each output from the `first` as a piece."""
+        begins = [self.begin, *self.outputs[:-1]]
+        return [
+            replace(
+                self,
+                begin=float(begins[k]),
+                outputs=self.outputs[k : k + 1],
+                rows=self.rows[k : k + 1],
+            )
+            for k in range(first, len(self.outputs))
+        ]
 
 
 @dataclass(frozen=True)
@@ -40,10 +85,28 @@ class Cut:
         times = self.stops.at(q)
         return None if times is None else _cut(self.ivp, self.nodes, self.times, self.stops, times)
 
+    def until(self, last: float) -> "Cut":
+        """One interval that ends at the last of the times up to `last`."""
+        times = self.times[self.times <= last]
+        if len(times) == 0:
+            raise ValueError(f"No time is reported up to {last:g}; the first is {self.times[0]:g}.")
+        nodes = np.array([self.nodes[0], times[-1]])
+        return _cut(self.ivp, nodes, times, self.stops, self.stops.known)
+
     @property
     def intervals(self) -> int:
         """K, how many there are."""
         return len(self.nodes) - 1
+
+    @property
+    def owner(self) -> IntArray:
+        """(n_times,) the interval that each time belongs to."""
+        return np.repeat(np.arange(self.intervals), np.diff(self.rows))
+
+    @property
+    def at_starts(self) -> IntArray:
+        """The times that are the start of their interval."""
+        return np.flatnonzero(self.times <= self.nodes[self.owner])
 
     @property
     def rounds(self) -> list["Round"]:
@@ -55,11 +118,34 @@ class Cut:
             found.append(Round(self, which, pieces))
         return found
 
-    @property
-    def at_starts(self) -> IntArray:
-        """The times that are the start of their interval."""
-        owner = interval_of(self.nodes, self.times)
-        return np.flatnonzero(self.times <= self.nodes[owner])
+    def pieces(self, k: int, grid: FloatArray) -> Iterator[Piece]:
+        """The pieces of interval k, which report at the times `grid` (n,) and at their ends.
+
+        A piece ends early where outputs would be closer than `CLOSEST` of it.
+        """
+        for i in range(self.first[k], self.first[k + 1]):
+            begin, end = (float(v) for v in self.edges[i])
+            if end <= begin:
+                yield Piece(begin, np.zeros(0), np.zeros(0, dtype=np.intp), self.inputs[i])
+                continue
+            outputs = np.union1d(grid[(grid > begin) & (grid <= end)], [end])
+            for group in _groups(begin, outputs):
+                rows = np.flatnonzero((grid > begin) & (grid <= group[-1]))
+                yield Piece(begin, group, rows, self.inputs[i], bool(self.stops.moving))
+                begin = float(group[-1])
+
+
+def _groups(begin: float, outputs: FloatArray) -> list[FloatArray]:
+    groups: list[list[float]] = [[]]
+    last, closest = begin, np.inf
+    for time in outputs:
+        gap = min(closest, float(time - last))
+        if groups[-1] and gap < CLOSEST * (time - begin):
+            groups.append([])
+            begin, gap = last, float(time - last)
+        groups[-1].append(float(time))
+        last, closest = float(time), gap
+    return [np.array(group) for group in groups]
 
 
 @dataclass(frozen=True)
@@ -94,8 +180,14 @@ class Round:
         return first, beyond
 
 
+def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
+    """(n_times,) the interval that each time belongs to."""
+    found = np.searchsorted(nodes, times, side="right") - 1
+    return np.minimum(found, len(nodes) - 2).astype(np.intp)
+
+
 def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
-    """Cut the intervals between the nodes.
+    """Cut the intervals between the nodes; a single one may be of length 0.
 
     raises ValueError if nodes or times do not increase, or times lie outside the nodes
     """
@@ -113,13 +205,14 @@ def _cut(
     also: tuple[float, ...],
 ) -> Cut:
     breaks = {t for t in (*ivp.breaks(float(nodes[-1])), *also) if nodes[0] < t < nodes[-1]}
-    marks = np.union1d(nodes, sorted(breaks))
+    marks = np.union1d(nodes, sorted(breaks)) if nodes[0] < nodes[-1] else nodes
     inputs = np.array([np.concatenate(ivp.input_segment(t)) for t in marks[:-1]])
     before = np.clip(np.searchsorted(marks, times, side="left") - 1, 0, None)
+    first = np.searchsorted(marks, nodes[:-1])
     return Cut(
         nodes,
         times,
-        first=np.searchsorted(marks, nodes).astype(np.intp),
+        first=np.append(first, len(marks) - 1).astype(np.intp),
         edges=np.stack([marks[:-1], marks[1:]], axis=1),
         inputs=inputs,
         rows=np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
@@ -131,7 +224,8 @@ def _cut(
 
 def _check(nodes: FloatArray, times: FloatArray) -> None:
     lengths = np.diff(nodes)
-    if len(lengths) == 0 or not (lengths > 0).all():
+    single = len(lengths) == 1 and lengths[0] >= 0
+    if len(lengths) == 0 or not (single or (lengths > 0).all()):
         raise ValueError(f"Nodes must increase, and be two at least; got {nodes}.")
     if (np.diff(times) < 0).any():
         raise ValueError("The times must increase.")

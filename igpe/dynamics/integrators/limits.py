@@ -7,19 +7,15 @@ cost as much as all others together. Steps are counted, not seconds: the same se
 result on every machine.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from igpe.core.arguments import is_count
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import ProblemError
 from igpe.equations.initial_value import InitialValueProblem
 
 EACH = 4.0  # share of the allowance that CVODES, which counts steps between two outputs only, may
@@ -57,32 +53,6 @@ NO_START = "The start values are not finite."
 MOST_STEPS = 2**31 - 1  # what LSODA can count
 
 
-def check(method: Any) -> None:
-    """Refuse an integrator's fields that mean nothing. Raises ProblemError."""
-    finite, steps = "a finite number above 0", f"a whole number from 1 to {MOST_STEPS}"
-    rules = {
-        "rtol": (finite, _is_real(method.rtol) and 0 < method.rtol < math.inf),
-        "atol": (finite, _is_real(method.atol) and 0 < method.atol < math.inf),
-        "max_steps": (steps, is_count(method.max_steps) and 1 <= method.max_steps <= MOST_STEPS),
-        "largest": ("a number above 1", _is_real(method.largest) and method.largest > 1),
-    }
-    if hasattr(method, "seconds"):
-        fits = _is_real(method.seconds) and method.seconds > 0
-        rules["seconds"] = ("a number above 0", fits)
-    if hasattr(method, "slack"):
-        rules["slack"] = (finite, _is_real(method.slack) and 0 < method.slack < math.inf)
-    for name, (wanted, fits) in rules.items():
-        if not fits:
-            raise ProblemError(
-                f"{type(method).__name__} has {name} = {getattr(method, name)!r}; give {wanted}, "
-                f"or leave it out for {getattr(type(method), name)!r}."
-            )
-
-
-def _is_real(number: Any) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool)
-
-
 @dataclass(frozen=True)
 class Limits:
     """What an integration may use.
@@ -103,8 +73,7 @@ class Limits:
         """The limits that an integrator's fields mean for a problem."""
         with np.errstate(over="ignore"):
             most = method.largest * (ivp.largest / ivp.scale)
-        seconds = getattr(method, "seconds", math.inf)
-        return cls(method.max_steps, method.largest, seconds, most)
+        return cls(method.max_steps, method.largest, method.seconds, most)
 
     def steps_sentence(self, time: str) -> str:
         """That the steps were used up; `time` says when."""

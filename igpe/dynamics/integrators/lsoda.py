@@ -7,8 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from scipy.integrate import odeint
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Augmented
-from igpe.dynamics.integrators.base import Simulation, Trajectory
+from igpe.dynamics.integrators.cut import Piece
 from igpe.dynamics.integrators.limits import Limits, allowed, at, between, no_number
-from igpe.dynamics.integrators.method import Method
-from igpe.dynamics.integrators.prepared import Came, Piece, Prepared
-from igpe.dynamics.integrators.refused import Refused, implicit_refused
+from igpe.dynamics.integrators.piecewise import Advance, Piecewise, Reached
 from igpe.equations.elimination import InPlace
+from igpe.equations.initial_value import InitialValueProblem
 
 CALLS = 2  # evaluations of a step
 LOOK = 64  # evaluations between two looks at size and time
@@ -30,63 +28,52 @@ COMPLETE, USED_UP = "Integration successful.", "Excess work"  # what odeint says
 
 
 @dataclass(frozen=True)
-class Lsoda(Method):
+class Lsoda(Piecewise):
     """Variable-order Adams and BDF, for equations without implicit algebraic variables.
 
     Others are refused, as a status. Size and time are looked at every few steps.
     """
 
-    def made_of(self, whole: Prepared) -> Simulation:
-        """The same for equations that are already generated."""
-        if whole.system.layout.implicit:
-            return Refused(whole, implicit_refused("LSODA", whole))
-        return LsodaSimulation(whole, self, Limits.of(self, whole.ivp), Slope(whole.system))
+    def advancing(self, ivp: InitialValueProblem, system: Augmented) -> Advance:
+        """See `Piecewise`."""
+        return _Multistep(self, ivp, Limits.of(self, ivp), Slope(system))
 
 
 @dataclass(frozen=True)
-class LsodaSimulation:
-    """A prepared initial value problem; see `igpe.dynamics.integrators.base.Simulation`."""
+class _Multistep:
+    """LSODA on the pieces of one system."""
 
-    whole: Prepared
     method: Lsoda
+    ivp: InitialValueProblem
     limits: Limits
     slope: "Slope"
 
-    def run(self, q: FloatArray) -> Trajectory:
-        """Integrate the pieces in turn, as far as they go."""
-        deadline = time.monotonic() + self.limits.seconds
-        return self.whole.run(q, partial(self._advance, deadline))
-
-    def until(self, last: float) -> "LsodaSimulation":
-        """The same for times up to `last`."""
-        return replace(self, whole=self.whole.until(last))
-
-    def _advance(
+    def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
-    ) -> Came:
+    ) -> Reached:
         """The outputs of a piece, those before a break-down if there was one.
 
         One step of LSODA may pass many outputs and leave the equations' domain: what it tried there
         does not count against outputs before. So each is tried afresh from the one before it.
         """
-        came, final = self._at_once(deadline, piece, x, p)
-        if not came.why or final or len(piece.outputs) == 1:
-            return came
-        for part in piece.parts(len(came.x)):
-            begin = came.x[-1] if len(came.x) else x
+        reached, final = self._at_once(deadline, piece, x, p)
+        if not reached.why or final or len(piece.outputs) == 1:
+            return reached
+        for part in piece.parts(len(reached.x)):
+            begin = reached.x[-1] if len(reached.x) else x
             here = np.concatenate([p[:-2], [part.begin, part.span]])
             new, _ = self._at_once(deadline, part, begin, here)
-            xs = np.vstack([came.x, new.x])
-            came = Came(xs, np.zeros((len(xs), 0)), new.why)
+            xs = np.vstack([reached.x, new.x])
+            reached = Reached(xs, np.zeros((len(xs), 0)), new.why)
             if new.why:
                 break
-        return came
+        return reached
 
     def _at_once(
         self, deadline: float, piece: Piece, x: FloatArray, p: FloatArray
-    ) -> tuple[Came, bool]:
-        """As `_advance`, in one go; and whether a limit was passed."""
-        watch = Watch(self.limits, self.whole.n_states, deadline)
+    ) -> tuple[Reached, bool]:
+        """As `__call__`, in one go; and whether a limit was passed."""
+        watch = Watch(self.limits, len(self.ivp.states), deadline)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a break-down is a value here
             found, said = odeint(
@@ -110,11 +97,11 @@ class LsodaSimulation:
         done = len(xs) if good.all() else int(np.argmin(good))
         why = "" if done == len(xs) else self._why(piece, done, said, watch)
         final = watch.late or watch.large is not None or said["message"].startswith(USED_UP)
-        return Came(xs[:done], np.zeros((done, 0)), why), final
+        return Reached(xs[:done], np.zeros((done, 0)), why), final
 
     def _why(self, piece: Piece, done: int, said: Mapping[str, Any], watch: "Watch") -> str:
         """Why the output after `done` others was not reached."""
-        ivp, limits = self.whole.ivp, self.limits
+        ivp, limits = self.ivp, self.limits
         # what LSODA tried may lie beyond the output it was on its way to
         seen = at(piece.begin + piece.span * min(watch.time, float(piece.places[done])))
         if watch.large is not None:
@@ -124,9 +111,9 @@ class LsodaSimulation:
         if watch.late:
             return limits.seconds_sentence(seen)
         begin = piece.begin if done == 0 else float(piece.outputs[done - 1])
-        came = float(said["tcur"][done])
-        if said["message"].startswith(USED_UP) and 0 <= came <= 1:
-            return limits.steps_sentence(at(piece.begin + piece.span * came))
+        place = float(said["tcur"][done])
+        if said["message"].startswith(USED_UP) and 0 <= place <= 1:
+            return limits.steps_sentence(at(piece.begin + piece.span * place))
         when = between(begin, float(piece.outputs[done]))
         if said["message"] == COMPLETE:
             return no_number(when)
@@ -134,7 +121,7 @@ class LsodaSimulation:
 
 
 class Watch:
-    """Looks at size and time now and then, and at the size of what came.
+    """Looks at size and time now and then, and at the size of what was reached.
 
     late, large, time  whether a limit was passed; which state; when, in the piece's own time
     """
@@ -160,8 +147,8 @@ class Watch:
 
     def look_at(self, xs: FloatArray, places: FloatArray, good: BoolArray) -> None:
         """Take back outputs (n, n_x) that are `good` but too large."""
-        came = xs[: len(xs) if good.all() else int(np.argmin(good))]
-        found = self._limits.first_too_large(came[:, : self._n_x])
+        first = xs[: len(xs) if good.all() else int(np.argmin(good))]
+        found = self._limits.first_too_large(first[:, : self._n_x])
         if found is not None:
             good[found[0] :] = False
             self.large, self.time, self.late = found[1], float(places[found[0]]), False

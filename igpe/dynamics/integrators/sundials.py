@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import in_session, require_going_on
 from igpe.dynamics.integrators.augmented import Augmented
-from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.integrators.cut import Piece
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     Limits,
@@ -30,59 +29,53 @@ from igpe.dynamics.integrators.limits import (
     between,
     no_number,
 )
-from igpe.dynamics.integrators.method import Method
-from igpe.dynamics.integrators.prepared import Came, Piece, Prepared
+from igpe.dynamics.integrators.piecewise import Advance, Piecewise, Reached
 from igpe.equations.elimination import InPlace
+from igpe.equations.initial_value import InitialValueProblem
 
 
 @dataclass(frozen=True)
-class Sundials(Method):
+class Sundials(Piecewise):
     """Variable-order BDF: CVODES for ordinary, IDAS for algebraic-differential equations.
 
     The size of states is looked at where they are reported, the time between outputs; with a limit
     of time each output is a start of its own, which costs about twice the time.
     """
 
-    def made_of(self, whole: Prepared) -> "SundialsSimulation":
-        """The same for equations that are already generated."""
-        limits = Limits.of(self, whole.ivp)
-        return SundialsSimulation(whole, Solvers(self, whole.system), limits)
+    implicit = True
+
+    def advancing(self, ivp: InitialValueProblem, system: Augmented) -> Advance:
+        """See `Piecewise`."""
+        return _Multistep(ivp, system, Solvers(self, system), Limits.of(self, ivp))
 
 
 @dataclass(frozen=True)
-class SundialsSimulation:
-    """A prepared initial value problem; see `igpe.dynamics.integrators.base.Simulation`."""
+class _Multistep:
+    """CVODES or IDAS on the pieces of one system."""
 
-    whole: Prepared
+    ivp: InitialValueProblem
+    system: Augmented
     solvers: "Solvers"
     limits: Limits
 
-    def run(self, q: FloatArray) -> Trajectory:
-        """Integrate the pieces in turn, as far as they go."""
-        deadline = time.monotonic() + self.limits.seconds
-        return self.whole.run(q, partial(self._advance, deadline))
-
-    def until(self, last: float) -> "SundialsSimulation":
-        """The same for times up to `last`; CVODES' own memory is set up anew for them, once."""
-        return replace(self, whole=self.whole.until(last))
-
-    def _advance(
+    def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
-    ) -> Came:
-        came = _nothing(x, z)
-        if math.isinf(deadline) and not self.whole.stops.moving:  # places that the unknowns move
-            came = self._at_once(piece, x, z, p)
-            if came.why and allowed() is not None:
-                return self._checked(came, piece)  # a trial that is not worth another attempt
-            if not came.why or self.limits.first_too_large(self._states(came)):
-                return self._checked(came, piece)
+    ) -> Reached:
+        """See `Advance`."""
+        reached = _nothing(x, z)
+        if math.isinf(deadline) and not piece.moving:
+            reached = self._at_once(piece, x, z, p)
+            if reached.why and allowed() is not None:
+                return self._checked(reached, piece)  # a trial that is not worth another attempt
+            if not reached.why or self.limits.first_too_large(self._states(reached)):
+                return self._checked(reached, piece)
         # afresh from the last output that was reached
-        return self._checked(self._one_by_one(came, deadline, piece, (x, z, p)), piece)
+        return self._checked(self._one_by_one(reached, deadline, piece, (x, z, p)), piece)
 
-    def _states(self, came: Came) -> FloatArray:
-        return came.x[:, : self.whole.n_states]
+    def _states(self, reached: Reached) -> FloatArray:
+        return reached.x[:, : self.system.layout.states]
 
-    def _at_once(self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray) -> Came:
+    def _at_once(self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray) -> Reached:
         """All outputs of a piece, or those before CVODES or IDAS gave up."""
         xs, zs, said = self.solvers(piece.places)(x, z, p)
         finite = np.isfinite(xs).all(axis=1) & np.isfinite(zs).all(axis=1)
@@ -92,44 +85,44 @@ class SundialsSimulation:
         if said or done < len(xs):
             done = min(done, len(xs) - 1)
             why = self._why(said, between(begin, float(piece.outputs[done])))
-        return Came(xs[:done], zs[:done], why)
+        return Reached(xs[:done], zs[:done], why)
 
     def _one_by_one(
         self,
-        came: Came,
+        reached: Reached,
         deadline: float,
         piece: Piece,
         start: tuple[FloatArray, FloatArray, FloatArray],
-    ) -> Came:
+    ) -> Reached:
         """The outputs that did not come yet, each integrated for itself."""
         x, z, p = start
-        for part in piece.parts(len(came.x)):
+        for part in piece.parts(len(reached.x)):
             if time.monotonic() > deadline:
-                return came._replace(why=self.limits.seconds_sentence(at(part.begin)))
-            if len(came.x):
-                x, z = came.x[-1], came.z[-1]
+                return reached._replace(why=self.limits.seconds_sentence(at(part.begin)))
+            if len(reached.x):
+                x, z = reached.x[-1], reached.z[-1]
             here = np.concatenate([p[:-2], [part.begin, part.span]])
             new = self._at_once(part, x, z, here)
-            came = Came(np.vstack([came.x, new.x]), np.vstack([came.z, new.z]), new.why)
+            reached = Reached(np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z]), new.why)
             if new.why:
-                return came
-        return came
+                return reached
+        return reached
 
-    def _checked(self, came: Came, piece: Piece) -> Came:
+    def _checked(self, reached: Reached, piece: Piece) -> Reached:
         """Only the outputs before the first that is too large."""
-        found = self.limits.first_too_large(self._states(came))
+        found = self.limits.first_too_large(self._states(reached))
         if found is None:
-            return came
+            return reached
         row, state = found
         when = at(float(piece.outputs[row]))
-        why = self.limits.size_sentence(self.whole.ivp.states[state], when)
-        return Came(came.x[:row], came.z[:row], why)
+        why = self.limits.size_sentence(self.ivp.states[state], when)
+        return Reached(reached.x[:row], reached.z[:row], why)
 
     def _why(self, said: str, when: str) -> str:
         if "TOO_MUCH_WORK" in said:
             return self.limits.steps_sentence(when)
         code = re.search(r'"((?:CV|IDA)_\w+)"', said)
-        name = "IDAS" if self.whole.system.z.numel() else "CVODES"
+        name = "IDAS" if self.system.z.numel() else "CVODES"
         return f"{name} broke down {when} ({code[1]})." if code else no_number(when)
 
 
@@ -238,5 +231,5 @@ class _OfOthers(io.TextIOBase):
         return int(self._inner.write(text))
 
 
-def _nothing(x: FloatArray, z: FloatArray) -> Came:
-    return Came(np.zeros((0, len(x))), np.zeros((0, len(z))), "")
+def _nothing(x: FloatArray, z: FloatArray) -> Reached:
+    return Reached(np.zeros((0, len(x))), np.zeros((0, len(z))), "")

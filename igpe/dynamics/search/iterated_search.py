@@ -22,9 +22,6 @@ from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
-from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import best_of
@@ -39,9 +36,7 @@ from igpe.problem.problem import Problem
 
 ROUGH, RATHER = 1e-4, 1e-7  # rtol of the search, and of the way to what is integrated exactly
 MOST_STEPS = 2000  # of an integration; more is not worth waiting for
-FEW = 3  # experiments for which Runge-Kutta pairs are compiled, which takes 2.5 s for each whose
-# equations are its own; Bruno's six take three times as long then, as nothing is stiff
-FEW_STEPS = 500  # between two outputs, of other methods
+FEW_STEPS = 500  # between two outputs
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
 ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
@@ -110,7 +105,8 @@ class IteratedSearch:
         finals: list[Estimate] = []
         try:
             with interruptible():
-                search.run(given)
+                with allowance(MOST_STEPS):
+                    search.run(given)
                 self._finish(search, self._prepared(problem, RATHER), exact, finals)
             complete = not any(e.status is Status.INTERRUPTED for e in finals)
         except KeyboardInterrupt:
@@ -122,10 +118,7 @@ class IteratedSearch:
 
     def _prepared(self, problem: Problem, rtol: float) -> PreparedShooting:
         """Single shooting as exact as that."""
-        integrator: Integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS)
-        if len(problem.experiments) <= FEW:
-            intervals = AutomaticIntervals(rtol, rtol / 100, max_steps=MOST_STEPS)
-            integrator = WholeHorizon(intervals, self.local.integrator)
+        integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
         return SingleShooting(integrator, search).prepare(problem)
 
@@ -139,7 +132,9 @@ class IteratedSearch:
         """Exact searches from the best into `finals`, until enough of them can be integrated."""
         box = exact.problem.box
         for end in search.pool:
-            fit = _continued(rather, end._replace(at=None, status=Status.ITERATION_LIMIT), LONGER)
+            with allowance(MOST_STEPS):
+                again = end._replace(at=None, status=Status.ITERATION_LIMIT)
+                fit = _continued(rather, again, LONGER)
             x = end.x if fit.at is None else fit.x
             finals.append(exact.estimate(box.mapping(x)))
             if sum(e.status.usable for e in finals) >= self.finalists:

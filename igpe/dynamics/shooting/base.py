@@ -13,7 +13,7 @@ What a user should know of an optimum by shooting, as sentences.
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
@@ -296,17 +296,13 @@ class Budget:
         require(ok, "Budget", "max_steps", self.max_steps, "a whole number, 1 or more")
 
     def of(self, integrator: Integrator) -> Integrator:
-        """The integrator within this budget; the same where it has no such fields."""
-        if not dataclasses.is_dataclass(integrator) or not hasattr(integrator, "max_steps"):
-            return integrator
-        method: Any = integrator
-        within: Integrator = dataclasses.replace(
-            method,
-            rtol=max(self.rtol, method.rtol),
-            atol=max(self.atol, method.atol),
-            max_steps=min(self.max_steps, method.max_steps),
+        """The integrator within this budget."""
+        return dataclasses.replace(
+            integrator,
+            rtol=max(self.rtol, integrator.rtol),
+            atol=max(self.atol, integrator.atol),
+            max_steps=min(self.max_steps, integrator.max_steps),
         )
-        return within
 
 
 NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to a fit

@@ -354,7 +354,7 @@ def simulate(
     held = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
     for k, grid in enumerate(times):
         ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]))
-        simulation = integrator.prepare(ivp, grid, sensitivities=False)
+        simulation = integrator.simulation(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)
 
@@ -368,7 +368,7 @@ def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
         measurements=measurements,
         ivp=ivp,
         integrator=integrator,
-        simulation=integrator.prepare(ivp, measurements.times, sensitivities=True),
+        simulation=integrator.simulation(ivp, measurements.times, sensitivities=True),
         index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
         deviation=deviations(experiment, measurements),
     )

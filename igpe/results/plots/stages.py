@@ -8,7 +8,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Iterate
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import fine_grid, simulate
 from igpe.equations.compiled import compiled
@@ -81,7 +81,7 @@ def _intervals(problem: Problem, index: int, iterates: list[Iterate]) -> list[St
     ivp = compiled(problem).initial_value_problem(index)
     ends = nodes[1:] - END * np.diff(nodes)
     times = np.linspace(nodes[:-1], ends, INSIDE, axis=1).ravel()
-    prepared = AutomaticIntervals().prepare_intervals(ivp, nodes, times)
+    prepared = Automatic(1e-6, 1e-8).prepare(ivp, nodes, times)
     measured, stages = _measured(problem, experiment), []
     for at in iterates:
         values = np.array([at.parameters[n] for n in ivp.unknowns])

@@ -172,7 +172,7 @@ def _run(problem: Problem, k: int, integrator: Integrator) -> _Run:
     own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
     dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
     times = np.unique(np.concatenate([dense, *own]))
-    simulation = integrator.prepare(ivp, times, sensitivities=True)
+    simulation = integrator.simulation(ivp, times, sensitivities=True)
     seen = [times <= t[-1] if len(t) >= FEWEST_TIMES else np.isin(times, t) for t in own]
     return _Run(simulation, [names.index(n) for n in ivp.unknowns], len(names), np.stack(seen, 1))
 

@@ -8,8 +8,9 @@ from pyomo import dae
 
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.integrators.dormand_prince import DormandPrince
+from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.lsoda import Lsoda
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
@@ -18,7 +19,7 @@ from igpe.problem.problem import Problem
 needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 every_method = pytest.mark.parametrize(
     "method",
-    [Sundials, Lsoda, pytest.param(DormandPrince, marks=needs_compiler), Automatic],
+    [Sundials, Lsoda, pytest.param(RungeKutta, marks=needs_compiler), Automatic, LockStep],
     ids=lambda m: m.__name__,
 )
 
@@ -30,7 +31,7 @@ def posed(problem):
 
 def simulation(problem, times, *, sensitivities=True, method=Sundials()):
     """The first experiment's problem, made ready."""
-    return method.prepare(posed(problem), times, sensitivities=sensitivities)
+    return method.simulation(posed(problem), times, sensitivities=sensitivities)
 
 
 def one_state(rule, *, start=1.0, inputs=None, times=(0.0, 1.0, 2.0)):

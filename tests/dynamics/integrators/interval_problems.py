@@ -13,26 +13,31 @@ from initial_values import needs_compiler, one_state, posed
 from pyomo import dae
 from zoo import ZOO
 
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
-from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.batch.lock_step import LockStep
-from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.intervals import OneByOne
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import step_input
 from igpe.problem.problem import Problem
 
-EXACT = OneByOne(Sundials(1e-11, 1e-13, max_steps=10**6))
+EXACT = Sundials(1e-11, 1e-13, max_steps=10**6)
 EXPLICIT, IMPLICIT = ({"pair": pair} for pair in (Pair.EXPLICIT, Pair.IMPLICIT))
 LANES = {
-    "explicit": lambda *numbers: RungeKutta(*numbers, **EXPLICIT),
-    "implicit": lambda *numbers: RungeKutta(*numbers, **IMPLICIT),
-    "by stiffness": RungeKutta,
-    "lock step": LockStep,
-    "automatic": AutomaticIntervals,
+    "explicit": lambda *numbers: made(RungeKutta, *numbers, **EXPLICIT),
+    "implicit": lambda *numbers: made(RungeKutta, *numbers, **IMPLICIT),
+    "by stiffness": lambda *numbers: made(RungeKutta, *numbers),
+    "lock step": lambda *numbers: made(LockStep, *numbers),
+    "automatic": lambda *numbers: made(Automatic, *numbers),
 }
-"""What the lanes make of (rtol, atol, slack)."""
+"""What the lanes make of (rtol, atol, slack, max_steps)."""
+
+
+def made(kind, rtol, atol, slack=1.0, max_steps=20_000, **fields):
+    """An integrator that controls the error of derivatives."""
+    return kind(rtol, atol, max_steps, slack=slack, **fields)
+
 
 COMPILED = ("explicit", "implicit", "by stiffness")
 every_lane = pytest.mark.parametrize(
@@ -43,7 +48,7 @@ every_method = pytest.mark.parametrize(
     [
         pytest.param(RungeKutta(), marks=needs_compiler),
         LockStep(),
-        AutomaticIntervals(),
+        Automatic(),
         LocalLinearization(),
     ],
     ids=lambda m: type(m).__name__,
@@ -69,7 +74,7 @@ class Cut(NamedTuple):
 
     def made(self, method):
         """Ready to run."""
-        return method.prepare_intervals(self.ivp, self.nodes, self.times)
+        return method.prepare(self.ivp, self.nodes, self.times)
 
     def run(self, method, **options):
         """Run once."""
@@ -81,7 +86,7 @@ def cut(problem, truth, nodes, times):
     ivp = posed(problem)
     q = np.array([truth[n] for n in ivp.unknowns])
     nodes, times = np.array(nodes, dtype=float), np.array(times, dtype=float)
-    course = Sundials(1e-11, 1e-13).prepare(ivp, nodes, sensitivities=False).run(q)
+    course = Sundials(1e-11, 1e-13).simulation(ivp, nodes, sensitivities=False).run(q)
     return Cut(ivp, nodes, course.states[:-1], q, times)
 
 

@@ -1,20 +1,20 @@
-"""Which integrator is chosen, and that its accuracy is what was asked for."""
+"""Which integrator is chosen, and that its accuracy is what was requested."""
 
 import numpy as np
 import pytest
-from initial_values import needs_compiler, one_state, robertson, simulation
+from initial_values import needs_compiler, one_state, posed, robertson, simulation
 from zoo import ZOO
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.dormand_prince import DormandPrince
 from igpe.dynamics.integrators.lsoda import Lsoda
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.problem import Problem
 
-
-def zoo(name):
-    """One of the zoo's cases."""
-    return next(c for c in ZOO if c.name == name)
+CASE = {c.name: c for c in ZOO}
+EXACT = Sundials(rtol=1e-11, atol=1e-13)
 
 
 def same(one, other):
@@ -22,39 +22,32 @@ def same(one, other):
     return (one.states == other.states).all() and (one.by_unknown == other.by_unknown).all()
 
 
-@needs_compiler
-def test_what_is_not_stiff_is_compiled():
-    case = zoo("lotka_volterra")
+def by(name, *methods):
+    """One case by several integrators."""
+    case = CASE[name]
     q = case.problem().box.vector(case.truth)
-    chosen, compiled = (
-        simulation(case.problem(), case.times, method=m()).run(q)
-        for m in (Automatic, DormandPrince)
-    )
-    assert same(chosen, compiled)
+    return [simulation(case.problem(), case.times, method=m).run(q) for m in methods]
+
+
+@needs_compiler
+def test_explicit_equations_are_compiled():
+    assert same(*by("lotka_volterra", Automatic(), RungeKutta()))
 
 
 def test_implicit_variables_are_left_to_idas():
-    case = zoo("dimer")
-    q = case.problem().box.vector(case.truth)
-    chosen, idas = (
-        simulation(case.problem(), case.times, method=m()).run(q) for m in (Automatic, Sundials)
-    )
-    assert same(chosen, idas)
+    assert same(*by("dimer", Automatic(), Sundials()))
 
 
-@needs_compiler
-def test_stiffness_is_left_to_cvodes_in_each_run_anew():
-    made = simulation(robertson(), [0.4, 40.0], method=Automatic())
-    cvodes = simulation(robertson(), [0.4, 40.0], method=Sundials())
-    for k in (0.04, 0.001, 0.04):
-        assert same(made.run(np.array([k])), cvodes.run(np.array([k])))
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_a_trajectory_is_lsodas():
+    assert same(*by("lotka_volterra", Automatic(), Lsoda()))
 
 
 @needs_compiler
 def test_used_up_steps_are_left_to_lsoda():
     problem = one_state(lambda m, t: -m.k * m.x[t])
     steps = {"rtol": 1e-12, "atol": 1e-14, "max_steps": 100}
-    explicit = simulation(problem, [5.0], method=DormandPrince(**steps)).run(np.array([1.0]))
+    explicit = simulation(problem, [5.0], method=RungeKutta(**steps)).run(np.array([1.0]))
     assert explicit.reason.startswith("The step limit of 100 was reached")
     chosen, lsoda = (
         simulation(problem, [5.0], method=m(**steps)).run(np.array([1.0]))
@@ -69,8 +62,7 @@ def test_used_up_steps_are_left_to_lsoda():
 def test_what_has_no_solution_is_not_tried_twice(monkeypatch):
     problem = one_state(lambda m, t: m.k * m.x[t] ** 2)
     made = simulation(problem, [0.5, 2.0], method=Automatic())
-    for other in ("lsoda.LsodaSimulation", "sundials.SundialsSimulation"):
-        monkeypatch.delattr(f"igpe.dynamics.integrators.{other}.run")
+    monkeypatch.delattr("igpe.dynamics.integrators.piecewise.PiecewiseIntervals.trajectory")
     assert made.run(np.array([1.0])).status is Status.INTEGRATION_BROKE
 
 
@@ -78,12 +70,43 @@ def test_what_has_no_solution_is_not_tried_twice(monkeypatch):
 @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9, 1e-11])
 def test_the_error_of_the_compiled_method_follows_its_tolerance(rtol):
     """Also between its steps, where its outputs are."""
-    case = zoo("lotka_volterra")
+    case = CASE["lotka_volterra"]
     problem, q = case.problem(), case.problem().box.vector(case.truth)
     times = np.linspace(0.0, 9.64, 200)
     exact = simulation(problem, times, method=Sundials(rtol=1e-13, atol=1e-15, max_steps=10**6))
-    came = simulation(problem, times, method=DormandPrince(rtol=rtol, atol=rtol / 100)).run(q)
+    came = simulation(problem, times, method=RungeKutta(rtol=rtol, atol=rtol / 100)).run(q)
     truth = exact.run(q)
     size = abs(truth.by_unknown).max(axis=0)
     assert (abs(came.states - truth.states) <= 30 * rtol * abs(truth.states).max(axis=0)).all()
     assert (abs(came.by_unknown - truth.by_unknown) <= 100 * rtol * size).all()
+
+
+@pytest.mark.parametrize("name", ["consecutive", "lotka_volterra"])
+def test_an_unknown_start_moves_the_trajectory(name):
+    case = CASE[name]
+    first = case.measured[0]
+    start = {**case.start, first: Unknown(0.0, 10.0)}
+    run = Experiment(case.data(), start=start, start_time=0.0, inputs=case.inputs)
+    problem = Problem(case.builder, parameters=list(case.truth), experiments=run)
+    values, ivp = {**case.truth, f"{first}(t0)": case.start[first]}, posed(problem)
+    assert f"{first}(t0)" in ivp.unknowns
+    q = np.array([values[n] for n in ivp.unknowns])
+    times = problem.experiments[0].measurements.times
+    came, exact = (
+        m.simulation(ivp, times, sensitivities=True).run(q) for m in (Automatic(), EXACT)
+    )
+    assert (came.status, came.reached) == (Status.CONVERGED, times[-1])
+    for part in ("states", "measured", "by_unknown", "measured_by_unknown"):
+        ours, theirs = getattr(came, part), getattr(exact, part)
+        assert ours.shape == theirs.shape
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6 * abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    "method", [Automatic(), Sundials(), Lsoda()], ids=lambda m: type(m).__name__
+)
+def test_derivatives_of_stiff_equations(method):
+    times, q = [0.4, 40.0], np.array([0.04])
+    came, exact = (simulation(robertson(), times, method=m).run(q) for m in (method, EXACT))
+    assert came.states == pytest.approx(exact.states, rel=1e-5)
+    assert came.by_unknown == pytest.approx(exact.by_unknown, rel=1e-4)

@@ -15,8 +15,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators import compiler as compiling
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import built, compiler
-from igpe.dynamics.integrators.dormand_prince import DormandPrince
 from igpe.dynamics.integrators.lsoda import Lsoda
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 
 TIMES, Q = [0.0, 1.0, 2.0], np.array([0.5])
 
@@ -55,13 +55,6 @@ def counted(tmp_path, monkeypatch):
     return lambda: len(log.read_text().splitlines()) if log.exists() else 0
 
 
-@pytest.fixture
-def no_compiler(tmp_path, monkeypatch):
-    """A PATH with nothing on it."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-
-
 def same(one, other):
     """Whether two trajectories are the same bits."""
     return (one.states == other.states).all() and (one.by_unknown == other.by_unknown).all()
@@ -77,7 +70,7 @@ def test_without_a_compiler_lsoda_is_chosen():
 
 @pytest.mark.usefixtures("no_compiler", "cache")
 def test_without_a_compiler_the_compiled_method_says_so():
-    came = simulation(decay(), TIMES, method=DormandPrince()).run(Q)
+    came = simulation(decay(), TIMES, method=RungeKutta()).run(Q)
     assert (came.status, came.reached) == (Status.NO_SOLVER, 0.0)
     assert came.reason.startswith("No C compiler was found (looked for $CC, cc, gcc, clang)")
     assert np.isnan(came.states).all()
@@ -116,7 +109,7 @@ def test_the_compiler_of_the_environment_is_taken_with_its_options(monkeypatch):
 def test_the_same_equations_are_compiled_once(counted, cache):
     first = simulation(decay(), TIMES, method=Automatic())
     assert counted() == 1
-    again = simulation(decay(), [0.0, 0.5, 1.5], method=DormandPrince())
+    again = simulation(decay(), [0.0, 0.5, 1.5], method=RungeKutta())
     assert counted() == 1
     assert len(list(cache.iterdir())) == 1
     assert first.run(Q).status is again.run(Q).status is Status.CONVERGED
@@ -217,8 +210,8 @@ def test_compiling_at_the_same_time_does_not_collide(cache):
 
 @needs_compiler
 def test_equations_too_long_to_compile_are_left_to_lsoda(monkeypatch):
-    monkeypatch.setattr("igpe.dynamics.integrators.dormand_prince.LONGEST", 3)
-    refused = simulation(decay(), TIMES, method=DormandPrince()).run(Q)
+    monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta.LONGEST", 3)
+    refused = simulation(decay(), TIMES, method=RungeKutta()).run(Q)
     assert refused.reason.startswith("The equations are too long to compile: ")
     chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
     assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
@@ -233,20 +226,3 @@ def test_no_home_is_no_obstacle(monkeypatch):
 
     monkeypatch.setattr(Path, "home", homeless)
     assert built(source(6)).library.answer() == 6
-
-
-@needs_compiler
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the symbols of a library of Linux")
-def test_the_clock_of_time_limits_is_one_that_nobody_sets(cache):
-    simulation(decay(), TIMES, method=DormandPrince(seconds=60.0)).run(Q)
-    [library] = cache.iterdir()
-    content = library.read_bytes()
-    assert b"clock_gettime" in content
-    assert b"timespec_get" not in content
-
-
-def test_the_driver_is_shipped_beside_its_module():
-    import igpe.dynamics.integrators.dormand_prince as module  # noqa: PLC0415
-
-    assert module.DRIVER.parent == Path(module.__file__).parent
-    assert os.path.getsize(module.DRIVER) > 0

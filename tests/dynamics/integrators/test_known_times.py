@@ -11,13 +11,11 @@ from scipy.special import erf
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
-from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.batch.lock_step import LockStep
-from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.batch.whole_horizon import WholeHorizon
-from igpe.dynamics.integrators.intervals import OneByOne
-from igpe.dynamics.integrators.prepared import pieces_of
+from igpe.dynamics.integrators.cut import cut
+from igpe.dynamics.integrators.local_linearization import LocalLinearization
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
+from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import initial_value_problem
 
@@ -28,9 +26,9 @@ every_interval_method = pytest.mark.parametrize(
     [
         pytest.param(RungeKutta(pair=Pair.EXPLICIT), 1e-5, marks=needs_compiler, id="explicit"),
         pytest.param(RungeKutta(pair=Pair.IMPLICIT), 1e-5, marks=needs_compiler, id="implicit"),
-        pytest.param(AutomaticIntervals(), 1e-5, id="automatic"),
+        pytest.param(Automatic(), 1e-5, id="automatic"),
         pytest.param(LockStep(), 1e-5, id="lock step"),
-        pytest.param(OneByOne(), 1e-5, id="one by one"),
+        pytest.param(Sundials(), 1e-5, id="one by one"),
         pytest.param(LocalLinearization(), 0.06, id="local linearization"),
     ],
 )
@@ -69,7 +67,7 @@ def fed(t, center, width, first=0.0):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_pulse_is_never_passed_over(method, width):
     ivp = posed(lambda *given: feed(*given, width=width))
-    came = method().prepare(ivp, TIMES, sensitivities=True).run(np.array([2.0]))
+    came = method().simulation(ivp, TIMES, sensitivities=True).run(np.array([2.0]))
     exact = fed(TIMES, CENTER, width)
     assert came.status is Status.CONVERGED
     assert came.states[:, 0] == pytest.approx(2 * exact, rel=2e-6, abs=2e-6)
@@ -80,7 +78,7 @@ def test_a_pulse_is_never_passed_over(method, width):
 @pytest.mark.parametrize("width", [0.05, 1e-4])
 def test_a_pulse_that_unknowns_move_is_never_passed_over(method, width):
     ivp = posed(feed, unknowns=("center", "width"))
-    made = method().prepare(ivp, TIMES, sensitivities=True)
+    made = method().simulation(ivp, TIMES, sensitivities=True)
     for center in (0.3, 0.63):
         came, h = made.run(np.array([2.0, center, width])), 1e-3 * width
         assert came.states[:, 0] == pytest.approx(2 * fed(TIMES, center, width), abs=4e-6)
@@ -89,14 +87,6 @@ def test_a_pulse_that_unknowns_move_is_never_passed_over(method, width):
         size = 1e-5 / width
         assert came.by_unknown[:, 0, 1] == pytest.approx(by_center, rel=1e-4, abs=size)
         assert came.by_unknown[:, 0, 2] == pytest.approx(by_width, rel=1e-4, abs=size)
-
-
-@needs_compiler
-def test_a_pulse_that_unknowns_move_over_the_whole_horizon_at_once():
-    ivp = posed(feed, unknowns=("center", "width"))
-    made = WholeHorizon().prepare(ivp, TIMES, sensitivities=True)
-    came = made.run(np.array([2.0, 0.3, 1e-4]))
-    assert came.states[:, 0] == pytest.approx(2 * fed(TIMES, 0.3, 1e-4), abs=2e-5)
 
 
 @every_interval_method
@@ -111,7 +101,7 @@ def test_intervals_see_a_pulse(method, near, width, moving):
     q = np.array([2.0, CENTER, width] if moving else [2.0])
     nodes = np.array([0.0, 0.1, 1.0])
     starts = np.array([[0.0], [2 * fed(0.1, CENTER, width)]])
-    made = method.prepare_intervals(ivp, nodes, TIMES)
+    made = method.prepare(ivp, nodes, TIMES)
     shots, plain = made.run(starts, q), made.run(starts, q, derivatives=False)
     exact = 2 * fed(TIMES, CENTER, width)
     assert shots.measured[:, 0] == pytest.approx(exact, abs=near)
@@ -122,7 +112,7 @@ def test_intervals_see_a_pulse(method, near, width, moving):
 @needs_compiler
 def test_a_sweep_back_sees_a_pulse_that_unknowns_move():
     ivp = posed(feed, unknowns=("center", "width"))
-    made = RungeKutta().prepare_intervals(ivp, np.array([0.0, 0.1, 1.0]), TIMES)
+    made = RungeKutta().prepare(ivp, np.array([0.0, 0.1, 1.0]), TIMES)
     q, starts = np.array([2.0, CENTER, 1e-3]), np.zeros((2, 1))
     kept = made.recorded(starts, q, np.eye(4)[:, 1:])
     swept = made.swept(kept, np.array([[0.0], [0.0], [0.0], [1.0]]))
@@ -137,7 +127,7 @@ def test_a_train_of_pulses_over_a_long_horizon(method):
         horizon=horizon,
     )
     times = np.array([0.3e5, 0.7e5, 1e5])
-    came = method().prepare(ivp, times, sensitivities=False).run(np.array([1.0]))
+    came = method().simulation(ivp, times, sensitivities=False).run(np.array([1.0]))
     assert came.states[:, 0] == pytest.approx(np.sqrt(np.pi) * np.array([3, 7, 10]), rel=1e-5)
 
 
@@ -156,7 +146,7 @@ def on(t):
 def test_short_switches_of_time_alone(method):
     times = np.linspace(1, 40, 7)
     ivp = posed(train, horizon=40.0)
-    came = method().prepare(ivp, times, sensitivities=True).run(np.array([3.0]))
+    came = method().simulation(ivp, times, sensitivities=True).run(np.array([3.0]))
     assert came.states[:, 0] == pytest.approx(3 * on(times), rel=1e-6, abs=1e-6)
     assert came.by_unknown[:, 0, 0] == pytest.approx(on(times), rel=1e-6, abs=1e-6)
 
@@ -166,7 +156,7 @@ def test_short_switches_of_time_alone(method):
 def test_a_switch_is_exact(method, condition):
     ivp = posed(lambda t, x, k: ca.if_else(condition(t), k, -x))
     times = np.array([0.2, 0.4, 1.0])
-    came = method(rtol=1e-11, atol=1e-13).prepare(ivp, times, sensitivities=True)
+    came = method(rtol=1e-11, atol=1e-13).simulation(ivp, times, sensitivities=True)
     came = came.run(np.array([2.0]))
     exact = np.array([0.2, 0.4, 0.4 * np.exp(-0.6)])
     assert came.states[:, 0] == pytest.approx(2 * exact, rel=1e-9)
@@ -177,7 +167,7 @@ def test_a_switch_is_exact(method, condition):
 def test_intervals_are_exact_at_a_switch(method, near):
     ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
     times = np.array([0.2, 0.4, 1.0])
-    shots = method.prepare_intervals(ivp, np.array([0.0, 0.3, 1.0]), times).run(
+    shots = method.prepare(ivp, np.array([0.0, 0.3, 1.0]), times).run(
         np.array([[0.0], [0.6]]), np.array([2.0])
     )
     exact = np.array([0.4, 0.8, 0.8 * np.exp(-0.6)])
@@ -192,13 +182,13 @@ def test_beyond_what_is_known_of_its_switches_a_problem_is_not_integrated():
 
 def test_ordinary_equations_are_not_cut():
     ivp = posed(lambda t, x, k: k * ca.sin(2 * np.pi * 10 * t) - ca.exp(-30 * t) * x)
-    assert len(pieces_of(ivp, np.linspace(0, 1, 11), ivp.stops(1.0).known)) == 1
+    assert len(cut(ivp, np.array([0.0, 1.0]), np.linspace(0, 1, 11)).edges) == 1
 
 
 @every_method
 def test_unknowns_that_make_too_many_pulses_break_the_run_down(method):
     ivp = posed(lambda t, x, k, w: k * ca.exp(-((ca.sin(w * t) / 0.01) ** 2)), unknowns=("w",))
-    came = method().prepare(ivp, TIMES, sensitivities=False).run(np.array([1.0, 1e9]))
+    came = method().simulation(ivp, TIMES, sensitivities=False).run(np.array([1.0, 1e9]))
     assert came.status is Status.INTEGRATION_BROKE
     assert "too often" in came.reason
 
@@ -218,7 +208,7 @@ def test_conditions_as_factors_mean_the_same(last):
     parts = ca.Function("parts", [symbols], [ca.densify(ca.vertcat(plain.f, plain.measured))])
     codes = {parts.instruction_id(k) for k in range(parts.n_instructions())}
     assert not codes & {ca.OP_IF_ELSE_ZERO, ca.OP_LT, ca.OP_LE, ca.OP_NOT}
-    one, other = (OneByOne().integrator.prepare(p, times, sensitivities=True) for p in (ivp, plain))
+    one, other = (Automatic().simulation(p, times, sensitivities=True) for p in (ivp, plain))
     one, other = one.run(np.array([2.0])), other.run(np.array([2.0]))
     assert one.measured == pytest.approx(other.measured, rel=1e-7)
     assert one.measured[1, 0] == pytest.approx(1.6 * np.exp(0.4 - last), rel=1e-6)
@@ -228,7 +218,7 @@ def test_what_is_measured_at_a_switch_is_what_is_written():
     times = [0.2, 0.4, 1.0]
     for condition, factor in ((lambda t: t < 0.4, 2), (lambda t: t <= 0.4, 1)):
         ivp, _ = measuring(condition, times)
-        came = Automatic().prepare(ivp, times, sensitivities=False).run(np.array([2.0]))
+        came = Automatic().simulation(ivp, times, sensitivities=False).run(np.array([2.0]))
         assert came.measured[1, 0] == pytest.approx(0.8 * factor, rel=1e-7)
 
 

@@ -8,8 +8,8 @@ import pytest
 from initial_values import one_state
 from interval_problems import EXACT, NUMBERS, Cut, cut, exact, fed, of_zoo, posed, prepared
 
-from igpe.dynamics.integrators.batch.local_linearization import LocalLinearization
-from igpe.dynamics.integrators.intervals import interval_of
+from igpe.dynamics.integrators.cut import interval_of
+from igpe.dynamics.integrators.local_linearization import LocalLinearization
 
 ANY = 1e12  # a tolerance that every step keeps, so that `longest` alone chooses it
 

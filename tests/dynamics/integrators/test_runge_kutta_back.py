@@ -7,8 +7,8 @@ import pytest
 from initial_values import needs_compiler
 from interval_problems import LANES, cut, fed, prepared
 
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
-from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
 
 pytestmark = needs_compiler
 LANES_BACK = ("explicit", "implicit", "by stiffness", "automatic")
@@ -121,7 +121,7 @@ def test_what_counts_nothing_may_have_no_derivative():
     assert np.isfinite(made.swept(recorded, weights).by_node).all()
 
 
-@pytest.mark.parametrize("method", [RungeKutta(), AutomaticIntervals()], ids=["C", "automatic"])
+@pytest.mark.parametrize("method", [RungeKutta(), Automatic()], ids=["C", "automatic"])
 def test_weights_of_another_shape_are_refused(method):
     one = of_jumps()
     made = one.made(method)

@@ -9,10 +9,10 @@ from initial_values import needs_compiler
 from interval_problems import Cut, cut, fed, prepared
 from repeated import statistical
 
+from igpe.dynamics.integrators import runge_kutta_source as runge_kutta_directions
 from igpe.dynamics.integrators.augmented import lifted
-from igpe.dynamics.integrators.batch import runge_kutta_source as runge_kutta_directions
-from igpe.dynamics.integrators.batch.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.batch.runge_kutta_source import (
+from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
+from igpe.dynamics.integrators.runge_kutta_source import (
     directional,
     directions,
     model_functions,
@@ -73,7 +73,7 @@ CASES = {
 @pytest.mark.parametrize("pair", [Pair.EXPLICIT, Pair.IMPLICIT, statistical(Pair.BY_STIFFNESS)])
 def test_they_are_those_of_jacobians(monkeypatch, case, pair):
     """With four columns, with five to eight, and with more, of which the probe is one."""
-    one, method = CASES[case](), RungeKutta(pair=pair)
+    one, method = CASES[case](), RungeKutta(1e-6, 1e-8, slack=100.0, pair=pair)
     monkeypatch.setattr(runge_kutta_directions, "_few", lambda *_: 8)
     assert few(one.ivp) == 8
     straight = one.made(method)

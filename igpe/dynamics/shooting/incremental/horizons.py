@@ -363,7 +363,7 @@ class Sampling:
         parts = np.sort(np.arange(count) * GOLDEN % 1)  # 0 first
         grid = (times[:-1, None] + np.diff(times)[:, None] * parts).ravel()
         grid = np.append(grid, times[-1])
-        return grid, self.run.integrator.prepare(self.run.ivp, grid, sensitivities=True)
+        return grid, self.run.integrator.simulation(self.run.ivp, grid, sensitivities=True)
 
     def _turning(self, q: FloatArray) -> bool:
         """Whether every measured curve that moves turns often between most measurements."""

@@ -19,7 +19,8 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import require_going_on
 from igpe.core.status import Status
-from igpe.dynamics.integrators.intervals import IntervalIntegrator, Intervals, Shots, interval_of
+from igpe.dynamics.integrators.base import Integrator, Intervals, Shots
+from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.shooting.base import Profile, spread_of
 from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.residuals import (
@@ -134,14 +135,14 @@ class Shooting:
         """
         if not self.told_at_start:
             return shots
-        by_start, by_unknown = shots.measured_by_start[0], shots.measured_by_unknown[0]
-        still = ~np.isfinite(by_start) & (by_q == 0).all(axis=1)
-        lost = np.isnan(by_unknown) & (by_q == 0).all(axis=0)
+        by, n_x = shots.measured_by[0], len(by_q)
+        still = ~np.isfinite(by) & np.append((by_q == 0).all(axis=1), np.zeros(by_q.shape[1], bool))
+        lost = np.isnan(by) & np.append(np.zeros(n_x, bool), (by_q == 0).all(axis=0))
         if not (still.any() or lost.any()):
             return shots
-        starts, unknowns = shots.measured_by_start.copy(), shots.measured_by_unknown.copy()
-        starts[0], unknowns[0] = np.where(still, 0.0, by_start), np.where(lost, 0.0, by_unknown)
-        return shots._replace(measured_by_start=starts, measured_by_unknown=unknowns)
+        measured_by = shots.measured_by.copy()
+        measured_by[0] = np.where(still | lost, 0.0, by)
+        return replace(shots, measured_by=measured_by)
 
     @property
     def told_at_start(self) -> bool:
@@ -206,11 +207,11 @@ class Chains:
         self.over_time = problem.inequalities
         self._spread, self._unmeasured = shootings[0].spread, unmeasured(problem)
 
-    def integrated(self, integrator: IntervalIntegrator) -> "Chains":
+    def integrated(self, integrator: Integrator) -> "Chains":
         """The same by another integrator."""
         other = copy(self)
         other.shootings = tuple(
-            replace(s, intervals=integrator.prepare_intervals(s.ivp, s.nodes, s.measurements.times))
+            replace(s, intervals=integrator.prepare(s.ivp, s.nodes, s.measurements.times))
             for s in self.shootings
         )
         return other
@@ -255,7 +256,7 @@ class Chains:
         return Chained(tuple(found), free, self._loss)
 
 
-def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> list[Shooting]:
+def shootings(problem: Problem, integrator: Integrator, count: int) -> list[Shooting]:
     """All experiments in at most `count` intervals each."""
     found, names = [], problem.box.names
     for k, experiment in enumerate(problem.experiments):
@@ -271,7 +272,7 @@ def shootings(problem: Problem, integrator: IntervalIntegrator, count: int) -> l
                 measurements=measurements,
                 ivp=ivp,
                 nodes=nodes,
-                intervals=integrator.prepare_intervals(ivp, nodes, measurements.times),
+                intervals=integrator.prepare(ivp, nodes, measurements.times),
                 index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
                 spread=spread_of(problem),
                 limits=limits,

@@ -18,7 +18,8 @@ from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
-from igpe.dynamics.integrators.intervals import Shots, interval_of
+from igpe.dynamics.integrators.base import Shots
+from igpe.dynamics.integrators.cut import interval_of
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator

@@ -23,8 +23,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.batch.automatic_intervals import AutomaticIntervals
-from igpe.dynamics.integrators.intervals import IntervalIntegrator
+from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import PERFECT, Attempt, Restarts, concluded
@@ -78,12 +77,8 @@ def check_fields(method: Any) -> None:
     """Raise ProblemError for a field of `MultipleShooting` that means nothing."""
     for field in ("integrator", "rough"):
         value = getattr(method, field)
-        ok = hasattr(value, "prepare_intervals") and not isinstance(value, type)
-        wanted = (
-            "an integrator of many intervals: AutomaticIntervals(), RungeKutta(), LockStep() or "
-            "LocalLinearization()"
-        )
-        require(ok, OWNER, field, value, wanted)
+        wanted = "an integrator: Automatic(), RungeKutta(), Sundials(), ..."
+        require(isinstance(value, Integrator), OWNER, field, value, wanted)
     for field in ("intervals", "finer"):
         value = getattr(method, field)
         ok = is_count(value) and value >= 1
@@ -118,7 +113,7 @@ def check_unobserved(unobserved: Mapping[str, float] | float | None, problem: Pr
         )
 
 
-FINE, ROUGH = AutomaticIntervals(rtol=1e-8, atol=1e-10), AutomaticIntervals(max_steps=2_000)
+FINE, ROUGH = Automatic(slack=100.0), Automatic(1e-6, 1e-8, max_steps=2_000, slack=100.0)
 QUICK = SoftLinks(factor=100.0, enough=0.1)
 EARLY = (
     "The search was interrupted before the nodes met, so the sum of squares is not known, and "
@@ -163,8 +158,8 @@ class MultipleShooting:
     raises      ProblemError for fields that mean nothing
     """
 
-    integrator: IntervalIntegrator = FINE
-    rough: IntervalIntegrator = ROUGH
+    integrator: Integrator = FINE
+    rough: Integrator = ROUGH
     intervals: int = 30
     finer: int = 2
     unobserved: Mapping[str, float] | float | None = None

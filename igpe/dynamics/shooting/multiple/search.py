@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import casadi as ca
 import numpy as np
@@ -34,7 +34,7 @@ from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.intervals import Along, Chaining, Recorded, Sweeping
+from igpe.dynamics.integrators.base import Recorded, Shots
 from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
 from igpe.dynamics.shooting.multiple.chains import Chains, Given, Shooting
@@ -146,7 +146,7 @@ def reduced(chains: Chains) -> Chains:
 
 def pays(shooting: Shooting) -> bool:
     """Whether fewer directions through all intervals are faster than each interval's own."""
-    if shooting.limits is not None or not hasattr(shooting.intervals, "chained"):
+    if shooting.limits is not None or not shooting.intervals.chains:
         return False
     ivp = shooting.ivp
     depends = ca.which_depends(ca.vertcat(ivp.f, ivp.measured), ivp.q)  # not on start values
@@ -168,7 +168,7 @@ class Through(Shooting):
         n_x, n_q = by_q.shape
         first = np.zeros((n_x + n_q, n_q + 1))
         first[:n_x, :n_q], first[n_x:, :n_q] = by_q, np.eye(n_q)
-        intervals = cast(Chaining, self.intervals)
+        intervals = self.intervals
         ran = intervals.chained(starts, q, first, probed=True)
         for status, reason in zip(ran.status, ran.reason, strict=True):
             if not status.usable:
@@ -185,7 +185,7 @@ class Through(Shooting):
         return found if found.is_finite else Broken(self.name, Status.INTEGRATION_BROKE, NO_NUMBER)
 
     def _shifted(
-        self, chained: Callable[..., Along], gaps: FloatArray
+        self, chained: Callable[..., Shots], gaps: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See `Reduced.along`: one direction that begins with the first gap."""
         n_x = gaps.shape[1]
@@ -239,10 +239,10 @@ def require_squares(problem: Problem) -> None:
 
 
 def _check(shooting: Shooting) -> None:
-    if not hasattr(shooting.intervals, "swept"):
-        why = getattr(shooting.intervals, "reason", "")
+    if not shooting.intervals.sweeps:
+        why = shooting.intervals.refused
         raise Unsupported(
-            "BackwardLifting needs RungeKutta() or AutomaticIntervals(), equations without "
+            "BackwardLifting needs RungeKutta() or Automatic(), equations without "
             f"implicit algebraic variables and a C compiler.{why and ' '}{why} Leave out search=, "
             "for GeneralisedGaussNewton()."
         )
@@ -255,7 +255,7 @@ class Backward(Through):
     def chain(self, unknowns: FloatArray, nodes: FloatArray) -> Lifted | Broken:  # type: ignore[override]
         """The chain at unknowns (n,) and nodes (K, n_x), or what broke down."""
         q, starts, by_q = self.starts(unknowns, nodes)
-        sweeping = cast(Sweeping, self.intervals)
+        sweeping = self.intervals
         ran = sweeping.recorded(starts, q, np.zeros((sum(by_q.shape), 1)))
         for status, reason in zip(ran.along.status, ran.along.reason, strict=True):
             if not status.usable:
@@ -277,7 +277,7 @@ class Backward(Through):
         """See `Lifted.gradient`."""
         seeds = np.zeros_like(ran.along.measured)
         np.add.at(seeds, self._told, weights * self._weight)
-        found = cast(Sweeping, self.intervals).swept(ran, seeds)
+        found = self.intervals.swept(ran, seeds)
         moves = by_q.any(axis=1)  # a start that no unknown moves counts 0 even times infinity
         own = found.by_unknown + by_q[moves].T @ found.by_node[0][moves]
         return self.wide(own, size)
@@ -288,7 +288,7 @@ class Backward(Through):
         """See `Lifted.along`."""
         own = dq[self.index]
         first = np.concatenate([by_q @ own, own])[:, None]
-        ran = cast(Sweeping, self.intervals).chained(starts, q, first, probed=True)
+        ran = self.intervals.chained(starts, q, first, probed=True)
         return np.asarray(self._by_dq(ran.ends_by, first[: len(by_q)])[..., 0] + gap)
 
     def _whole(self, unknowns: FloatArray, nodes: FloatArray) -> Chain | Reduced | None:

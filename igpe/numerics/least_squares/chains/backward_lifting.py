@@ -76,7 +76,7 @@ class BackwardLifting:
     start, every so many iterations, and where the search seems to rest. The continuation from free
     nodes wants them all; `links=()` goes without it.
 
-    Needs `RungeKutta` or `AutomaticIntervals`, equations without implicit algebraic variables and a
+    Needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables and a
     C compiler; robust losses and constraints of the model are refused. Bounds of states are kept by
     moving nodes back inside; where that does not do, as a fit lies on one, Gauss-Newton ends the
     search, with all derivatives in each iteration.

@@ -6,21 +6,28 @@ Every piece runs in a time of its own from 0 to 1 (`augmented.py`). All take a s
 of its own length; those that have arrived rest until enough have for the arrays to be halved.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import Augmented, augmented
+from igpe.dynamics.integrators.augmented import Augmented, augmented, started_anywhere
+from igpe.dynamics.integrators.base import (
+    Integrator,
+    Intervals,
+    Needed,
+    Refused,
+    Shots,
+    needed,
+    refused_implicit,
+)
 from igpe.dynamics.integrators.cut import Cut, Round, cut
-from igpe.dynamics.integrators.intervals import Intervals, Shots, started_anywhere
-from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, at, no_number
-from igpe.dynamics.integrators.method import Tolerances
-from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, allowed, at, no_number
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -42,7 +49,7 @@ class Pieces:
 
     which   (n,) the interval of each;  begin, span (n,) of the piece, in the model's time
     p       (n, n_p) the augmented system's numbers
-    next, last  (n,) the next of the times to be told, and the first that is not
+    next, last  (n,) the next of the times to be reported, and the first that is not
     tau     (n,) time, from 0 to 1;  h (n,) the next step, 0 where all is done
     x, k    (n, N) states with derivatives, and their slopes
     before  (n,) error of the last step, in tolerances
@@ -121,10 +128,10 @@ class Course:
     """The way over a round; it fills outputs (n_times, N) and `why` (K,), the reasons."""
 
     def __init__(
-        self, method: Tolerances, ivp: InitialValueProblem, outputs: FloatArray, why: list[str]
+        self, method: "LockStep", ivp: InitialValueProblem, outputs: FloatArray, why: list[str]
     ) -> None:
         self.method, self.states, self.outputs, self.why = method, ivp.states, outputs, why
-        self.times = np.zeros(0)
+        self.times, self.deadline = np.zeros(0), time.monotonic() + method.seconds
         self.limits = Limits.of(method, ivp)
 
     def advance(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> None:
@@ -134,21 +141,24 @@ class Course:
         """
         self.times = round_.cut.times
         pieces = self._begin(round_, known, x, slope)
-        for _ in range(self.method.max_steps):
+        for _ in range(min(self.method.max_steps, allowed() or self.method.max_steps)):
             pieces = pieces.smaller()
             if not pieces.h.any():
                 return
+            if time.monotonic() > self.deadline:
+                break
             step = self._step(pieces, slope)
             good = (step.error <= 1) & (pieces.h > 0)
             self._look(pieces, step, good)
             good &= pieces.h > 0
-            self._tell(pieces, step, good)
+            self._report(pieces, step, good)
             _control(pieces, step, good)
             arrived = good & (step.tau >= 1)
             x[pieces.which[arrived]] = step.end[arrived]
         for i in np.flatnonzero(pieces.h):
-            when = pieces.when(i, pieces.tau[i])
-            self.why[pieces.which[i]] = self.limits.steps_sentence(when)
+            late, when = time.monotonic() > self.deadline, pieces.when(i, pieces.tau[i])
+            sentence = self.limits.seconds_sentence if late else self.limits.steps_sentence
+            self.why[pieces.which[i]] = sentence(when)
 
     def _begin(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> Pieces:
         alive = np.array([not self.why[k] for k in round_.which], dtype=bool)
@@ -213,7 +223,7 @@ class Course:
             self.why[now.which[i]] = reason
             now.h[i] = 0
 
-    def _tell(self, now: Pieces, step: Step, good: BoolArray) -> None:
+    def _report(self, now: Pieces, step: Step, good: BoolArray) -> None:
         """Fill the outputs that the step has passed."""
         end = now.begin + now.span * step.tau
         times = self.times
@@ -259,75 +269,110 @@ def _at_limit(step: Step) -> BoolArray:
 
 
 @dataclass(frozen=True)
-class LockStep(Tolerances):
+class LockStep(Integrator):
     """Dormand and Prince's explicit pair in NumPy, each interval with steps of its own length.
 
     For equations that are not stiff, without implicit algebraic variables; a stiff interval breaks
-    down. Slopes of all intervals are one call of CasADi. The meaning of the fields is that of
-    `RungeKutta`.
+    down. Slopes of all intervals are one call of CasADi.
+
+    max_steps  steps allowed between two jumps of an input;  slack: as in `RungeKutta`
     """
 
-    def prepare_intervals(
+    slack: float = 1.0
+
+    def prepare(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> "LockStepIntervals | NoShots":
-        """Generate the augmented system, cut the intervals where inputs jump."""
+    ) -> "LockStepIntervals | Refused":
+        """Cut the intervals where inputs jump."""
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
-            return NoShots(ivp, pieces, implicit_sentence("LockStep", ivp))
-        return LockStepIntervals(ivp, pieces, self)
+            return refused_implicit(self, ivp, pieces)
+        return LockStepIntervals(ivp, pieces, self, needed(ivp))
 
 
 @dataclass(frozen=True)
 class LockStepIntervals(Intervals):
-    """See `igpe.dynamics.integrators.intervals.Intervals`."""
+    """See `igpe.dynamics.integrators.base.Intervals`.
 
-    ivp: InitialValueProblem
-    cut: Cut
+    needed     the unknowns that the equations contain
+    otherwise  what integrates intervals again that break down
+    """
+
     method: LockStep
+    needed: Needed
+    otherwise: Integrator | None = None
+    _sides: dict[bool, "_Side"] = field(default_factory=dict)
+    _others: dict[int, Intervals] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        check_shapes(self.ivp, self.cut, starts, q)
-        if self.cut.at(q) is None:
-            return NoShots(self.ivp, self.cut, TOO_MANY).run(starts, q, derivatives=derivatives)
-        side = self._with_derivatives if derivatives else self._without
-        with np.errstate(all="ignore"):  # what is no number is found and told
-            return side.run(np.asarray(starts, dtype=float), np.asarray(q, dtype=float))
+        self.check_shapes(starts, q)
+        if (here := self.cut.at(q)) is None:
+            return self.nothing(None if derivatives else 0, TOO_MANY)
+        if derivatives not in self._sides:
+            free = started_anywhere(self.needed.ivp)
+            system = augmented(free, sensitivities=derivatives)
+            self._sides[derivatives] = _Side(self.method, self.ivp, system)
+        starts, q = np.asarray(starts, dtype=float), np.asarray(q, dtype=float)
+        with np.errstate(all="ignore"):  # a value that is not a number becomes a reason
+            shots = self._sides[derivatives].run(here, starts, q[self.needed.places])
+        shots = self.needed.wide(shots, len(q))
+        if self.otherwise is not None:
+            for k in [k for k, status in enumerate(shots.status) if not status.usable]:
+                again = self._alone(k).run(starts[k : k + 1], q, derivatives=derivatives)
+                shots = _replaced(shots, again, k, self._rows(k))
+        return shots
 
-    @cached_property
-    def _with_derivatives(self) -> "_Side":
-        return _Side(self, augmented(started_anywhere(self.ivp), sensitivities=True))
+    def until(self, last: float) -> "LockStepIntervals":
+        """See `Intervals`."""
+        return replace(self, cut=self.cut.until(last), _others={})
 
-    @cached_property
-    def _without(self) -> "_Side":
-        return _Side(self, augmented(started_anywhere(self.ivp), sensitivities=False))
+    def _rows(self, k: int) -> slice:
+        return slice(int(self.cut.rows[k]), int(self.cut.rows[k + 1]))
+
+    def _alone(self, k: int) -> Intervals:
+        """Interval k by the other integrator."""
+        assert self.otherwise is not None, "checked by run"
+        if k not in self._others:
+            nodes, times = self.cut.nodes[k : k + 2], self.cut.times[self._rows(k)]
+            self._others[k] = self.otherwise.prepare(self.ivp, nodes, times)
+        return self._others[k]
+
+
+def _replaced(shots: Shots, again: Shots, k: int, rows: slice) -> Shots:
+    """The shots with another try of interval k."""
+    for name in ("ends", "ends_by"):
+        getattr(shots, name)[k] = getattr(again, name)[0]
+    for name in ("measured", "measured_by", "states", "states_by"):
+        getattr(shots, name)[rows] = getattr(again, name)
+    status, reason = list(shots.status), list(shots.reason)
+    status[k], reason[k] = again.status[0], again.reason[0]
+    return replace(shots, status=tuple(status), reason=tuple(reason))
 
 
 class _Side:
     """The intervals with derivatives, or those without."""
 
-    def __init__(self, made: LockStepIntervals, system: Augmented) -> None:
-        self.made, self.system = made, system
+    def __init__(self, method: LockStep, ivp: InitialValueProblem, system: Augmented) -> None:
+        self.method, self.ivp, self.system = method, ivp, system
         self.slope = Slope(system)
-        self.told = InPlace(system.told.map(len(made.cut.times) + made.cut.intervals))
+        self._outputs: dict[int, InPlace] = {}
 
-    def run(self, starts: FloatArray, q: FloatArray) -> Shots:
+    def run(self, pieces: Cut, starts: FloatArray, q: FloatArray) -> Shots:
         """Integrate round after round: the first pieces of all intervals, the second ones, ..."""
-        pieces, size = self.made.cut.at(q) or self.made.cut, self.made.ivp.scale
-        known, x = self._known(starts, q), self._begin(starts / size)
+        known, x = self._known(starts, q), self._begin(starts / self.ivp.scale)
         outputs = np.full((len(pieces.times), x.shape[1]), np.nan)
-        outputs[pieces.at_starts] = x[self._owner[pieces.at_starts]]
+        outputs[pieces.at_starts] = x[pieces.owner[pieces.at_starts]]
         reasons = ["" if np.isfinite(row).all() else NO_START for row in x]
-        course = Course(self.made.method, self.made.ivp, outputs, reasons)
+        course = Course(self.method, self.ivp, outputs, reasons)
         for round_ in pieces.rounds:
             course.advance(round_, known, x, self.slope)
         return self._shots(pieces, known, x, outputs, reasons)
 
     def _known(self, starts: FloatArray, q: FloatArray) -> FloatArray:
         """(K, 2 (n_x + n_q)) the augmented system's unknowns [start, q] and their sizes."""
-        ivp = self.made.ivp
-        scale = np.concatenate([ivp.scale, np.maximum(np.abs(q), ivp.unknown_scale)])
-        shared = np.tile(np.concatenate([q, scale]), (len(starts), 1))
+        scale = np.maximum(np.abs(q), needed(self.ivp).ivp.unknown_scale)
+        shared = np.tile(np.concatenate([q, self.ivp.scale, scale]), (len(starts), 1))
         return np.concatenate([starts, shared], axis=1)
 
     def _begin(self, x: FloatArray) -> FloatArray:
@@ -347,35 +392,30 @@ class _Side:
         outputs: FloatArray,
         reasons: list[str],
     ) -> Shots:
-        """What is told at the times and at the ends, in the model's units; NaN where it broke."""
-        layout = self.system.layout
-        n_t, n_s = len(pieces.times), min(layout.states, layout.unknowns)
-        ends = np.arange(pieces.intervals)
+        """Results at the times and at the ends, in the model's units; NaN where it broke down."""
+        layout, n_t = self.system.layout, len(pieces.times)
         inputs = np.concatenate([pieces.row_inputs, pieces.inputs[pieces.first[1:] - 1]])
-        owner = np.concatenate([self._owner, ends])
+        owner = np.concatenate([pieces.owner, np.arange(pieces.intervals)])
+        x[[bool(r) for r in reasons]] = np.nan
+        times, states = np.concatenate([pieces.times, pieces.nodes[1:]]), np.vstack([outputs, x])
         rows = np.empty((len(owner), layout.width))
-        given = np.concatenate([pieces.times, pieces.nodes[1:]]), np.concatenate([outputs, x])
+        if len(owner) not in self._outputs:
+            self._outputs[len(owner)] = InPlace(self.system.outputs.map(len(owner)))
+        function = self._outputs[len(owner)]
+        given = times, states, np.zeros(0), np.concatenate([known[owner], inputs], axis=1)
         for i, array in enumerate(given):
-            self.told.read(i, array)
-        self.told.read(2, np.zeros(0))
-        self.told.read(3, np.concatenate([known[owner], inputs], axis=1))
-        self.told.write(0, rows)
-        self.told.evaluate()
-        broken = np.array([bool(r) for r in reasons])
-        rows[broken[owner]] = np.nan
-        told = layout.trajectory(given[0], rows, Status.CONVERGED, float(given[0][-1]), "")
-        by, measured_by = told.by_unknown[n_t:], told.measured_by_unknown[:n_t]
+            function.read(i, array)
+        function.write(0, rows)
+        function.evaluate()
+        rows[np.isnan(states).any(axis=1)] = np.nan
+        all_ = layout.trajectory(times, rows, Status.CONVERGED, float(times[-1]), "")
         return Shots(
-            told.states[n_t:],
-            by[:, :, :n_s],
-            by[:, :, n_s:],
-            told.measured[:n_t],
-            measured_by[:, :, :n_s],
-            measured_by[:, :, n_s:],
+            all_.states[n_t:],
+            all_.by_unknown[n_t:],
+            all_.measured[:n_t],
+            all_.measured_by_unknown[:n_t],
+            all_.states[:n_t],
+            all_.by_unknown[:n_t],
             tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in reasons),
             tuple(reasons),
         )
-
-    @cached_property
-    def _owner(self) -> IntArray:
-        return np.repeat(np.arange(self.made.cut.intervals), np.diff(self.made.cut.rows))

@@ -7,12 +7,22 @@
 #define SMALL 8       /* states up to which zeros of the factors are not looked for */
 #define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
 
-/* to = x + h sum of the first `count` slopes, in one pass. */
-INLINE void combine(const Run *r, double *restrict to, const double *restrict x, double h,
-                    const double *weights, const int count) {
+/* to = x + h sum of the first `count` slopes, in one pass; x may be 0. */
+APART void combine(const Run *r, double *restrict to, const double *restrict x, double h,
+                   const double *weights, const int count) {
   double w[STAGES];
+  long i = 0;
   for (int j = 0; j < count; j++) w[j] = h * weights[j];
-  for (long i = 0; i < r->N; i++) {
+  for (; i + 8 <= r->N; i += 8) {
+    Four one = {0}, other = {0};
+    if (x) one = *(const Four *)(x + i), other = *(const Four *)(x + i + 4);
+    for (int j = 0; j < count; j++) {
+      const double *k = r->k[j] + i;
+      one += w[j] * *(const Four *)k, other += w[j] * *(const Four *)(k + 4);
+    }
+    *(Four *)(to + i) = one, *(Four *)(to + i + 4) = other;
+  }
+  for (; i < r->N; i++) {
     double sum = x ? x[i] : 0;
     for (int j = 0; j < count; j++) sum += w[j] * r->k[j][i];
     to[i] = sum;
@@ -35,7 +45,7 @@ static double explicit_step(Run *r, double t, double h, double after) {
 
 /* LU factors, with row exchanges, of 1 - factor f_x, the inverses of the pivots in their places;
    0 if it is singular. */
-static int factorise(Run *r, double factor) {
+HOT static int factorise(Run *r, double factor) {
   double *lu = r->lu;
   for (int i = 0; i < N_X; i++) r->order[i] = i;
   for (int i = 0; i < N_X * N_X; i++) lu[i] = 0;
@@ -63,7 +73,7 @@ static int factorise(Run *r, double factor) {
 }
 
 /* Solve for four right-hand sides that stand side by side in rows of length c. */
-static void solve_four(const Run *r, double *v, long c) {
+HOT static void solve_four(const Run *r, double *v, long c) {
   const double *lu = r->lu;
   Four x[N_X];
   for (int i = 0; i < N_X; i++) x[i] = *(Four *)(v + r->order[i] * c);
@@ -92,7 +102,7 @@ static void solve(const Run *r, double *v, long c, long n) {
 }
 
 /* The same for one right-hand side. */
-static void solve_one(const Run *r, const double *from, double *v) {
+HOT static void solve_one(const Run *r, const double *from, double *v) {
   const double *lu = r->lu;
   for (int i = 0; i < N_X; i++) v[i] = from[r->order[i]];
   for (int i = 1; i < N_X; i++)
@@ -104,7 +114,7 @@ static void solve_one(const Run *r, const double *from, double *v) {
 }
 
 /* One Newton correction of `point` towards base + factor f(point); its size in tolerances. */
-static double correct(Run *r, const double *base, double factor) {
+HOT static double correct(Run *r, const double *base, double factor) {
   const Plan *p = r->plan;
   double residual[N_X], change[N_X], largest = 0, sum = 0;
   for (int i = 0; i < N_X; i++)
@@ -122,7 +132,7 @@ static double correct(Run *r, const double *base, double factor) {
 /* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. Before there
    are two corrections their rate is taken from the stage before. */
 
-static int newton(Run *r, double t, const double *base, double factor) {
+HOT static int newton(Run *r, double t, const double *base, double factor) {
   const double solved = r->columns > 1 ? CLOSE : SOLVED;
   double before = 0;
   for (int n = 0; n < NEWTONS; n++) {
@@ -146,7 +156,7 @@ static int newton(Run *r, double t, const double *base, double factor) {
    The derivatives are those of the discretised equations: with the Jacobians at the solution, one
    linear system for all of them, whose factors serve for a last correction of the state and for the
    next stage. */
-static int implicit_stage(Run *r, double t, double h, int i, double *base) {
+HOT static int implicit_stage(Run *r, double t, double h, int i, double *base) {
   const long c = r->columns;
   const double factor = h * KC_A[i][i];
   double *k = r->k[i], *y = r->end;
@@ -173,8 +183,7 @@ static double implicit_step(Run *r, double t, double h, double after) {
   if (!r->at_x) gather(r, r->x, r->point), slopes_at(r, t, r->point);
   r->at_x = 0;
   if (!factorise(r, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
-#pragma GCC unroll 8
-  for (int i = 1; i < KC_STAGES; i++) { /* so that `combine` knows i */
+  for (int i = 1; i < KC_STAGES; i++) {
     combine(r, r->stage, r->x, h, KC_A[i], i);
     double now = i < KC_STAGES - 1 ? t + KC_C[i] * h : after;
     if (!implicit_stage(r, now, h, i, r->stage)) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
@@ -191,6 +200,5 @@ static void between(const Run *r, double h, double share, int implicit, double *
     const double *d = implicit ? KC_D[j] : DP_D[j];
     w[j] = share * (d[0] + share * (d[1] + share * (d[2] + share * d[3])));
   }
-  if (implicit) combine(r, to, r->x, h, w, KC_STAGES);
-  else combine(r, to, r->x, h, w, DP_STAGES);
+  combine(r, to, r->x, h, w, stages);
 }

@@ -14,6 +14,7 @@ the new state is y_n + E14, and the derivatives are E11 Y by the start, E11 Y + 
 (25 to 27). States are of order 2, derivatives of order 1. The exponentials are SciPy's (Pade).
 """
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,19 +25,10 @@ from scipy.linalg import expm
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.batch.runge_kutta_source import model_functions
-from igpe.dynamics.integrators.cut import Cut, Round, cut
-from igpe.dynamics.integrators.intervals import Intervals, Shots, interval_of
-from igpe.dynamics.integrators.limits import (
-    LARGEST,
-    NO_START,
-    TOO_MANY,
-    Limits,
-    at,
-    check,
-    no_number,
-)
-from igpe.dynamics.integrators.no_shots import NoShots, check_shapes, implicit_sentence
+from igpe.dynamics.integrators.base import Integrator, Intervals, Shots, refused_implicit
+from igpe.dynamics.integrators.cut import Round, cut
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, allowed, at, no_number
+from igpe.dynamics.integrators.runge_kutta_source import model_functions
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -113,52 +105,42 @@ LEAST = 1e-15  # of a piece: a shorter step is none
 
 
 @dataclass(frozen=True)
-class LocalLinearization:
+class LocalLinearization(Integrator):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
     Stable however stiff the equations are, and exact for linear ones; else much dearer than
     `RungeKutta` for the same accuracy, above all of derivatives, which are of order 1 only. The
     step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
 
-    rtol, atol, max_steps, largest  as in `RungeKutta`; tolerances as in the paper
-    longest  in the model's time: no step is longer
+    rtol, atol  as in the paper;  max_steps: of an interval
+    longest     in the model's time: no step is longer
     """
 
     rtol: float = 1e-3
     atol: float = 1e-6
-    max_steps: int = 20_000
-    largest: float = LARGEST
     longest: float = np.inf
 
-    def __post_init__(self) -> None:
-        check(self)
-
-    def prepare_intervals(
-        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> "LocalLinearizationIntervals | NoShots":
+    def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Generate the Jacobians, cut the intervals where inputs jump."""
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
-            return NoShots(ivp, pieces, implicit_sentence("LocalLinearization", ivp))
+            return refused_implicit(self, ivp, pieces)
         return LocalLinearizationIntervals(ivp, pieces, self)
 
 
 @dataclass(frozen=True)
 class LocalLinearizationIntervals(Intervals):
-    """See `igpe.dynamics.integrators.intervals.Intervals`."""
+    """See `igpe.dynamics.integrators.base.Intervals`."""
 
-    ivp: InitialValueProblem
-    cut: Cut
     method: LocalLinearization
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        check_shapes(self.ivp, self.cut, starts, q)
-        here = self.cut.at(q)
-        if here is None:
-            return NoShots(self.ivp, self.cut, TOO_MANY).run(starts, q, derivatives=derivatives)
+        self.check_shapes(starts, q)
+        if (here := self.cut.at(q)) is None:
+            return self.nothing(None if derivatives else 0, TOO_MANY)
         directions = starts.shape[1] + len(q) if derivatives else 0
-        with np.errstate(all="ignore"):  # what is no number is found and told
+        with np.errstate(all="ignore"):  # a value that is not a number becomes a reason
             walk = _Walk(self, np.array(starts, dtype=float), np.asarray(q, float), directions)
             for round_ in here.rounds:
                 walk.advance(round_)
@@ -167,22 +149,22 @@ class LocalLinearizationIntervals(Intervals):
     def _shots(self, walk: "_Walk") -> Shots:
         broken = np.array([bool(r) for r in walk.why])
         walk.y[broken], walk.by[broken] = np.nan, np.nan
-        h, h_by = self._told(walk)
-        rows = broken[interval_of(self.cut.nodes, self.cut.times)]
-        h[rows], h_by[rows] = np.nan, np.nan
-        n_s = walk.y.shape[1] if walk.by.shape[2] else 0
+        lost = ~walk.reported
+        walk.outputs[lost], walk.outputs_by[lost] = np.nan, np.nan
+        h, h_by = self._measured_at(walk)
+        h[lost], h_by[lost] = np.nan, np.nan
         return Shots(
             walk.y,
-            walk.by[:, :, :n_s],
-            walk.by[:, :, n_s:],
+            walk.by,
             h,
-            h_by[:, :, :n_s],
-            h_by[:, :, n_s:],
+            h_by,
+            walk.outputs,
+            walk.outputs_by,
             tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in walk.why),
             tuple(walk.why),
         )
 
-    def _told(self, walk: "_Walk") -> tuple[FloatArray, FloatArray]:
+    def _measured_at(self, walk: "_Walk") -> tuple[FloatArray, FloatArray]:
         """What is measured (n_times, n_h), and its derivatives (n_times, n_h, n_d), eq. 28."""
         n_t, n_h, n_x = len(self.cut.times), self.ivp.measured.numel(), walk.y.shape[1]
         if n_t == 0:
@@ -203,9 +185,9 @@ class LocalLinearizationIntervals(Intervals):
     @cached_property
     def _measured(self) -> ca.Function:
         """(t, x, q, ab) -> h, h_x, h_q at all times, each row by row."""
-        told = model_functions(self.ivp)[0][3]
-        given = told.sx_in()
-        rows = [ca.vec(ca.densify(v)) for v in told(*given)]  # Jacobians come transposed
+        outputs = model_functions(self.ivp)[0][3]
+        given = outputs.sx_in()
+        rows = [ca.vec(ca.densify(v)) for v in outputs(*given)]  # Jacobians come transposed
         return ca.Function("measured", given, rows).map(len(self.cut.times))
 
 
@@ -227,8 +209,13 @@ class _Walk:
         self.why = ["" if np.isfinite(row).all() else NO_START for row in starts]
         self.steps = np.zeros(n_k, dtype=np.intp)
         self.limits = Limits.of(self.method, made.ivp)
-        owner = interval_of(pieces.nodes, pieces.times)
+        self.most = min(self.method.max_steps, allowed() or self.method.max_steps)
+        self.deadline = time.monotonic() + self.method.seconds
+        owner = pieces.owner
         self.outputs, self.outputs_by = starts[owner], self.by[owner]  # the starts' are right
+        self.reported = np.zeros(len(owner), dtype=bool)
+        at_starts = pieces.at_starts
+        self.reported[at_starts] = [not self.why[k] for k in owner[at_starts]]
 
     def advance(self, round_: Round) -> None:
         """Integrate one piece of each of some intervals."""
@@ -255,7 +242,7 @@ class _Walk:
             )
             self.y[good], self.by[good], t[good] = y[good], by[good], after[good]
             here = Linear(*(_chosen(good, *pair) for pair in zip(there, here, strict=True)))
-            self._tell(next_, last, good & ends, stop)
+            self._report(next_, last, good & ends, stop)
             self.steps += going
 
     def _going(self, t: FloatArray, end: FloatArray) -> BoolArray:
@@ -284,23 +271,28 @@ class _Walk:
         times = np.append(self.made.cut.times, np.inf)
         return np.where(next_ < last, np.minimum(times[next_], end), end)
 
-    def _tell(self, next_: IntArray, last: IntArray, at_stop: BoolArray, stop: FloatArray) -> None:
+    def _report(
+        self, next_: IntArray, last: IntArray, at_stop: BoolArray, stop: FloatArray
+    ) -> None:
         times = np.append(self.made.cut.times, np.inf)
         while (due := np.flatnonzero(at_stop & (next_ < last) & (times[next_] <= stop))).size:
             self.outputs[next_[due]], self.outputs_by[next_[due]] = self.y[due], self.by[due]
+            self.reported[next_[due]] = True
             next_[due] += 1
 
     def _broken(
         self, t: FloatArray, going: BoolArray, good: BoolArray, y: FloatArray, short: BoolArray
     ) -> None:
         large = good & (np.abs(y) > self.limits.most * self.size).any(axis=1)
-        many = going & (self.steps >= self.method.max_steps)
-        for k in np.flatnonzero(going & (large | many | (short & ~good))):
+        many = going & (self.steps >= self.most)
+        late = time.monotonic() > self.deadline
+        for k in np.flatnonzero(going & (large | many | late | (short & ~good))):
             when, found = at(float(t[k])), self.limits.first_too_large(y[k : k + 1] / self.size)
             if large[k] and found:
                 self.why[k] = self.limits.size_sentence(self.made.ivp.states[found[1]], when)
-            elif many[k]:
-                self.why[k] = self.limits.steps_sentence(when)
+            elif many[k] or late:
+                sentence = self.limits.steps_sentence if many[k] else self.limits.seconds_sentence
+                self.why[k] = sentence(when)
             else:
                 self.why[k] = no_number(when)
 

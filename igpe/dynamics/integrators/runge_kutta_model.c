@@ -12,11 +12,16 @@
    numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py). */
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3") /* short loops over columns, worth vectorising */
+
 #endif
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define HOT __attribute__((optimize("O3"))) /* short loops worth vectorising; everything at this */
+#else                                       /* level takes three times as long to compile */
+#define HOT
+#endif
 #define INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline)) /* for long code that is slower inside loops */
 
@@ -33,7 +38,9 @@ typedef struct {
   const double *nearest;    /* (N_Q) an unknown nearer to 0 counts as so large */
   const double *numbers;    /* of the model's functions */
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
-  long long max_steps, pair;
+  long long max_steps, most_steps; /* between two outputs, and in an interval */
+  long long pair;
+  int (*stopped)(void);     /* whether the run must end */
 } Plan;
 
 /* What is kept of a run with derivatives, for a sweep back through its steps. */
@@ -60,12 +67,14 @@ typedef struct {
   double *ends_by;       /* (intervals, N_X, directions) */
   double *measured;      /* (n_times, N_H) */
   double *measured_by;   /* (n_times, N_H, directions) */
+  double *states;        /* (n_times, N_X), or 0 where nobody needs them */
+  double *states_by;     /* (n_times, N_X, directions) */
   double *reached;       /* (intervals) */
   long long *told;       /* (intervals, 4): how it ended, state too large, explicit, implicit steps */
   Tape *tape;            /* 0 where nothing is to be kept */
 } Batch;
 
-enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE };
+enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE, STOPPED };
 enum { EXPLICIT, IMPLICIT, BY_STIFFNESS };
 
 /* Work of one run; k are the slopes of the stages, N = columns N_X numbers each. */
@@ -111,6 +120,16 @@ static void gather(const Run *r, const double *from, double *point) {
 
 /* Four numbers anywhere in memory; compilers make of them what the machine has. */
 typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+
+typedef long long Mask __attribute__((vector_size(32), aligned(8), may_alias));
+
+INLINE Four magnitude(Four v) { return (Four)((Mask)v & 0x7fffffffffffffffLL); }
+
+/* The larger one of each pair; the second where the first is not a number. */
+INLINE Four larger(Four a, Four b) {
+  const Mask first = a > b;
+  return (Four)((first & (Mask)a) | (~first & (Mask)b));
+}
 
 INLINE void axpy(double *restrict y, double a, const double *restrict x, const long n) {
   const Four wide = {a, a, a, a};
@@ -237,7 +256,7 @@ INLINE void keep(Run *r, int i) {
 }
 
 /* What is measured at time `row` if the state is x. */
-static void tell(Run *r, const Batch *b, long long row, const double *x) {
+HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Plan *p = r->plan;
   const long c = r->columns, n_d = c - 1;
   const double *arg[ARG] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U,
@@ -245,6 +264,10 @@ static void tell(Run *r, const Batch *b, long long row, const double *x) {
   double *res[RES] = {b->measured + row * N_H, r->hx, r->hq};
   gather(r, x, r->point);
   if (b->tape) memcpy(b->tape->states + row * N_X, r->point, sizeof r->point);
+  for (int i = 0; b->states && i < N_X; i++) {
+    b->states[row * N_X + i] = x[i * c];
+    memcpy(b->states_by + (row * N_X + i) * n_d, x + i * c + 1, sizeof(double) * n_d);
+  }
   if (c == 1) {
     igpe_told(arg, res, r->iw, r->w, 0);
     return;
@@ -270,7 +293,7 @@ static void tell(Run *r, const Batch *b, long long row, const double *x) {
 
 /* Largest of v over the tolerance at x, of the state and the last direction alone; not a number if
    one of them is none. */
-static double probe_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+HOT static double probe_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
   const long c = r->columns;
   const double atol = r->plan->atol, rtol = r->plan->rtol, slack = r->plan->slack;
   double largest = 0, sum = 0;
@@ -288,20 +311,33 @@ static double probe_in_tolerances(const Run *r, const double *v, const double *x
   return largest + sum;
 }
 
-/* The same of all. */
+/* The same of all; each number over its tolerance goes to `ratio` on the way. */
 static double in_tolerances(Run *r, const double *v, const double *x, const double *y) {
   if (r->probed) return probe_in_tolerances(r, v, x, y);
-  const double atol = r->plan->atol, rtol = r->plan->rtol;
+  const double atol = r->plan->atol, rtol = r->plan->rtol, slack = r->plan->slack;
   const double *unit = r->unit;
   double *ratio = r->ratio, largest = 0, sum = 0;
-  for (long i = 0; i < r->N; i++) {
+  Four most = {0}, sums = {0};
+  long i = 0;
+  for (; i + 4 <= r->N; i += 4) {
+    const Four a = *(const Four *)(x + i), b = *(const Four *)(y + i), e = *(const Four *)(v + i);
+    const Four size = larger(magnitude(a), magnitude(b));
+    const Four q = magnitude(e) / (atol * *(const Four *)(unit + i) + rtol * size);
+    *(Four *)(ratio + i) = q;
+    most = larger(q, most);
+    sums += 0 * q;
+  }
+  for (; i < r->N; i++) {
     double a = fabs(x[i]), b = fabs(y[i]);
-    ratio[i] = fabs(v[i]) / (atol * unit[i] + rtol * (a > b ? a : b));
+    double q = ratio[i] = fabs(v[i]) / (atol * unit[i] + rtol * (a > b ? a : b));
+    largest = q > largest ? q : largest;
+    sum += 0 * q;
   }
-  for (int i = 0; i < N_X; i++) ratio[i * r->columns] *= r->plan->slack;
-  for (long i = 0; i < r->N; i++) {
-    largest = ratio[i] > largest ? ratio[i] : largest;
-    sum += 0 * ratio[i];
+  for (int j = 0; j < 4; j++) largest = most[j] > largest ? most[j] : largest, sum += sums[j];
+  largest /= slack;
+  for (i = 0; i < N_X; i++) {
+    double q = ratio[i * r->columns];
+    largest = q > largest ? q : largest;
   }
-  return largest / r->plan->slack + sum;
+  return largest + sum;
 }

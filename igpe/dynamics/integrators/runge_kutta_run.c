@@ -26,10 +26,13 @@ static double first_step(Run *r, double t, double span, double order) {
   return (h < 1 ? h : 1) * span;
 }
 
+#define LISTEN 256 /* steps between questions whether to stop, which cost some microseconds */
+
 /* What an interval has come to. */
 
 typedef struct {
-  long long steps, next, told[4]; /* next: the first time not yet told; told: as in Batch */
+  long long steps, since;   /* in all, and since the last output */
+  long long next, told[4];  /* next: the first time not yet told; told: as in Batch */
   double t, h;                    /* h = 0 where nothing is known of the step */
   int implicit;
   int suspect, patience; /* looks at which steps seemed stiff, and how many make for a trial */
@@ -98,11 +101,13 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   double before = 1e-4;
   int rejected = 0, trial = 0;
   double explicit_h = 0;
+  if (end <= c->t) return DONE; /* nothing but the start is asked for */
   slopes(r, c->t, r->x, r->k[0]), keep(r, 0);
   r->at_x = 0;
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
-    if (c->steps++ >= p->max_steps) return STEPS;
+    if (c->since++ >= p->max_steps || c->steps++ >= p->most_steps) return STEPS;
+    if (c->steps % LISTEN == 0 && p->stopped()) return STOPPED;
     if (trial) c->implicit = 1, explicit_h = c->h, c->h *= LONGER;
     int ends = c->t + 1.01 * c->h >= end;
     double h = ends ? end - c->t : c->h, t = ends ? end : c->t + h;
@@ -126,7 +131,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
       return LARGE;
     }
     const long long told = c->next;
-    for (; c->next < rows && p->times[c->next] <= t; c->next++) {
+    for (; c->next < rows && p->times[c->next] <= t; c->next++, c->since = 0) {
       between(r, h, (p->times[c->next] - c->t) / h, c->implicit, r->stage);
       tell(r, b, c->next, r->stage);
     }
@@ -208,15 +213,19 @@ static void carry(Run *r, const Batch *b, long long k) {
   }
 }
 
-static void nothing(const Plan *p, const Batch *b, long long k) {
-  const long long n_d = b->directions, *rows = p->rows + k;
+/* No number at the end of an interval, and at times from `next`. */
+static void nothing(const Plan *p, const Batch *b, long long k, long long next) {
+  const long long n_d = b->directions, rows[2] = {next, p->rows[k + 1]};
   for (long long i = k * N_X; i < (k + 1) * N_X; i++) b->ends[i] = NAN;
   for (long long i = k * N_X * n_d; i < (k + 1) * N_X * n_d; i++) b->ends_by[i] = NAN;
   for (long long i = rows[0] * N_H; i < rows[1] * N_H; i++) b->measured[i] = NAN;
   for (long long i = rows[0] * N_H * n_d; i < rows[1] * N_H * n_d; i++) b->measured_by[i] = NAN;
+  if (!b->states) return;
+  for (long long i = rows[0] * N_X; i < rows[1] * N_X; i++) b->states[i] = NAN;
+  for (long long i = rows[0] * N_X * n_d; i < rows[1] * N_X * n_d; i++) b->states_by[i] = NAN;
 }
 
-/* Integrate all intervals; everything of one that broke down is not a number. */
+/* Integrate all intervals; what one that broke down did not reach is not a number. */
 CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   const long columns = 1 + (long)b->directions, N = columns * N_X;
   const size_t many = (size_t)(N_X + N_Q) * (size_t)b->directions; /* numbers of the directions */
@@ -235,10 +244,11 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   }
   int broken = 0;
   for (long long k = 0; k < p->intervals; k++) {
-    Course c = {0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0, SURE};
+    Course c = {0, 0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0,
+                SURE};
     if (b->tape) b->tape->first[k] = b->tape->count;
     if (ok) c.told[0] = broken ? BEFORE : interval(r, b, &c, k);
-    if (c.told[0] != DONE) nothing(p, b, k);
+    if (c.told[0] != DONE) nothing(p, b, k, c.next);
     broken = b->chained && c.told[0] != DONE;
     if (b->chained && !broken && k + 1 < p->intervals) carry(r, b, k);
     memcpy(b->told + 4 * k, c.told, sizeof c.told);

@@ -21,10 +21,11 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.limits import Limits
-from igpe.dynamics.integrators.method import Tolerances
+from igpe.dynamics.integrators.limits import MOST_STEPS, Limits
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
+
+QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
 
 
 class Plan(ctypes.Structure):
@@ -46,7 +47,9 @@ class Plan(ctypes.Structure):
         ("atol", ctypes.c_double),
         ("slack", ctypes.c_double),
         ("max_steps", ctypes.c_longlong),
+        ("most_steps", ctypes.c_longlong),
         ("pair", ctypes.c_longlong),
+        ("stopped", QUESTION),
     )
 
     @classmethod
@@ -54,9 +57,9 @@ class Plan(ctypes.Structure):
         cls,
         ivp: InitialValueProblem,
         pieces: Cut,
-        method: Tolerances,
-        pair: int,
+        method: Any,
         numbers: FloatArray,
+        stopped: Any,
     ) -> "Plan":
         """The plan; it keeps the arrays it points at."""
         arrays = {
@@ -77,7 +80,9 @@ class Plan(ctypes.Structure):
             atol=method.atol,
             slack=method.slack,
             max_steps=method.max_steps,
-            pair=pair,
+            most_steps=MOST_STEPS,
+            pair=method.pair,
+            stopped=stopped,
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
         plan.kept = arrays
@@ -99,6 +104,8 @@ class Batch(ctypes.Structure):
         ("ends_by", ctypes.c_void_p),
         ("measured", ctypes.c_void_p),
         ("measured_by", ctypes.c_void_p),
+        ("states", ctypes.c_void_p),
+        ("states_by", ctypes.c_void_p),
         ("reached", ctypes.c_void_p),
         ("told", ctypes.c_void_p),
         ("tape", ctypes.c_void_p),
