@@ -36,9 +36,9 @@ from figures import Row, at_least, at_most, command
 
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.planning.choosing import choose
-from igpe.planning.evidence import Evidence, Judge
-from igpe.planning.posing import Posed, pose
+from igpe.planning.design_problem import DesignProblem, read_design
+from igpe.planning.information import DesignInformation, RegularisedCriterion
+from igpe.planning.sample_choice import choose
 
 NOISE = igpe.Noise(absolute=0.001, relative=0.005)
 SOLVENT = 5.0  # mol, in all experiments
@@ -232,11 +232,11 @@ def freedom_rows(given: argparse.Namespace) -> Iterator[Row]:
             yield at_least(str(freedom), "plain, samples chosen / designed", chosen, "-", 1.0)
 
 
-def posed_design(freedom: Freedom, count: int) -> Posed:
+def posed_design(freedom: Freedom, count: int) -> DesignProblem:
     """The design problem where nothing is measured yet."""
     m = model()
     nothing = igpe.planning.ProblemWithoutData(m.model, list(m.BOUNDS), list(m.MEASURED), m.HOURS)
-    return pose(
+    return read_design(
         nothing, m.TRUTH,
         free=free(freedom.knots), conditions={"nS": SOLVENT}, times=freedom.times(),
         measure=dict.fromkeys(m.MEASURED, NOISE), criterion=igpe.planning.DOptimal(), count=count,
@@ -251,9 +251,9 @@ def plain_resampled(freedom: Freedom) -> float:
     told, designs = one.told(truth), with_ramps(PLAIN)
     names = [*AMOUNTS, "fA", "fB", *(n for n in designs.columns if n[0] == "T")]
     rows = np.array([told.rows(design) for design in designs[names].to_numpy(dtype=float)])
-    judge = Judge(igpe.planning.DOptimal(), one.space.interest)
+    judge = RegularisedCriterion(igpe.planning.DOptimal(), one.space.interest)
     before = one.known(truth)
-    evidence = Evidence(one.space, judge, [before.T @ before], [rows])
+    evidence = DesignInformation(one.space, judge, [before.T @ before], [rows])
     return float(np.exp(-choose(evidence, one.allowed).value / 2))
 
 

@@ -50,7 +50,7 @@ import importlib, json, resource, sys
 import igpe
 from igpe.pipeline import estimate
 import igpe.estimation.summary, igpe.dynamics.integrators.automatic
-import igpe.uncertainty.adequate, scipy.optimize
+import igpe.uncertainty.adequacy, scipy.optimize
 
 def cpu():
     used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -26,11 +26,11 @@ from igpe.dynamics.shooting.multiple.chains import Chains
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary
-from igpe.planning.search import Search
+from igpe.planning.search import DesignSearch
 from igpe.proofs.prover import search
 from igpe.solvers.ipopt import CompiledProgram
 from igpe.solvers.program import AmplProgram
-from igpe.uncertainty import adequate as findings
+from igpe.uncertainty import adequacy as findings
 from igpe.uncertainty.sampling import Posterior
 
 CASE = next(c for c in ZOO if c.name == "consecutive")
@@ -402,7 +402,7 @@ def test_a_design_keeps_the_best_experiment(monkeypatch):
     data = pd.DataFrame({"time": [0.5, 1.0, 2.0], "x": [0.6, 0.37, 0.14]})
     run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01)
     problem = igpe.Problem(model, parameters=["k"], experiments=run)
-    interrupting(monkeypatch, Search, "_improved", 1)
+    interrupting(monkeypatch, DesignSearch, "_improved", 1)
     plan = igpe.design(
         problem, {"k": 1.0}, free={"x": igpe.planning.Between(0.5, 2.0)}, pool=8, starts=2
     )

@@ -91,9 +91,9 @@ def design(
 
     problem, settings = problem_of(model, data), load_design(model)
     known = set(signature(plan).parameters) - {"problem"}
-    if strangers := sorted(set(settings) - known):
+    if unknown_names := sorted(set(settings) - known):
         raise ProblemError(
-            f"design() in '{model}' returned {strangers}, which are no settings of igpe.design; it "
+            f"design() in '{model}' returned the unknown settings {unknown_names}; igpe.design "
             f"has {sorted(known)}."
         )
     with progress_shown() as tell:

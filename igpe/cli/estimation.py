@@ -118,7 +118,7 @@ def _petab(
     return petab_objective(problem, result.parameters, priors=True), rows(errors, "name")
 
 
-class Method(Enum):
+class MethodName(Enum):
     """The estimators on the dynamics, by the names of their classes."""
 
     single = "SingleShooting"
@@ -131,7 +131,7 @@ def compare(
     model: Model,
     *,
     method: Annotated[
-        list[Method] | None, typer.Option("--method", help="One of them; all if none is named.")
+        list[MethodName] | None, typer.Option("--method", help="One of them; all if none is named.")
     ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="How many starts, spread over the bounds.")
@@ -163,7 +163,7 @@ def compare(
 
 
 def _compared(
-    problem: "Problem", wanted: list[Method], search: tuple[int, int], tell: Any
+    problem: "Problem", wanted: list[MethodName], search: tuple[int, int], tell: Any
 ) -> tuple["Comparison", list[str]]:
     """What the methods found, and why some of them were left out.
 
@@ -174,7 +174,7 @@ def _compared(
 
     starts, seed = search
     found, notes = [], []
-    for one in dict.fromkeys(wanted or Method):
+    for one in dict.fromkeys(wanted or MethodName):
         methods = {one.value: _made(one)}
         try:
             found.append(compare(problem, methods, starts, seed=seed, progress=tell))
@@ -190,16 +190,16 @@ def _compared(
     return joined(found), notes
 
 
-def _made(method: Method) -> "Estimator":
+def _made(method: MethodName) -> "Estimator":
     from igpe.dynamics.collocation.collocation import Collocation
     from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
     from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
     from igpe.dynamics.shooting.single_shooting import SingleShooting
 
-    made: dict[Method, Estimator] = {
-        Method.single: SingleShooting(),
-        Method.incremental: IncrementalShooting(),
-        Method.multiple: MultipleShooting(),
-        Method.collocation: Collocation(),
+    made: dict[MethodName, Estimator] = {
+        MethodName.single: SingleShooting(),
+        MethodName.incremental: IncrementalShooting(),
+        MethodName.multiple: MultipleShooting(),
+        MethodName.collocation: Collocation(),
     }
     return made[method]

@@ -212,7 +212,7 @@ def new(
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
     from igpe.formats.draft.draft import draft
-    from igpe.formats.draft.headers import Asked
+    from igpe.formats.draft.headers import TableOptions
 
     if context.args:
         raise ProblemError(
@@ -225,7 +225,7 @@ def new(
             "column of times, and one for each quantity."
         )
     require_new(file, force=force)
-    asked = Asked(time, experiment, _names(column or []))
+    asked = TableOptions(time, experiment, _names(column or []))
     made = draft(data, _reactions(reaction or []), asked, file)
     write(file, made.text, force=force)
     said = [

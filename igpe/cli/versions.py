@@ -13,7 +13,7 @@ PATIENCE = 0.7  # s that a program may take to tell its version
 VERSION = "-v"  # asks every AMPL solver for it
 
 
-class Solver(NamedTuple):
+class SolverEntry(NamedTuple):
     """An outside solver, as a Python package, a program, or both.
 
     inside  whether the package is another one, which brings it
@@ -28,13 +28,13 @@ class Solver(NamedTuple):
 
 
 SOLVERS = (
-    Solver("IPOPT", "local", "casadi", "ipopt", "pip install casadi", inside=True),
-    Solver("SCIP", "global", "pyscipopt", "scip", "pip install pyscipopt"),
-    Solver("MAiNGO", "global", "maingopy", "", "pip install maingopy (on x86-64 Linux)"),
-    Solver(
+    SolverEntry("IPOPT", "local", "casadi", "ipopt", "pip install casadi", inside=True),
+    SolverEntry("SCIP", "global", "pyscipopt", "scip", "pip install pyscipopt"),
+    SolverEntry("MAiNGO", "global", "maingopy", "", "pip install maingopy (on x86-64 Linux)"),
+    SolverEntry(
         "Couenne", "global", "", "couenne", "pip install idaes-pse && idaes get-extensions"
     ),
-    Solver("POUNCE", "local", "pounce-solver", "pounce", "pip install pounce-solver"),
+    SolverEntry("POUNCE", "local", "pounce-solver", "pounce", "pip install pounce-solver"),
 )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def _found(solver: Solver) -> str:
+def _found(solver: SolverEntry) -> str:
     """What there is of a solver; a program alone is asked for its version."""
     package = _version(solver.package) if solver.package else ""
     program = locate(solver.program, idaes=not solver.inside)

@@ -48,7 +48,7 @@ from igpe.structure.identifiability.identifiability import (
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
-from igpe.uncertainty.adequate import with_findings
+from igpe.uncertainty.adequacy import with_findings
 
 MOST = 5  # other sets of values that a sentence lists
 COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")

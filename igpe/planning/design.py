@@ -26,21 +26,27 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.residuals import simulate
-from igpe.planning.evidence import Criterion, Determined, DOptimal, Judge, determined
-from igpe.planning.freedom import Freedom, ProblemWithoutData, Sampling
-from igpe.planning.plan import Plan, PlannedExperiment
-from igpe.planning.planned import carried
-from igpe.planning.posing import (
+from igpe.planning.design_problem import (
     EMPTY,
-    Posed,
+    DesignProblem,
     Values,
     as_before,
     planned_name,
-    pose,
+    read_design,
     require_inside,
     steepness,
 )
-from igpe.planning.search import Found, Search
+from igpe.planning.design_variables import DesignVariable, ProblemWithoutData, Sampling
+from igpe.planning.information import (
+    Criterion,
+    Determined,
+    DOptimal,
+    RegularisedCriterion,
+    determined,
+)
+from igpe.planning.plan import Plan, PlannedExperiment
+from igpe.planning.planned_model import carried
+from igpe.planning.search import BestDesign, DesignSearch
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
@@ -49,7 +55,7 @@ from igpe.problem.problem import Problem
 LARGEST = 1.0  # relative standard error to draw from at most
 
 
-def scenarios(samples: Any, posed: Posed, seed: int) -> list[Mapping[str, float]]:
+def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str, float]]:
     """Values of the unknowns, one mapping for each scenario.
 
     samples  how many to draw from the errors before, within the bounds; or a table of them
@@ -78,7 +84,7 @@ def scenarios(samples: Any, posed: Posed, seed: int) -> list[Mapping[str, float]
     return _drawn(int(samples), posed, seed)
 
 
-def _drawn(count: int, posed: Posed, seed: int) -> list[Mapping[str, float]]:
+def _drawn(count: int, posed: DesignProblem, seed: int) -> list[Mapping[str, float]]:
     if count == 0:
         return []
     box = posed.whole.box
@@ -101,12 +107,12 @@ TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactl
 TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
 
 
-def report(posed: Posed, search: Search, found: Found) -> Plan:
+def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Plan:
     """The plan of the best design.
 
     raises  ProblemError if it does not determine what the criterion looks at
     """
-    judge = Judge(posed.criterion, search.space.interest)
+    judge = RegularisedCriterion(posed.criterion, search.space.interest)
     rows = _rows(search, found)
     each = [determined(one) for one in rows]
     before, after = determined(search.before[0]), each[0]
@@ -134,15 +140,15 @@ def report(posed: Posed, search: Search, found: Found) -> Plan:
     )
 
 
-def _rows(search: Search, found: Found) -> list[FloatArray]:
+def _rows(search: DesignSearch, found: BestDesign) -> list[FloatArray]:
     """(m, n) for each scenario: all that is known after the planned experiments."""
-    evidence = search.evidence(found.design)
-    assert evidence is not None, "the search returns what can be integrated"
-    taken = evidence.taken_rows(found.chosen.taken)
+    design_information = search.design_information(found.design)
+    assert design_information is not None, "the search returns what can be integrated"
+    taken = design_information.taken_rows(found.chosen.taken)
     return [np.vstack(pair) for pair in zip(search.before, taken, strict=True)]
 
 
-def _refusal(posed: Posed, each: list[Determined]) -> str:
+def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
     said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
@@ -157,7 +163,7 @@ def _refusal(posed: Posed, each: list[Determined]) -> str:
     )
 
 
-def _not_estimable(posed: Posed, after: Determined) -> list[str]:
+def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     """The combinations of shared unknowns that change no measurement, before or planned."""
     names = posed.space.names
     lines = []
@@ -187,13 +193,13 @@ def _simple(lost: FloatArray) -> FloatArray:
     return found
 
 
-def _covariance(posed: Posed, found: Determined) -> FloatArray:
+def _covariance(posed: DesignProblem, found: Determined) -> FloatArray:
     """(n, n) of the whole problem's unknowns in their units; infinite where nothing is known."""
     n = len(posed.sizes)
     return np.asarray(found.covariance[:n, :n] * np.outer(posed.sizes, posed.sizes))
 
 
-def _errors(posed: Posed, before: Determined, after: Determined) -> pd.DataFrame:
+def _errors(posed: DesignProblem, before: Determined, after: Determined) -> pd.DataFrame:
     box = posed.whole.box
     errors = [np.sqrt(np.diag(_covariance(posed, f))) for f in (before, after)]
     with np.errstate(invalid="ignore"):
@@ -210,7 +216,7 @@ def _errors(posed: Posed, before: Determined, after: Determined) -> pd.DataFrame
     )
 
 
-def _experiment(posed: Posed, found: Found, k: int) -> PlannedExperiment:
+def _experiment(posed: DesignProblem, found: BestDesign, k: int) -> PlannedExperiment:
     taken, numbers = found.chosen.taken[k], found.design[k]
     start, inputs = posed.plan.settings(numbers)
     labels = [c.label for c in posed.plan.choices]
@@ -225,7 +231,7 @@ def _experiment(posed: Posed, found: Found, k: int) -> PlannedExperiment:
     )
 
 
-def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
+def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
     end = posed.plan.conditions.end
     table = pd.DataFrame({"time": [end]} | {n: [0.0] for n in posed.noise})
@@ -267,7 +273,7 @@ def _course(posed: Posed, planned: PlannedExperiment) -> pd.DataFrame:
     )
 
 
-def _notes(posed: Posed, courses: pd.DataFrame) -> tuple[str, ...]:
+def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     kept = constraints(posed.whole)
     notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
     models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
@@ -303,7 +309,7 @@ def design(
     problem: Problem | ProblemWithoutData,
     parameters: Values,
     *,
-    free: Mapping[str, Freedom] = EMPTY,
+    free: Mapping[str, DesignVariable] = EMPTY,
     conditions: Mapping[str, Any] = EMPTY,
     times: Sampling | Sequence[float] | FloatArray | None = None,
     measure: Mapping[str, Deviation | float] | Sequence[str] | None = None,
@@ -358,7 +364,7 @@ def design(
         criterion,
         "igpe.planning.DOptimal() or another criterion",
     )
-    posed = pose(
+    posed = read_design(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
         count=experiments, existing=existing, like=like, integrator=integrator,
@@ -366,11 +372,11 @@ def design(
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     steep, steepest = steepness(posed.plan)
-    search = Search(
+    search = DesignSearch(
         told=[posed.told(v) for v in points],
         before=[posed.known(v) for v in points],
         space=posed.space,
-        judge=Judge(criterion, posed.space.interest),
+        judge=RegularisedCriterion(criterion, posed.space.interest),
         allowed=posed.allowed,
         lower=posed.plan.lower,
         width=posed.plan.width,

@@ -14,13 +14,13 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Columns, Stored, made, restored
 from igpe.core.markup import bullets
-from igpe.planning.evidence import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
+from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.tables import Data, read_table, rows_of
-from igpe.results.plots.uncertainty import Planned, plot_plan
+from igpe.results.plots.uncertainty import PlannedCurve, plot_plan
 from igpe.results.result_data import number
 
 
@@ -239,7 +239,8 @@ class Plan(Stored, name="plan", number=2):
     def plot(self, axes: Any = None) -> Any:
         """Inputs, predicted courses with the samples, errors before and after; returns axes."""
         planned = [
-            Planned(e.name, e.inputs, e.start_time, e.times, e.measured) for e in self.experiments
+            PlannedCurve(e.name, e.inputs, e.start_time, e.times, e.measured)
+            for e in self.experiments
         ]
         return plot_plan(planned, self.courses, self.errors, axes)
 

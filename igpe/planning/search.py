@@ -29,8 +29,8 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing
 from igpe.dynamics.integrators.base import Integrator, Simulation
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.planning.choosing import Allowed, Chosen, choose
-from igpe.planning.evidence import Evidence, Judge, Space
+from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
+from igpe.planning.sample_choice import SampleChoice, SamplingRules, choose
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation
 
@@ -38,7 +38,7 @@ SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))
 
 
-class Rows(NamedTuple):
+class SensitivityRows(NamedTuple):
     """(n_times, n_measured, n_rows, n) rows of samples, and their slopes (..., n_choices).
 
     A sample's information is the sum of the products row' row. The first row is the sensitivity by
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     slope: FloatArray
 
 
-class Told:
+class PlannedSensitivities:
     """Rows of one experiment at given parameters, as a function of the chosen numbers."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Told:
         rows = np.stack(found, axis=2) / sigma[..., None, None]
         return rows[self._replicates] if np.isfinite(rows).all() else None
 
-    def rows_and_slopes(self, design: FloatArray) -> Rows | None:
+    def rows_and_slopes(self, design: FloatArray) -> SensitivityRows | None:
         """The same with derivatives by the design; None where it cannot be integrated."""
         found = self._told_with_slopes(design)
         if found is None:
@@ -107,7 +107,7 @@ class Told:
         slope = (raw - value[..., None] * dsigma) / sigma[..., None, None, None]
         if not (np.isfinite(value).all() and np.isfinite(slope).all()):
             return None
-        return Rows(value[self._replicates], slope[self._replicates])
+        return SensitivityRows(value[self._replicates], slope[self._replicates])
 
     def _sigma(self, h: FloatArray) -> FloatArray:
         """(n_times, n_measured) standard deviations; NaN where an estimated one is not positive."""
@@ -167,20 +167,20 @@ BROKEN = 1e3  # loss of a design that cannot be integrated
 STEPS = 150  # of the local search
 
 
-class Found(NamedTuple):
+class BestDesign(NamedTuple):
     """The numbers (n_experiments, n_choices), the samples, and how the starts ended.
 
     complete  False if the search was interrupted
     """
 
     design: FloatArray
-    chosen: Chosen
+    chosen: SampleChoice
     values: tuple[float, ...]
     complete: bool = True
 
 
 @dataclass(frozen=True)
-class Search:
+class DesignSearch:
     """What is sought.
 
     told      for each scenario;  before: (m, n) rows of what is known, for each scenario
@@ -189,11 +189,11 @@ class Search:
     pool      random experiments to begin with;  starts: local searches
     """
 
-    told: Sequence[Told]
+    told: Sequence[PlannedSensitivities]
     before: Sequence[FloatArray]
-    space: Space
-    judge: Judge
-    allowed: Allowed
+    space: UnknownSpace
+    judge: RegularisedCriterion
+    allowed: SamplingRules
     lower: FloatArray
     width: FloatArray
     steep: FloatArray
@@ -207,7 +207,7 @@ class Search:
         """(n, n) information before, for each scenario."""
         return [rows.T @ rows for rows in self.before]
 
-    def run(self, first: FloatArray | None) -> Found | None:
+    def run(self, first: FloatArray | None) -> BestDesign | None:
         """The best design found, None if all broke down; `first` (n_choices,) is one to try.
 
         At Ctrl-C the best so far; raises KeyboardInterrupt before there is one.
@@ -218,7 +218,7 @@ class Search:
         if not pool:
             return None
         begins = self._begins(pool)
-        found: list[tuple[FloatArray, Chosen]] = []
+        found: list[tuple[FloatArray, SampleChoice]] = []
         complete = True
         try:
             found += (one for one in map(self._improved, begins) if one is not None)
@@ -230,32 +230,36 @@ class Search:
         if not found:
             return None
         best = max(found, key=lambda one: one[1].value)
-        return Found(best[0], best[1], tuple(one[1].value for one in found), complete)
+        return BestDesign(best[0], best[1], tuple(one[1].value for one in found), complete)
 
     def _with_more_choices(
-        self, found: list[tuple[FloatArray, Chosen]]
-    ) -> list[tuple[FloatArray, Chosen]]:
+        self, found: list[tuple[FloatArray, SampleChoice]]
+    ) -> list[tuple[FloatArray, SampleChoice]]:
         """The same with the samples of the best design sought from random choices as well."""
         best = max(range(len(found)), key=lambda i: found[i][1].value, default=None)
-        evidence = None if best is None else self.evidence(found[best][0])
-        if best is None or evidence is None:
+        design_information = None if best is None else self.design_information(found[best][0])
+        if best is None or design_information is None:
             return found
-        chosen = choose(evidence, self.allowed)
+        chosen = choose(design_information, self.allowed)
         return [(d, chosen if i == best else c) for i, (d, c) in enumerate(found)]
 
-    def _as_they_are(self, begins: Sequence[FloatArray]) -> list[tuple[FloatArray, Chosen]]:
+    def _as_they_are(self, begins: Sequence[FloatArray]) -> list[tuple[FloatArray, SampleChoice]]:
         """The first experiment that a local search would have begun with, for want of its end."""
         for cube in begins:
             design = self._numbers(cube.reshape(len(self.space.places), -1))
-            evidence = self.evidence(design)
-            if evidence is not None:
-                return [(design, choose(evidence, self.allowed, thorough=False))]
+            design_information = self.design_information(design)
+            if design_information is not None:
+                return [(design, choose(design_information, self.allowed, thorough=False))]
         return []
 
-    def _nothing_free(self) -> Found | None:
+    def _nothing_free(self) -> BestDesign | None:
         design = np.zeros((len(self.space.places), 0))
-        evidence = self.evidence(design)
-        return None if evidence is None else Found(design, choose(evidence, self.allowed), ())
+        design_information = self.design_information(design)
+        return (
+            None
+            if design_information is None
+            else BestDesign(design, choose(design_information, self.allowed), ())
+        )
 
     def _even(self) -> FloatArray:
         """Weights of samples that are not chosen yet: each an equal share."""
@@ -314,16 +318,16 @@ class Search:
             now = [f + a[best] for f, a in zip(now, added, strict=True)]
         return taken
 
-    def _improved(self, cube: FloatArray) -> tuple[FloatArray, Chosen] | None:
+    def _improved(self, cube: FloatArray) -> tuple[FloatArray, SampleChoice] | None:
         """Numbers and samples in turn until neither changes much."""
         weights, best = self._even(), None
         for _ in range(ROUNDS):
             cube = self._local(cube, weights)
             design = self._numbers(cube.reshape(len(self.space.places), -1))
-            evidence = self.evidence(design)
-            if evidence is None:
+            design_information = self.design_information(design)
+            if design_information is None:
                 return best
-            chosen = choose(evidence, self.allowed, thorough=False)
+            chosen = choose(design_information, self.allowed, thorough=False)
             gain = np.inf if best is None else chosen.value - best[1].value
             if gain > 0:
                 best = design, chosen
@@ -362,8 +366,8 @@ class Search:
                 if any(r is None for r in rows):
                     return BROKEN, np.zeros(len(cube))
                 values = np.array([r.value for r in rows if r is not None])
-                evidence = Evidence(self.space, self.judge, [known], [values])
-                (information,) = evidence.informations(weights)
+                design_information = DesignInformation(self.space, self.judge, [known], [values])
+                (information,) = design_information.informations(weights)
                 value += float(self.judge(information)) / len(self.told)
                 outer = self.judge.slope(information)
                 for e, place in enumerate(self.space.places):
@@ -385,9 +389,9 @@ class Search:
 
         return of
 
-    def evidence(self, design: FloatArray) -> Evidence | None:
+    def design_information(self, design: FloatArray) -> DesignInformation | None:
         """What a design tells in each scenario; None where it cannot be integrated."""
         rows = [[told.rows(one) for one in design] for told in self.told]
         if any(r is None for scenario in rows for r in scenario):
             return None
-        return Evidence(self.space, self.judge, self.known, [np.array(r) for r in rows])
+        return DesignInformation(self.space, self.judge, self.known, [np.array(r) for r in rows])

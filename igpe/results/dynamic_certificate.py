@@ -16,7 +16,7 @@ from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, restored
 from igpe.core.status import Status
-from igpe.results.plots.axes import Box, plot_boxes
+from igpe.results.plots.axes import DrawnBox, plot_boxes
 
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
@@ -212,7 +212,7 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
 
     def plot(self, axes: Any = None) -> Any:
         """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""
-        boxes = [Box(b.lower, b.upper, b.reason) for b in self.tree]
+        boxes = [DrawnBox(b.lower, b.upper, b.reason) for b in self.tree]
         return plot_boxes(
             boxes,
             self.parameters,

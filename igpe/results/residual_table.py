@@ -93,7 +93,7 @@ def standardised(points: pd.DataFrame) -> FloatArray:
     return np.asarray(points["residual"].to_numpy(dtype=float) / sigma)
 
 
-class Standard(NamedTuple):
+class StandardResiduals(NamedTuple):
     """Residuals in standard deviations, as far as these are known or estimated.
 
     values    (m,)
@@ -104,7 +104,7 @@ class Standard(NamedTuple):
     standard: bool
 
 
-def standard_residuals(points: pd.DataFrame, variance: float) -> Standard:
+def standard_residuals(points: pd.DataFrame, variance: float) -> StandardResiduals:
     """Residuals over their standard deviations.
 
     variance  estimated, of a residual of weight 1 (see `Result.variance`); counts where not every
@@ -112,10 +112,10 @@ def standard_residuals(points: pd.DataFrame, variance: float) -> Standard:
     """
     values = standardised(points)
     if sigma_known(points):
-        return Standard(values, standard=True)
+        return StandardResiduals(values, standard=True)
     if not (np.isfinite(variance) and variance > 0):
-        return Standard(values, standard=False)
-    return Standard(values / np.sqrt(variance), standard=True)
+        return StandardResiduals(values, standard=False)
+    return StandardResiduals(values / np.sqrt(variance), standard=True)
 
 
 def sigma_known(points: pd.DataFrame) -> bool:

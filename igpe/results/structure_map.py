@@ -16,7 +16,7 @@ LAST = {"dynamic": "Only on the dynamics", "unreachable": "Cannot be estimated"}
 MOST_NAMED = 12  # names in a sentence, and sentences of one kind
 
 
-class Part(NamedTuple):
+class MapPart(NamedTuple):
     """Neighbouring rows and columns of one kind, each from the first to behind the last.
 
     kind  OVER, SQUARE, UNDER or DYNAMIC; the last has no columns
@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return f"{self.kind}: {equations}, {_count(self.columns[1] - self.columns[0], 'unknown')}"
 
 
-class Block(NamedTuple):
+class MapBlock(NamedTuple):
     """Equations that must be solved together: first row, first column, how many of each."""
 
     row: int
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     size: int
 
 
-class Source(NamedTuple):
+class MapSource(NamedTuple):
     """Parameters that a slope or start value tells of.
 
     name        "slope of A", predicted by algebra, or "start of A"
@@ -80,9 +80,9 @@ class StructureMap:
     entries: tuple[tuple[int, int], ...]
     known: tuple[tuple[int, int], ...]
     uses: tuple[tuple[int, int], ...]
-    parts: tuple[Part, ...]
-    blocks: tuple[Block, ...]
-    sources: tuple[Source, ...]
+    parts: tuple[MapPart, ...]
+    blocks: tuple[MapBlock, ...]
+    sources: tuple[MapSource, ...]
 
     @property
     def title(self) -> str:

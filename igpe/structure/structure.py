@@ -31,9 +31,9 @@ from igpe.results.structure_map import (
     OVER,
     SQUARE,
     UNDER,
-    Block,
-    Part,
-    Source,
+    MapBlock,
+    MapPart,
+    MapSource,
     StructureMap,
 )
 from igpe.structure import report
@@ -99,7 +99,7 @@ def _map(
     place = {n: j for j, n in enumerate(posed.variable_names)}
     columns = [place[reduced.unknown_names[j]] for j in order.columns]
     end = len(order.rows)
-    left = [Part(DYNAMIC, (end, len(every)), (0, 0))] if hidden else []
+    left = [MapPart(DYNAMIC, (end, len(every)), (0, 0))] if hidden else []
     return StructureMap(
         experiments=(),
         equations=tuple(posed.row_names[i] for i in every),
@@ -127,8 +127,8 @@ class _Order:
         self._reduced = reduced
         self.rows: list[int] = []
         self.columns: list[int] = []
-        self.parts: tuple[Part, ...] = ()
-        self.blocks: tuple[Block, ...] = ()
+        self.parts: tuple[MapPart, ...] = ()
+        self.blocks: tuple[MapBlock, ...] = ()
         used = used_rows(reduced, result)
         spare = [i for i in sorted(result.over_rows) if i not in set(used)]
         self._triangular(OVER, used, result.over_columns, spare)
@@ -140,7 +140,7 @@ class _Order:
         at_row, at_column, result = len(self.rows), len(self.columns), []
         order = blocks(self._reduced.pattern, rows, columns)
         for block in order:
-            result.append(Block(at_row, at_column, len(block.rows)))
+            result.append(MapBlock(at_row, at_column, len(block.rows)))
             at_row, at_column = at_row + len(block.rows), at_column + len(block.columns)
         self.blocks = (*self.blocks, *result)
         in_order = [i for b in order for i in b.rows]
@@ -151,7 +151,7 @@ class _Order:
         self.rows += rows
         self.columns += columns
         if rows or columns:
-            part = Part(kind, (i, len(self.rows)), (j, len(self.columns)))
+            part = MapPart(kind, (i, len(self.rows)), (j, len(self.columns)))
             self.parts = (*self.parts, part)
 
 
@@ -170,17 +170,17 @@ def _pairs(pattern: Any, rows: Sequence[int], columns: Iterable[int]) -> Pairs:
 
 def _sources(
     reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, str]
-) -> tuple[Source, ...]:
+) -> tuple[MapSource, ...]:
     """Slopes predicted by algebra with what they help to estimate, then start values."""
     posed = reduced.posed
     algebraic = {i for i, n in enumerate(posed.q_names) if reach[n] == "algebraic"}
     result = []
     for state, slope in slopes.items():
         depends = np.unique(incidence(slope, posed.q).col).tolist()
-        result.append(Source(f"slope of {state}", tuple(i for i in depends if i in algebraic)))
+        result.append(MapSource(f"slope of {state}", tuple(i for i in depends if i in algebraic)))
     for row, state in enumerate(posed.states):
         depends = tuple(posed.start_pattern[[row]].indices.tolist())
-        result.append(Source(f"start of {state}", tuple(sorted(depends))))
+        result.append(MapSource(f"start of {state}", tuple(sorted(depends))))
     return tuple(s for s in result if s.parameters)
 
 

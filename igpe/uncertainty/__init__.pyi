@@ -1,8 +1,8 @@
 from .bootstrap import Bootstrapped as Bootstrapped
 from .bootstrap import ParametricBootstrap as ParametricBootstrap
 from .bootstrap import ResidualBootstrap as ResidualBootstrap
-from .models import ModelComparison as ModelComparison
-from .models import compare_models as compare_models
+from .model_comparison import ModelComparison as ModelComparison
+from .model_comparison import compare_models as compare_models
 from .prediction import Prediction as Prediction
 from .profile import Profiles as Profiles
 from .region import Region as Region

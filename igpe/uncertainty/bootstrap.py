@@ -47,7 +47,7 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
                   and with few degrees of freedom the sigma that was drawn, in residual deviations
-    asked         how many were asked for;  complete: False if it was interrupted
+    asked       how many replications were requested;  complete: False if it was interrupted
     kind          how errors were drawn, in words;  seed: of the errors
     confidence    of the intervals
     acceleration  unknown -> that of its BCa interval
@@ -173,7 +173,7 @@ def _bca(values: FloatArray, estimate: float, ends: FloatArray, acceleration: fl
     return np.asarray(special.ndtr(bias + z / (1 - acceleration * z)))
 
 
-def remarks(found: pd.DataFrame, asked: int, on_bound: list[str], degrees: int) -> list[str]:
+def remarks(found: pd.DataFrame, requested: int, on_bound: list[str], degrees: int) -> list[str]:
     """What to know of the replications, in sentences."""
     told = []
     if WIDER in found:
@@ -187,8 +187,8 @@ def remarks(found: pd.DataFrame, asked: int, on_bound: list[str], degrees: int) 
             f"{failed} of {len(found)} refits did not converge and count in no interval; if they "
             "are many, the intervals are too short."
         )
-    if len(found) < asked:
-        told.append(f"Interrupted: {len(found)} of {asked} replications were made.")
+    if len(found) < requested:
+        told.append(f"Interrupted: {len(found)} of {requested} replications were made.")
     if len(found) < FEW:
         told.append(f"{len(found)} replications make rough intervals; some hundreds are better.")
     if on_bound:
@@ -205,7 +205,7 @@ Draw: TypeAlias = Callable[[np.random.Generator], FloatArray]
 """Errors (m,) of one replication."""
 
 
-class Kind(Protocol):
+class ErrorDistribution(Protocol):
     """How errors are drawn."""
 
     def draw(self, base: Likelihood) -> Draw:
@@ -222,12 +222,12 @@ class ParametricBootstrap:
     """Normal errors with the standard deviations given, or the one that the residuals tell."""
 
     def draw(self, base: Likelihood) -> Draw:
-        """See `Kind`."""
+        """See `ErrorDistribution`."""
         spread = _spread(base)
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """See `Kind`: normal errors have no skewness."""
+        """See `ErrorDistribution`: normal errors have no skewness."""
         return np.zeros(len(base.x))
 
 
@@ -241,7 +241,7 @@ class ResidualBootstrap:
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """See `Kind`. Raises ProblemError if a column has fewer than 5 measurements."""
+        """See `ErrorDistribution`. Raises ProblemError for a column of less than 5 measurements."""
         pool, spread = self._pool(base), _spread(base)
         groups = [np.flatnonzero(_column(base) == k) for k in range(len(_names(base)))]
 
@@ -254,7 +254,7 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """See `Kind`: a sixth of the skewness of the linearised estimate."""
+        """See `ErrorDistribution`: a sixth of the skewness of the linearised estimate."""
         pool, column = self._pool(base), _column(base)
         second, third = (np.zeros(len(pool)) for _ in range(2))
         for k in range(len(_names(base))):
@@ -322,7 +322,7 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 def bootstrap(
     problem: Problem,
     result: Any,
-    kind: Kind = ParametricBootstrap(),
+    kind: ErrorDistribution = ParametricBootstrap(),
     replications: int = 200,
     *,
     seed: int = 0,
@@ -361,12 +361,12 @@ def bootstrap(
     ok = is_count(replications) and replications >= 1
     require(ok, "bootstrap", "replications", replications, "a whole number, 1 or more")
     require(is_count(seed), "bootstrap", "seed", seed, "a whole number, 0 or more")
-    asked = _Asked(problem, values_of(problem, result), kind, seed, method)
+    job = _BootstrapJob(problem, values_of(problem, result), kind, seed, method)
     backend = Backend(executor, store, timeout, CHUNK)
-    base, draw = asked.ready()
+    base, draw = job.ready()
     acceleration = kind.acceleration(base)
-    series = "" if store is None else digest("bootstrap", fingerprint(base.problem), asked[1:])
-    work = Work(_prepared, asked, series, partial(_replicate, base, draw, seed))
+    series = "" if store is None else digest("bootstrap", fingerprint(base.problem), job[1:])
+    work = Work(_prepared, job, series, partial(_replicate, base, draw, seed))
     found = run(work, (Item(str(k), k) for k in range(replications)), backend)
     rows = _gather(found, _teller(progress, replications))
     table = _table(rows, problem.box.names)
@@ -388,12 +388,12 @@ def bootstrap(
     )
 
 
-class _Asked(NamedTuple):
+class _BootstrapJob(NamedTuple):
     """What a task needs to know."""
 
     problem: Problem
     estimate: dict[str, float]
-    kind: Kind
+    kind: ErrorDistribution
     seed: int
     method: SingleShooting
 
@@ -403,8 +403,8 @@ class _Asked(NamedTuple):
         return base, self.kind.draw(base)
 
 
-def _prepared(asked: _Asked) -> Function:
-    return partial(_replicate, *asked.ready(), asked.seed)
+def _prepared(job: _BootstrapJob) -> Function:
+    return partial(_replicate, *job.ready(), job.seed)
 
 
 def _replicate(

@@ -34,7 +34,7 @@ SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
 
 
-class Counted:
+class CountedResiduals:
     """A problem's residuals, and how often they were asked for."""
 
     def __init__(self, all_of: Residuals) -> None:
@@ -54,7 +54,7 @@ class Likelihood:
     """
 
     problem: Problem
-    residuals: "Counted"
+    residuals: "CountedResiduals"
     search: Search
     x: FloatArray
     at: Linearised
@@ -125,7 +125,7 @@ def likelihood(
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values)
     start = problem.box.clip(problem.box.vector(values))
-    residuals = Counted(Residuals(problem, method.integrator))
+    residuals = CountedResiduals(Residuals(problem, method.integrator))
     fit = method.search.fit(residuals, start, problem.box)
     fit = refitted_on_bounds(residuals, fit, problem.box, method.search)
     if fit.at is None:
@@ -140,7 +140,7 @@ def likelihood(
 
 
 def around(
-    problem: Problem, residuals: Counted, search: Search, fit: Fit, confidence: float
+    problem: Problem, residuals: CountedResiduals, search: Search, fit: Fit, confidence: float
 ) -> Likelihood:
     """The likelihood around an optimum that was found."""
     assert fit.at is not None
@@ -190,10 +190,11 @@ def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
     if names is None:
         return free
     wanted = (names,) if isinstance(names, str) else tuple(names)
-    strangers = [n for n in wanted if n not in free]
-    if strangers or not wanted:
+    unknown_names = [n for n in wanted if n not in free]
+    if unknown_names or not wanted:
         raise ProblemError(
-            f"{strangers or 'No names'} are no free unknowns of the problem; it has {list(free)}."
+            f"Unknown parameter names: {unknown_names or 'none given'}. The problem's free "
+            f"unknowns are {list(free)}."
         )
     return wanted
 

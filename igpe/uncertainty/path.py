@@ -48,7 +48,7 @@ from igpe.solvers.ipopt import Ipopt, PreparedModel
 from igpe.uncertainty.likelihood import Likelihood
 
 
-class Point(NamedTuple):
+class PathPoint(NamedTuple):
     """A point of a path.
 
     at         t
@@ -67,7 +67,7 @@ class Point(NamedTuple):
     state: Any = None
 
 
-class Solved(NamedTuple):
+class ConditionalOptimum(NamedTuple):
     """The last integration of a point by shooting: unknowns (n,), residuals and derivative."""
 
     x: FloatArray
@@ -83,16 +83,16 @@ class LikelihoodPath(Protocol):
         ...
 
     @property
-    def origin(self) -> Point:
+    def origin(self) -> PathPoint:
         """At t = 0, the estimate."""
         ...
 
-    def point(self, at: float, near: Point) -> Point | None:
+    def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """PL(at), searched from a point solved before; None if it cannot be computed."""
         ...
 
 
-class Line(NamedTuple):
+class HeldLine(NamedTuple):
     """x[held] = origin + t * direction.
 
     held  places of the unknowns;  direction  (k,), in their units
@@ -118,7 +118,7 @@ class ShootingPath:
     """
 
     base: Likelihood
-    line: Line
+    line: HeldLine
     search: Search
 
     @property
@@ -127,11 +127,11 @@ class ShootingPath:
         return self.line.reach(self.base.x, self.base.box)
 
     @property
-    def origin(self) -> Point:
+    def origin(self) -> PathPoint:
         """See `LikelihoodPath`."""
         return self._corrected(0.0, self.base.x, self.base.at)
 
-    def point(self, at: float, near: Point) -> Point | None:
+    def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """See `LikelihoodPath`. The last Gauss-Newton correction is counted in, not integrated."""
         x, free = self._predicted(at, near), self._free
         known: dict[bytes, Linearised] = {}
@@ -164,7 +164,7 @@ class ShootingPath:
         """Of the free unknowns."""
         return self.base.box.select(self.base.box.names[i] for i in self._free)
 
-    def _predicted(self, at: float, near: Point) -> FloatArray:
+    def _predicted(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where the problem linearised at `near` has its optimum."""
         free, box, state = self._free, self._box, near.state
         x = state.x.copy()
@@ -180,7 +180,7 @@ class ShootingPath:
         """(m,) derivative of the residuals by t."""
         return np.asarray(at.jacobian[:, list(self.line.held)] @ self.line.direction)
 
-    def _corrected(self, at: float, x: FloatArray, there: Linearised) -> Point:
+    def _corrected(self, at: float, x: FloatArray, there: Linearised) -> PathPoint:
         free, box = self._free, self._box
         along, by_free = self._along(there), there.jacobian[:, free]
         residual, whole = there.residual, x.copy()
@@ -195,13 +195,13 @@ class ShootingPath:
             if moving.shape[1]:
                 loose = np.full(moving.shape[1], np.inf)
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)
-        return Point(
+        return PathPoint(
             at,
             cost=float(residual @ residual),
             slope=2 * float(residual @ along),
             curvature=2 * float(left @ left),
             x=whole,
-            state=Solved(x, there),
+            state=ConditionalOptimum(x, there),
         )
 
 
@@ -211,7 +211,7 @@ NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
 NEXT = 1e-8  # of bounds' width or value: an unknown so close to its bound lies on it
 
 
-class Courses(NamedTuple):
+class CollocationStart(NamedTuple):
     """All variables at a point of the path, and at the one it came from (None at the first)."""
 
     at: float
@@ -239,7 +239,7 @@ class Collocated:
         answer = self.prepared.solve()
         return answer.objective if answer.status is Status.CONVERGED else None
 
-    def freed(self, point: Point) -> tuple[FloatArray, float]:
+    def freed(self, point: PathPoint) -> tuple[FloatArray, float]:
         """Unknowns and sum of squares of the optimum next to a point of a path."""
         _put(self.program, point.state.values)
         cost = self.solved()
@@ -282,7 +282,7 @@ class CollocatedPath:
     """See `igpe.uncertainty.path.Path`; it knows no slopes."""
 
     base: Collocated
-    line: Line
+    line: HeldLine
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -290,12 +290,12 @@ class CollocatedPath:
         return self.line.reach(self.base.x, self.base.problem.box)
 
     @property
-    def origin(self) -> Point:
+    def origin(self) -> PathPoint:
         """At t = 0, the estimate."""
-        state = Courses(0.0, self.base.values)
-        return Point(0.0, self.base.cost, np.nan, np.nan, self.base.x, state)
+        state = CollocationStart(0.0, self.base.values)
+        return PathPoint(0.0, self.base.cost, np.nan, np.nan, self.base.x, state)
 
-    def point(self, at: float, near: Point) -> Point | None:
+    def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """PL(at), searched from where the way to `near` leads; None if IPOPT finds nothing."""
         program, problem = self.base.program, self.base.problem
         _put(program, _ahead(near.state, at))
@@ -310,11 +310,11 @@ class CollocatedPath:
                 variable.unfix()
         if cost is None:
             return None
-        state = Courses(at, _values(program), (near.state.at, near.state.values))
-        return Point(at, cost, np.nan, np.nan, _unknowns(program), state)
+        state = CollocationStart(at, _values(program), (near.state.at, near.state.values))
+        return PathPoint(at, cost, np.nan, np.nan, _unknowns(program), state)
 
 
-def _ahead(state: Courses, at: float) -> FloatArray:
+def _ahead(state: CollocationStart, at: float) -> FloatArray:
     """Along the line through the last two points."""
     if state.before is None or state.before[0] == state.at:
         return state.values
@@ -372,12 +372,12 @@ class Walk:
     end     why there
     """
 
-    points: tuple[Point, ...]
+    points: tuple[PathPoint, ...]
     at: float
     end: End
 
 
-class Steps(NamedTuple):
+class WalkSteps(NamedTuple):
     """How a path is walked.
 
     rise        of the sum of squares at the end
@@ -392,7 +392,7 @@ class Steps(NamedTuple):
     longest: float = np.inf
 
 
-def walk(path: LikelihoodPath, origin: Point, sign: int, steps: Steps) -> Walk:
+def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -> Walk:
     """From the origin in one direction (sign 1 or -1) of t."""
     low, high = path.reach
     limit = abs(high if sign > 0 else low)
@@ -427,7 +427,7 @@ def _no_walk(rise: float) -> Walk:
     return Walk((), 0.0, End.BOUND if rise > 0 else End.FOUND)
 
 
-def _short(points: Sequence[Point], sign: int, limit: float, target: float) -> Walk:
+def _short(points: Sequence[PathPoint], sign: int, limit: float, target: float) -> Walk:
     """The walk that did not come to its target: is it in sight behind the bound?"""
     last = points[-1]
     _, slope, curvature = _local(points, sign)
@@ -441,14 +441,14 @@ def _short(points: Sequence[Point], sign: int, limit: float, target: float) -> W
     return Walk(tuple(points[1:]), sign * limit, End.OPEN)
 
 
-def _too_far(found: Point, before: Point, target: float, steps: Steps) -> bool:
+def _too_far(found: PathPoint, before: PathPoint, target: float, steps: WalkSteps) -> bool:
     """Whether the path rose far more than it should: its shape would be lost."""
     return found.cost - min(before.cost, target) > TOO_MUCH * max(
         steps.rise / steps.increments, target - before.cost
     )
 
 
-def _first(origin: Point, sign: int, steps: Steps) -> float:
+def _first(origin: PathPoint, sign: int, steps: WalkSteps) -> float:
     if np.isfinite(origin.curvature) and origin.curvature > 0:
         aim = _rising(steps.rise / steps.increments, sign * origin.slope, origin.curvature)
         if np.isfinite(aim):
@@ -456,7 +456,7 @@ def _first(origin: Point, sign: int, steps: Steps) -> float:
     return steps.scale
 
 
-def _next(points: Sequence[Point], sign: int, steps: Steps) -> float:
+def _next(points: Sequence[PathPoint], sign: int, steps: WalkSteps) -> float:
     """To the next of the equal increments; the last one aims a little beyond the target."""
     last, origin = points[-1], points[0]
     done = abs(last.at) - abs(points[-2].at)
@@ -468,7 +468,7 @@ def _next(points: Sequence[Point], sign: int, steps: Steps) -> float:
     return min(_rising(origin.cost + aim - value, slope, curvature), WIDEN * done)
 
 
-def _local(points: Sequence[Point], sign: int) -> tuple[float, float, float]:
+def _local(points: Sequence[PathPoint], sign: int) -> tuple[float, float, float]:
     """Value, slope and curvature along the walk at the last point."""
     last = points[-1]
     if len(points) == 1:
@@ -498,7 +498,9 @@ def _rising(rise: float, slope: float, curvature: float) -> float:
     return float(2 * rise / below) if below > 0 else np.inf
 
 
-def _root(path: LikelihoodPath, inner: Point, outer: Point, rise: float, floor: float) -> Point:
+def _root(
+    path: LikelihoodPath, inner: PathPoint, outer: PathPoint, rise: float, floor: float
+) -> PathPoint:
     """The point between two where the cost has risen so much above the floor."""
     best, target = outer, floor + rise
     for turn in range(TRIES):
@@ -518,14 +520,14 @@ def _root(path: LikelihoodPath, inner: Point, outer: Point, rise: float, floor: 
     return best
 
 
-def _near(p: Point, target: float) -> bool:
+def _near(p: PathPoint, target: float) -> bool:
     """Whether one Newton step from here is exact enough: its error is of second order."""
     if not np.isfinite(p.slope) or p.slope * p.at <= 0:
         return False
     return abs(p.cost - target) <= 10 * ENOUGH * abs(p.slope * p.at)
 
 
-def _exact(p: Point, rise: float, floor: float) -> float:
+def _exact(p: PathPoint, rise: float, floor: float) -> float:
     """One Newton step to the end on the root of the rise, which is nearly a line."""
     if not _near(p, floor + rise):
         return p.at
@@ -533,7 +535,9 @@ def _exact(p: Point, rise: float, floor: float) -> float:
     return float(p.at + (np.sqrt(rise) - root) * 2 * root / p.slope)
 
 
-def _between(inner: Point, outer: Point, rise: float, floor: float, *, halve: bool) -> float:
+def _between(
+    inner: PathPoint, outer: PathPoint, rise: float, floor: float, *, halve: bool
+) -> float:
     """Where a cubic meets the target; without slopes, a line through the roots of the rises."""
     gap = outer.at - inner.at
     share = 0.5

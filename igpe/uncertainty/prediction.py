@@ -44,7 +44,7 @@ class Band(NamedTuple):
     band_upper: FloatArray
 
 
-class Course(NamedTuple):
+class PredictedTrajectory(NamedTuple):
     """One experiment's quantities at some times."""
 
     base: Likelihood
@@ -219,9 +219,11 @@ def predict(
     tables = []
     for k, run in enumerate(runs):
         grid = fine_grid(problem, k) if times is None else _times(times, run)
-        course = Course(base, run, grid, [n for n in wanted if n in quantities(run)])
-        bands = course.linearised() if replications is None else course.drawn(replications)
-        tables += [_table(problem, course, band) for band in bands]
+        trajectory = PredictedTrajectory(
+            base, run, grid, [n for n in wanted if n in quantities(run)]
+        )
+        bands = trajectory.linearised() if replications is None else trajectory.drawn(replications)
+        tables += [_table(problem, trajectory, band) for band in bands]
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     return Prediction(pd.concat(tables, ignore_index=True), _measured(runs), confidence, kind)
 
@@ -231,11 +233,11 @@ def _wanted(runs: Sequence[Run], names: Sequence[str] | str | None) -> list[str]
     if names is None:
         return known
     given = [names] if isinstance(names, str) else list(names)
-    strangers = [n for n in given if n not in known]
-    if strangers or not given:
+    unknown_names = [n for n in given if n not in known]
+    if unknown_names or not given:
         raise ProblemError(
-            f"{strangers or 'Things without names'} cannot be predicted; there are the states and "
-            f"measured quantities {known}."
+            f"Unknown names to predict: {unknown_names or 'none given'}. The states and measured "
+            f"quantities are {known}."
         )
     return given
 
@@ -253,11 +255,11 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
     return grid
 
 
-def _table(problem: Problem, course: Course, band: Band) -> pd.DataFrame:
+def _table(problem: Problem, trajectory: PredictedTrajectory, band: Band) -> pd.DataFrame:
     return pd.DataFrame({
-        "experiment": course.run.name,
+        "experiment": trajectory.run.name,
         "name": band.name,
-        "time": course.grid,
+        "time": trajectory.grid,
         "value": band.value,
         "standard_error": band.error,
         "lower": band.lower,

@@ -45,12 +45,12 @@ from igpe.uncertainty.likelihood import (
 from igpe.uncertainty.path import (
     CollocatedPath,
     End,
+    HeldLine,
     LikelihoodPath,
-    Line,
-    Point,
+    PathPoint,
     ShootingPath,
-    Steps,
     Walk,
+    WalkSteps,
     collocated,
     walk,
 )
@@ -223,7 +223,7 @@ Better: TypeAlias = tuple[FloatArray, float]
 """Unknowns (n,) and sum of squares of an optimum that is better than the estimate."""
 
 
-class Asked(NamedTuple):
+class ProfileJob(NamedTuple):
     """What is asked for, as it goes to a task.
 
     leaving  whether to stop as soon as a better optimum is met
@@ -236,7 +236,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Made:
+class ProfileSetup:
     """A method made ready: the result without profiles, and how paths are made.
 
     freed  the optimum next to a point of a path;  integrations: so far
@@ -245,90 +245,88 @@ class Made:
     base: Profiles
     path: Callable[[int], LikelihoodPath]
     scale: Callable[[int], float]
-    freed: Callable[[Point], Better]
+    freed: Callable[[PathPoint], Better]
     integrations: Callable[[], int]
 
 
-def made_ready(asked: Asked, values: dict[str, float]) -> Made:
+def set_up(job: ProfileJob, values: dict[str, float]) -> ProfileSetup:
     """Compile the problem for the method that is asked for, at the optimum next to the values.
 
     raises ProblemError for a method that is neither `SingleShooting` nor `Collocation`
     """
-    asked = asked._replace(problem=with_numbers(asked.problem, values))
-    if isinstance(asked.method, Collocation):
-        return _by_collocation(asked, asked.method, values)
-    if isinstance(asked.method, SingleShooting):
-        return _by_shooting(asked, asked.method, values)
+    job = job._replace(problem=with_numbers(job.problem, values))
+    if isinstance(job.method, Collocation):
+        return _by_collocation(job, job.method, values)
+    if isinstance(job.method, SingleShooting):
+        return _by_shooting(job, job.method, values)
     raise ProblemError(
-        f"profile was given method={asked.method!r}; it wants igpe.SingleShooting() or "
+        f"profile was given method={job.method!r}; it wants igpe.SingleShooting() or "
         "igpe.Collocation()."
     )
 
 
-def _by_shooting(asked: Asked, method: SingleShooting, values: dict[str, float]) -> Made:
-    base = likelihood(asked.problem, values, method, confidence=asked.confidence)
-    rise = base.rise(asked.confidence)
+def _by_shooting(job: ProfileJob, method: SingleShooting, values: dict[str, float]) -> ProfileSetup:
+    base = likelihood(job.problem, values, method, confidence=job.confidence)
+    rise = base.rise(job.confidence)
     search = quick(base.search, INEXACT * rise)
 
     def path(i: int) -> LikelihoodPath:
-        return ShootingPath(base, Line((i,), np.ones(1)), search)
+        return ShootingPath(base, HeldLine((i,), np.ones(1)), search)
 
-    def freed(point: Point) -> Better:
+    def freed(point: PathPoint) -> Better:
         fit = base.fit(base.residuals, point.x)
         return fit.x, fit.cost
 
-    return Made(
-        _without_profiles(
-            asked, base.x, base.at.cost, rise, (base.errors.lower, base.errors.upper)
-        ),
+    return ProfileSetup(
+        _without_profiles(job, base.x, base.at.cost, rise, (base.errors.lower, base.errors.upper)),
         path,
-        lambda i: size_of(asked.problem, base.x, i),
+        lambda i: size_of(job.problem, base.x, i),
         freed,
         lambda: base.residuals.calls,
     )
 
 
-def _by_collocation(asked: Asked, method: Collocation, values: dict[str, float]) -> Made:
-    base = collocated(asked.problem, method, values)
-    errors = _errors_at(asked, base.x)
-    rise = allowed_rise(errors, asked.problem.sigma_known, asked.confidence)
+def _by_collocation(job: ProfileJob, method: Collocation, values: dict[str, float]) -> ProfileSetup:
+    base = collocated(job.problem, method, values)
+    errors = _errors_at(job, base.x)
+    rise = allowed_rise(errors, job.problem.sigma_known, job.confidence)
     first = np.maximum(errors.upper - base.x, base.x - errors.lower) / np.sqrt(INCREMENTS)
 
     def scale(i: int) -> float:
         told = np.isfinite(first[i]) and first[i] > 0
-        return float(first[i]) if told else size_of(asked.problem, base.x, i)
+        return float(first[i]) if told else size_of(job.problem, base.x, i)
 
-    return Made(
-        _without_profiles(asked, base.x, base.cost, rise, (errors.lower, errors.upper)),
-        lambda i: CollocatedPath(base, Line((i,), np.ones(1))),
+    return ProfileSetup(
+        _without_profiles(job, base.x, base.cost, rise, (errors.lower, errors.upper)),
+        lambda i: CollocatedPath(base, HeldLine((i,), np.ones(1))),
         scale,
         base.freed,
         lambda: 0,
     )
 
 
-def _errors_at(asked: Asked, x: FloatArray) -> Uncertainty:
+def _errors_at(job: ProfileJob, x: FloatArray) -> Uncertainty:
     """Linearised errors by one integration, with active constraints on parameters kept."""
-    problem = asked.problem
+    problem = job.problem
     at = Residuals(problem, Automatic())(x)
-    return errors_at(problem, x, at, asked.confidence, active=tangent(problem, x).rows)
+    return errors_at(problem, x, at, job.confidence, active=tangent(problem, x).rows)
 
 
 def _without_profiles(
-    asked: Asked,
+    job: ProfileJob,
     x: FloatArray,
     objective: float,
     rise: float,
     linearised: tuple[FloatArray, FloatArray],
 ) -> Profiles:
-    names = asked.problem.box.names
+    names = job.problem.box.names
     pairs = zip(*(map(float, side) for side in linearised), strict=True)
     return Profiles(
         names=names,
-        parameters=asked.problem.box.mapping(x),
+        parameters=job.problem.box.mapping(x),
         objective=objective,
         rise=rise,
-        confidence=asked.confidence,
+        confidence=job.confidence,
         profiles=(),
         linearised=dict(zip(names, pairs, strict=True)),
     )
@@ -375,21 +373,21 @@ def profile(
     require_confidence("profile", confidence)
     wanted, values = chosen(problem, names), values_of(problem, estimate)
     backend = Backend(executor, store, timeout)
-    asked = Asked(problem, method, confidence)
+    job = ProfileJob(problem, method, confidence)
     told = "" if store is None else fingerprint(problem)
     began = time.perf_counter()
     notes: list[str] = []
     spent = 0
     for turn in range(AGAIN + 1):
-        asked = asked._replace(leaving=turn < AGAIN)
-        series = "" if store is None else digest("profile", told, asked[1:], values)
-        work = Work(partial(_prepared, values), asked, series)
+        job = job._replace(leaving=turn < AGAIN)
+        series = "" if store is None else digest("profile", told, job[1:], values)
+        work = Work(partial(_prepared, values), job, series)
         found, complete = _pieces(work, wanted, backend, progress)
         spent += sum(piece.integrations for piece in found) + found[0].begun
         better = min((p.better for p in found if p.better), key=lambda b: b[1], default=None)
         if better is None:
             break
-        begins_again = asked.leaving and complete
+        begins_again = job.leaving and complete
         notes = [_told(found[0].whole.objective, *better, problem, began_again=begins_again)]
         if not complete:
             break
@@ -408,7 +406,7 @@ def profile(
     )
 
 
-class Piece(NamedTuple):
+class ProfileItem(NamedTuple):
     """What one item found.
 
     whole         with this one profile
@@ -424,7 +422,7 @@ class Piece(NamedTuple):
 
 def _pieces(
     work: Work, wanted: Sequence[str], backend: Backend, progress: Progress | None
-) -> tuple[list[Piece], bool]:
+) -> tuple[list[ProfileItem], bool]:
     """Of all unknowns in their order; where that is asked for, up to the first better optimum.
 
     Those that are there at Ctrl-C; whether there was none.
@@ -453,7 +451,7 @@ def _pieces(
     return _made(known, wanted), complete
 
 
-def _made(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[Piece]:
+def _made(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[ProfileItem]:
     """What became profiles, in their order; raises EstimationFailed if nothing did."""
     pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
     if not pieces:
@@ -475,38 +473,40 @@ def _up_to_better(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> li
     return [] if first is None else found[: first + 1]
 
 
-def _prepared(values: dict[str, float], asked: Asked) -> Function:
+def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
     """From the name of an unknown to its profile."""
-    made = made_ready(asked, values)
-    begun = made.integrations()
+    setup = set_up(job, values)
+    begun = setup.integrations()
 
     def one(name: str) -> Row:
-        before = made.integrations()
-        i = asked.problem.box.names.index(name)
-        path = made.path(i)
+        before = setup.integrations()
+        i = job.problem.box.names.index(name)
+        path = setup.path(i)
         origin = path.origin
-        steps = Steps(made.base.rise, INCREMENTS, made.scale(i))
+        steps = WalkSteps(setup.base.rise, INCREMENTS, setup.scale(i))
         sides = [walk(path, origin, sign, steps) for sign in (-1, 1)]
-        whole = replace(made.base, profiles=(_profile(asked.problem, i, origin, sides),))
+        whole = replace(setup.base, profiles=(_profile(job.problem, i, origin, sides),))
         low = min((p for side in sides for p in side.points), key=lambda p: p.cost, default=origin)
-        is_better = low.cost < origin.cost - BETTER * made.base.rise
-        better = made.freed(low) if is_better else None
+        is_better = low.cost < origin.cost - BETTER * setup.base.rise
+        better = setup.freed(low) if is_better else None
         return {
             "whole": whole.to_dict(),
             "better": None if better is None else {"x": better[0].tolist(), "cost": better[1]},
             "begun": begun,
-            "integrations": made.integrations() - before,
+            "integrations": setup.integrations() - before,
         }
 
     return one
 
 
-def _piece(row: Row) -> Piece:
+def _piece(row: Row) -> ProfileItem:
     better = row["better"] and (np.array(row["better"]["x"]), float(row["better"]["cost"]))
-    return Piece(Profiles.from_dict(row["whole"]), better, row["begun"], row["integrations"])
+    return ProfileItem(Profiles.from_dict(row["whole"]), better, row["begun"], row["integrations"])
 
 
-def _profile(problem: Problem, i: int, origin: Point, sides: Sequence[Walk]) -> ParameterProfile:
+def _profile(
+    problem: Problem, i: int, origin: PathPoint, sides: Sequence[Walk]
+) -> ParameterProfile:
     """Both walks as one curve."""
     value = float(origin.x[i])
     points = sorted((*sides[0].points, origin, *sides[1].points), key=lambda p: p.at)

@@ -26,7 +26,7 @@ from igpe.uncertainty.likelihood import (
     require_confidence,
     size_of,
 )
-from igpe.uncertainty.path import End, Line, Point, ShootingPath, Steps, Walk, walk
+from igpe.uncertainty.path import End, HeldLine, PathPoint, ShootingPath, Walk, WalkSteps, walk
 
 ALONG, ACROSS = 10, 2  # increments of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
@@ -114,17 +114,17 @@ Corner: TypeAlias = tuple[float, float, str]
 """The two unknowns, and why the region ends there."""
 
 
-def _ridge(base: Likelihood, i: int, rise: float) -> list[Point]:
+def _ridge(base: Likelihood, i: int, rise: float) -> list[PathPoint]:
     """The profile of the first unknown, as far as the joint region goes."""
-    path = ShootingPath(base, Line((i,), np.ones(1)), quick(base.search, INEXACT * rise))
+    path = ShootingPath(base, HeldLine((i,), np.ones(1)), quick(base.search, INEXACT * rise))
     origin, first = path.origin, size_of(base.problem, base.x, i)
     low, high = path.reach
-    steps = Steps(rise, ALONG, first, longest=(high - low) / (2 * ALONG))
+    steps = WalkSteps(rise, ALONG, first, longest=(high - low) / (2 * ALONG))
     below, above = (_to_the_tip(path, walk(path, origin, sign, steps)) for sign in (-1, 1))
     return [*reversed(below), origin, *above]
 
 
-def _to_the_tip(path: ShootingPath, side: Walk) -> list[Point]:
+def _to_the_tip(path: ShootingPath, side: Walk) -> list[PathPoint]:
     """Its points, the last one exactly at its end."""
     if side.end is not End.FOUND:
         return list(side.points)
@@ -133,17 +133,19 @@ def _to_the_tip(path: ShootingPath, side: Walk) -> list[Point]:
 
 
 def _slice(
-    base: Likelihood, point: Point, held: tuple[int, int], rise: float
+    base: Likelihood, point: PathPoint, held: tuple[int, int], rise: float
 ) -> tuple[Corner, Corner]:
     """The lowest and highest second unknown at a point of the ridge."""
     here = replace(base, x=point.state.x, at=point.state.at)
-    path = ShootingPath(here, Line(held, np.array([0.0, 1.0])), quick(base.search, INEXACT * rise))
+    path = ShootingPath(
+        here, HeldLine(held, np.array([0.0, 1.0])), quick(base.search, INEXACT * rise)
+    )
     origin, (i, j) = path.origin, held
     left = base.at.cost + rise - origin.cost
     middle = float(origin.x[i]), float(origin.x[j])
     if left <= INEXACT * rise:  # the tip of the region
         return (*middle, ""), (*middle, "")
-    steps = Steps(left, ACROSS, size_of(base.problem, base.x, j))
+    steps = WalkSteps(left, ACROSS, size_of(base.problem, base.x, j))
     ends = [walk(path, origin, sign, steps) for sign in (-1, 1)]
     low, high = ((middle[0], middle[1] + w.at, w.end.value) for w in ends)
     return low, high

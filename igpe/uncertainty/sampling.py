@@ -231,25 +231,25 @@ def sample(
     sampler = emcee.EnsembleSampler(count, n, posterior)
     # emcee draws from NumPy's older generator
     first = emcee.State(start, random_state=np.random.RandomState(seed).get_state())
-    made = _run(sampler, first, steps, progress)
+    setup = _run(sampler, first, steps, progress)
     values = base.box.mapping(base.x)
-    return _samples(problem, values, sampler, (made, made == steps), (seed, confidence))
+    return _samples(problem, values, sampler, (setup, setup == steps), (seed, confidence))
 
 
 def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int:
     """Draw; how many steps are whole. Raises KeyboardInterrupt if none is."""
-    drawn, made = sampler.sample(first, iterations=steps), 0
+    drawn, setup = sampler.sample(first, iterations=steps), 0
     try:
-        while made < steps:
+        while setup < steps:
             with deferred():  # emcee would print the exception
                 next(drawn)
-            made += 1
-            if progress is not None and made % TELL == 0:
-                progress(f"Sampling: {made} of {steps} steps")
+            setup += 1
+            if progress is not None and setup % TELL == 0:
+                progress(f"Sampling: {setup} of {steps} steps")
     except KeyboardInterrupt:
-        if made == 0:
+        if setup == 0:
             raise
-    return made
+    return setup
 
 
 def _samples(
@@ -259,11 +259,11 @@ def _samples(
     done: tuple[int, bool],
     settings: tuple[int, float],
 ) -> Samples:
-    made, complete = done
-    chain, density = sampler.get_chain()[:made], sampler.get_log_prob()[:made]
+    setup, complete = done
+    chain, density = sampler.get_chain()[:setup], sampler.get_log_prob()[:setup]
     times = np.asarray(sampler.get_autocorr_time(tol=0, quiet=True), dtype=float)
     longest = float(np.nanmax(times)) if np.isfinite(times).any() else np.inf
-    burnt = int(min(max(BURNT * longest, made / 10), made / 2))
+    burnt = int(min(max(BURNT * longest, setup / 10), setup / 2))
     names = problem.box.names
     return Samples(
         names=names,
@@ -275,17 +275,17 @@ def _samples(
         burnt=burnt,
         seed=settings[0],
         confidence=settings[1],
-        notes=tuple(_notes(made, longest, complete, problem)),
+        notes=tuple(_notes(setup, longest, complete, problem)),
     )
 
 
-def _notes(made: int, longest: float, complete: bool, problem: Problem) -> list[str]:
+def _notes(setup: int, longest: float, complete: bool, problem: Problem) -> list[str]:
     told = []
     if not complete:
-        told.append(f"Interrupted after {made} steps.")
-    if made < LONG * longest:
+        told.append(f"Interrupted after {setup} steps.")
+    if setup < LONG * longest:
         told.append(
-            f"Too short: {made} steps are {made / longest:.0f} autocorrelation times; {LONG:g} "
+            f"Too short: {setup} steps are {setup / longest:.0f} autocorrelation times; {LONG:g} "
             f"or more are wanted: steps={int(np.ceil(LONG * longest))} or so."
         )
     if not problem.box.bounded:

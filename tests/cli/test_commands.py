@@ -286,7 +286,7 @@ def test_design_plans_the_next_experiment(tmp_path):
     [
         ("", "has no function design()"),
         ("def design(): return 3", "wanted the settings of igpe.design"),
-        ("def design(): return {'speed': 3}", "no settings of igpe.design"),
+        ("def design(): return {'speed': 3}", "unknown settings"),
     ],
 )
 def test_settings_of_a_design_that_are_none(tmp_path, settings, says):

@@ -7,8 +7,13 @@ import pytest
 from repeated import statistical
 
 import igpe
-from igpe.planning.choosing import Allowed, choose, sets_of_quantities
-from igpe.planning.evidence import Evidence, Judge, Space, covariance
+from igpe.planning.information import (
+    DesignInformation,
+    RegularisedCriterion,
+    UnknownSpace,
+    covariance,
+)
+from igpe.planning.sample_choice import SamplingRules, choose, sets_of_quantities
 
 N, TIMES = 3, np.linspace(0.0, 9.0, 10)
 CRITERIA = [
@@ -26,11 +31,13 @@ def evidence(criterion, *, experiments=1, measured=1, own=0, scenarios=1, intere
     n = N - own + own * experiments
     places = [[*range(N - own), *([N - own + e] if own else [])] for e in range(experiments)]
     looked_at = np.arange(N - own) if interest is None else np.array(interest)
-    space = Space(tuple("abcdefg"[:n]), np.ones(n), np.array(places), looked_at)
+    space = UnknownSpace(tuple("abcdefg"[:n]), np.ones(n), np.array(places), looked_at)
     rows = [
         random.standard_normal((experiments, len(TIMES), measured, 1, N)) for _ in range(scenarios)
     ]
-    return Evidence(space, Judge(criterion, looked_at), [np.zeros((n, n))] * scenarios, rows)
+    return DesignInformation(
+        space, RegularisedCriterion(criterion, looked_at), [np.zeros((n, n))] * scenarios, rows
+    )
 
 
 def every(allowed, experiments, fewest=None):
@@ -54,12 +61,12 @@ def every(allowed, experiments, fewest=None):
 @pytest.mark.parametrize(
     ("case", "allowed"),
     [
-        ({}, Allowed(TIMES, 4, 0.0, sets_of_quantities(1, None))),
-        ({}, Allowed(TIMES, 3, 2.0, sets_of_quantities(1, None))),
-        ({"measured": 3}, Allowed(TIMES, 3, 0.0, sets_of_quantities(3, 1))),
-        ({"experiments": 2}, Allowed(TIMES, 2, 3.0, sets_of_quantities(1, None))),
-        ({"experiments": 2, "own": 1}, Allowed(TIMES, 3, 2.0, sets_of_quantities(1, None))),
-        ({"scenarios": 3, "measured": 2}, Allowed(TIMES, 3, 1.0, sets_of_quantities(2, 1))),
+        ({}, SamplingRules(TIMES, 4, 0.0, sets_of_quantities(1, None))),
+        ({}, SamplingRules(TIMES, 3, 2.0, sets_of_quantities(1, None))),
+        ({"measured": 3}, SamplingRules(TIMES, 3, 0.0, sets_of_quantities(3, 1))),
+        ({"experiments": 2}, SamplingRules(TIMES, 2, 3.0, sets_of_quantities(1, None))),
+        ({"experiments": 2, "own": 1}, SamplingRules(TIMES, 3, 2.0, sets_of_quantities(1, None))),
+        ({"scenarios": 3, "measured": 2}, SamplingRules(TIMES, 3, 1.0, sets_of_quantities(2, 1))),
     ],
     ids=["times", "spacing", "quantities", "experiments", "own", "scenarios"],
 )
@@ -86,7 +93,7 @@ def test_the_bound_holds_and_the_choice_is_the_best_or_nearly(case, allowed, cri
 @pytest.mark.parametrize("criterion", CONCAVE, ids=lambda c: type(c).__name__)
 def test_many_samples_are_nearly_proven(criterion):
     """The more samples, the less is lost by rounding weights."""
-    allowed = Allowed(TIMES, 7, 0.0, sets_of_quantities(1, None))
+    allowed = SamplingRules(TIMES, 7, 0.0, sets_of_quantities(1, None))
     assert choose(evidence(criterion, experiments=3), allowed).efficiency > 0.97
 
 
@@ -118,7 +125,7 @@ def test_it_is_concave_in_the_information(criterion):
     random = np.random.default_rng(3)
     for _ in range(50):
         a, b = (np.cov(random.standard_normal((3, 6))) for _ in range(2))
-        judge = Judge(criterion, np.array([0, 1]))
+        judge = RegularisedCriterion(criterion, np.array([0, 1]))
         assert judge((a + b) / 2) >= (judge(a) + judge(b)) / 2 - 1e-12
 
 

@@ -327,7 +327,7 @@ WRONG = {
     "measure: no deviation": ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     "experiments: none": ({"experiments": 0}, "1 or more"),
     "like: unknown": ({"like": "second"}, "no experiment of the problem"),
-    "criterion: unknown": ({"criterion": igpe.planning.DOptimal(of="k9")}, "no unknowns"),
+    "criterion: unknown": ({"criterion": igpe.planning.DOptimal(of="k9")}, "Unknown names"),
     "criterion: a text": ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     "criterion: a class": ({"criterion": igpe.planning.DOptimal}, "or another criterion"),
     "conditions: free too": ({"conditions": {"A": 1.0}}, r"\['A'\] are both in free= and"),

@@ -8,7 +8,7 @@ import pytest
 import igpe
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.planning import search as told_module
-from igpe.planning.posing import pose, steepness
+from igpe.planning.design_problem import read_design, steepness
 
 B = igpe.planning.Between
 TIMES = np.array([0.5, 1.0, 2.0, 3.0])
@@ -30,7 +30,7 @@ def posed(free=FREE, noise=NOISE, cubic=0.0, model=kinetics.reactor, **changed):
         "free": free, "conditions": {}, "times": TIMES, "measure": noise, "count": 1,
         "criterion": igpe.planning.DOptimal(), "existing": True, "like": None, "integrator": TIGHT,
     }  # fmt: skip
-    return pose(given, VALUES, **(settings | changed))
+    return read_design(given, VALUES, **(settings | changed))
 
 
 def at(one, share):
@@ -95,16 +95,16 @@ def test_differences_stand_in_where_nothing_exact_is_compiled(monkeypatch):
 
 def test_a_gradient_of_the_whole_criterion(monkeypatch):
     """-Φ of two experiments by all their numbers, against differences."""
-    from igpe.planning.evidence import Judge  # noqa: PLC0415
-    from igpe.planning.search import Search  # noqa: PLC0415
+    from igpe.planning.information import RegularisedCriterion  # noqa: PLC0415
+    from igpe.planning.search import DesignSearch  # noqa: PLC0415
 
     one = posed(count=2)
     steep, steepest = steepness(one.plan)
-    search = Search(
+    search = DesignSearch(
         told=[one.told(VALUES), one.told({"k": 1.0, "E": 6.0})],
         before=[one.known(VALUES)] * 2,
         space=one.space,
-        judge=Judge(igpe.planning.AOptimal(), one.space.interest),
+        judge=RegularisedCriterion(igpe.planning.AOptimal(), one.space.interest),
         allowed=one.allowed,
         lower=one.plan.lower,
         width=one.plan.width,

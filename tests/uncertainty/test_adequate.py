@@ -12,7 +12,7 @@ from small_problems import TIMES, line, line_model
 
 import igpe
 from igpe.results.residual_table import Adequacy
-from igpe.uncertainty.adequate import Linear, adequacy
+from igpe.uncertainty.adequacy import LinearisedFit, adequacy
 
 RATES = {"T300": 0.35, "T320": 0.5, "T340": 0.7}
 
@@ -112,7 +112,7 @@ def points(**columns):
 def linear(**changes):
     """Of a mean; beside it an unknown on a bound."""
     jacobian = np.column_stack([np.ones(len(TIMES)), TIMES])
-    plain = Linear(jacobian, np.zeros(0), np.array([False, True]), np.zeros((0, 2)))
+    plain = LinearisedFit(jacobian, np.zeros(0), np.array([False, True]), np.zeros((0, 2)))
     return plain._replace(**changes)
 
 

@@ -10,7 +10,7 @@ from small_problems import line
 
 import igpe
 from igpe.core.errors import DataError, ProblemError
-from igpe.uncertainty.models import compare_models
+from igpe.uncertainty.model_comparison import compare_models
 
 
 @pytest.fixture(scope="module")

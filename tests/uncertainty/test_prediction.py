@@ -114,7 +114,7 @@ def test_names_choose():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"names": ["Z"]}, ProblemError, r"\['Z'\] cannot be predicted"),
+        ({"names": ["Z"]}, ProblemError, r"Unknown names to predict: \['Z'\]"),
         ({"times": [-1.0]}, ProblemError, "from the start"),
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),

@@ -58,7 +58,7 @@ def test_a_bent_region_is_followed_to_the_bounds():
     [
         ({"names": ["vmax"]}, "two unknowns"),
         ({"names": ["vmax", "vmax"]}, "two unknowns"),
-        ({"names": ["vmax", "k9"]}, "no free unknowns"),
+        ({"names": ["vmax", "k9"]}, "Unknown parameter names"),
         ({"confidence": 2}, "between 0 and 1"),
     ],
 )

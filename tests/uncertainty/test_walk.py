@@ -6,9 +6,9 @@ from michaelis_menten import DECAY_TRUTH, decay, decay_data
 
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.uncertainty.likelihood import likelihood, quick
-from igpe.uncertainty.path import End, Line, Point, ShootingPath, Steps, walk
+from igpe.uncertainty.path import End, HeldLine, PathPoint, ShootingPath, WalkSteps, walk
 
-STEPS = Steps(rise=4.0, increments=4, scale=0.1)
+STEPS = WalkSteps(rise=4.0, increments=4, scale=0.1)
 
 
 class Formula:
@@ -31,7 +31,7 @@ class Formula:
         slope, curvature = (high - low) / (2 * h), (high - 2 * here + low) / h**2
         if not self.derivatives:
             slope = curvature = np.nan
-        return Point(at, here, slope, max(curvature, 0.0), np.array([at]))
+        return PathPoint(at, here, slope, max(curvature, 0.0), np.array([at]))
 
 
 COSTS = {
@@ -90,7 +90,7 @@ def test_nothing_to_walk():
 @pytest.fixture(scope="module")
 def path():
     base = likelihood(decay(), DECAY_TRUTH, SingleShooting())
-    return ShootingPath(base, Line((1,), np.ones(1)), quick(base.search, 1e-10))
+    return ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-10))
 
 
 def test_slopes_of_a_profile_are_its_differences(path):
@@ -110,7 +110,7 @@ def test_predictions_err_by_second_order():
     """With small residuals the tangent is exact: half the step leaves a quarter of the error."""
     exact = decay().with_data(decay_data(0, noise=0.0))
     base = likelihood(exact, DECAY_TRUTH, SingleShooting())
-    path = ShootingPath(base, Line((1,), np.ones(1)), quick(base.search, 1e-12))
+    path = ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-12))
     errors = []
     for at in (0.04, 0.08):
         guess = path._predicted(at, path.origin)[0]

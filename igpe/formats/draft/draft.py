@@ -16,7 +16,15 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.core.markup import docstring, one_line, quoted
-from igpe.formats.draft.headers import Asked, Column, Run, Sheet, dimension, identifier, read_sheet
+from igpe.formats.draft.headers import (
+    Column,
+    Sheet,
+    TableOptions,
+    TableRun,
+    dimension,
+    identifier,
+    read_sheet,
+)
 from igpe.formats.kinetics.laws import Equation, numbered, read_equation
 from igpe.formats.kinetics.reactor import Batch
 from igpe.problem.experiment import start_time_of
@@ -25,14 +33,14 @@ from igpe.problem.units import conversion
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
 
-class Start(NamedTuple):
+class DraftStart(NamedTuple):
     """A start value as Python text, and why it is so."""
 
     value: str
     why: str
 
 
-def start_time(runs: Sequence[Run]) -> float:
+def start_time(runs: Sequence[TableRun]) -> float:
     """When the start values hold: 0 where that is plausible for all runs, else the first time."""
     firsts = [float(run.table["time"].iloc[0]) for run in runs]
     try:
@@ -43,8 +51,8 @@ def start_time(runs: Sequence[Run]) -> float:
 
 
 def measured_start(
-    run: Run, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
-) -> Start:
+    run: TableRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
+) -> DraftStart:
     """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
 
     A first measurement has an error like all others. To take it as exact would make the intervals
@@ -55,34 +63,36 @@ def measured_start(
     values = run.table[name].to_numpy(dtype=float) * factor
     there = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
     if there.any() and not values[there].any():
-        return Start("0.0", "assumed exact: measured as 0")
+        return DraftStart("0.0", "assumed exact: measured as 0")
     most = round_up(2 * float(np.nanmax(np.abs(values))))
     low = 0.0 if np.nanmin(values) >= 0 else max(-most, least)
     if not there.any():
-        return Start(f"igpe.Unknown({short(low)}, {short(most)})", "estimated: not measured there")
+        return DraftStart(
+            f"igpe.Unknown({short(low)}, {short(most)})", "estimated: not measured there"
+        )
     value = float(values[there].mean())
     guess = min(max(value, low), most)
-    return Start(
+    return DraftStart(
         f"igpe.Unknown({short(low)}, {short(most)}, guess={short(guess)})",
         f"estimated: measured as {short(value)}",
     )
 
 
-def unmeasured_start(size: float) -> Start:
+def unmeasured_start(size: float) -> DraftStart:
     """To be estimated, up to twice what is measured elsewhere."""
-    return Start(
+    return DraftStart(
         f"igpe.Unknown(0.0, {short(round_up(2 * size))})",
         "estimated: not measured; give the number if you know it",
     )
 
 
-def largest(runs: Iterable[Run], name: str) -> float:
+def largest(runs: Iterable[TableRun], name: str) -> float:
     """The largest size that was measured; 1 where all is zero."""
     sizes = [np.nanmax(np.abs(r.table[name])) for r in runs if name in r.table.columns]
     return float(max(sizes)) or 1.0
 
 
-def fastest(runs: Iterable[Run], begin: float) -> float:
+def fastest(runs: Iterable[TableRun], begin: float) -> float:
     """A rate, in one over the table's time, beyond which measurements cannot tell how fast."""
     gaps = [
         float(np.diff(np.unique([begin, *run.table["time"].to_numpy(dtype=float)])).min())
@@ -121,7 +131,7 @@ from pathlib import Path
 '''
 
 
-class Part(NamedTuple):
+class DraftModel(NamedTuple):
     """What the model contributes to the file.
 
     title       what is estimated, in a line
@@ -138,13 +148,13 @@ class Part(NamedTuple):
     model: str
     builder: str
     parameters: str
-    starts: Mapping[str, Mapping[str, Start]]
+    starts: Mapping[str, Mapping[str, DraftStart]]
     begin: float
     unit: str
     units: Mapping[str, str]
 
 
-def problem_file(sheet: Sheet, part: Part, path: Path) -> str:
+def problem_file(sheet: Sheet, part: DraftModel, path: Path) -> str:
     """The text of the file at `path`, from where the tables are found."""
     title, name = docstring(part.title), docstring(path.name)
     head = HEAD.format(title=title, file=name, imports="\n".join(part.imports))
@@ -194,7 +204,7 @@ def _columns(sheet: Sheet) -> list[str]:
     ]
 
 
-def _written_starts(part: Part) -> list[str]:
+def _written_starts(part: DraftModel) -> list[str]:
     """START of one experiment, or of each."""
     unit = f" in {one_line(part.unit)}" if part.unit else ""
     several = len(part.starts) > 1
@@ -210,7 +220,7 @@ def _written_starts(part: Part) -> list[str]:
     return [*lines, "}"]
 
 
-def _problem(sheet: Sheet, part: Part, path: Path) -> list[str]:
+def _problem(sheet: Sheet, part: DraftModel, path: Path) -> list[str]:
     return [
         "def problem():",
         '    """What igpe is asked to estimate."""',
@@ -223,7 +233,7 @@ def _problem(sheet: Sheet, part: Part, path: Path) -> list[str]:
     ]
 
 
-def _experiments(sheet: Sheet, part: Part, path: Path) -> list[str]:
+def _experiments(sheet: Sheet, part: DraftModel, path: Path) -> list[str]:
     if len(sheet.files) == 1:
         function = "read_experiments" if sheet.experiment else "Experiment"
         given = ["DATA", "columns=COLUMNS", *_conditions(sheet, part, "START", sheet.measured)]
@@ -250,7 +260,7 @@ def _columns_of(sheet: Sheet, there: Sequence[Column]) -> str:
     )
 
 
-def _conditions(sheet: Sheet, part: Part, start: str, there: Sequence[Column]) -> list[str]:
+def _conditions(sheet: Sheet, part: DraftModel, start: str, there: Sequence[Column]) -> list[str]:
     """Arguments of an experiment beside its table."""
     names = [c.name for c in there]
     choice = sheet.choice
@@ -306,7 +316,7 @@ EQUATION = """    @m.Constraint(m.t)
         return m.{slope}[t] == m.{made} - m.{lost} * m.{name}[t]"""
 
 
-def by_equations(sheet: Sheet) -> Part:
+def by_equations(sheet: Sheet) -> DraftModel:
     """The part of a problem file that stands in for equations still to be written."""
     begin = start_time(sheet.runs)
     rate = round_up(fastest(sheet.runs, begin))
@@ -332,7 +342,7 @@ def by_equations(sheet: Sheet) -> Part:
         ]
         equations.append(EQUATION.format(name=name, slope=slope, made=made, lost=lost))
         listed += [made, lost]
-    return Part(
+    return DraftModel(
         title=f"A model of {', '.join(names)}: its parameters from "
         f"{' and '.join(f.name for f in sheet.files)}.",
         imports=("import igpe", "import pyomo.environ as pyo", "from pyomo import dae"),
@@ -423,7 +433,7 @@ REACTOR = kinetics.Batch(
 {units})"""
 
 
-def by_reactions(sheet: Sheet, reactions: Sequence[str]) -> Part:
+def by_reactions(sheet: Sheet, reactions: Sequence[str]) -> DraftModel:
     """The part of a problem file that a list of reactions makes.
 
     raises ModelError for what is no reaction
@@ -432,7 +442,7 @@ def by_reactions(sheet: Sheet, reactions: Sequence[str]) -> Part:
     units = reactor_units(sheet.time, sheet.measured)
     begin = start_time(sheet.runs)
     bounds = _bounds(sheet, reactions, units, begin)
-    return Part(
+    return DraftModel(
         title=f"{', '.join(reactions)}: rate constants from {_tables(sheet)}.",
         imports=("import igpe", "from igpe import kinetics"),
         model=REACTIONS_MODEL.format(
@@ -509,12 +519,12 @@ def _unit(units: ReactorUnits, order: float) -> str:
 
 def _starts(
     sheet: Sheet, equations: Sequence[Equation], units: ReactorUnits | None, begin: float
-) -> dict[str, dict[str, Start]]:
+) -> dict[str, dict[str, DraftStart]]:
     species = dict.fromkeys(s for e in equations for s in e.species)
     columns = {c.name: c for c in sheet.measured}
     made = {s for e in equations for s, n in e.net.items() if n > 0}
     made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
-    found: dict[str, dict[str, Start]] = {}
+    found: dict[str, dict[str, DraftStart]] = {}
     for run in sheet.runs:
         known = {s: columns[s] for s in species if s in columns and s in run.table.columns}
         factor = {s: 1.0 if units is None else units.factor(c) for s, c in known.items()}
@@ -528,9 +538,9 @@ def _starts(
     return found
 
 
-def _unmeasured(is_made: bool, size: float) -> Start:
+def _unmeasured(is_made: bool, size: float) -> DraftStart:
     if is_made:
-        return Start("0.0", "assumed: not measured, and made by a reaction")
+        return DraftStart("0.0", "assumed: not measured, and made by a reaction")
     return unmeasured_start(size)
 
 
@@ -546,7 +556,7 @@ class Draft:
 
     text: str
     sheet: Sheet
-    starts: dict[str, dict[str, Start]]
+    starts: dict[str, dict[str, DraftStart]]
     model: str
 
     @property
@@ -565,17 +575,21 @@ class Draft:
         return [*said, self.model]
 
 
-def draft(files: Sequence[Path], reactions: Sequence[str], asked: Asked, path: Path) -> Draft:
+def draft(
+    files: Sequence[Path], reactions: Sequence[str], options: TableOptions, path: Path
+) -> Draft:
     """A problem file for the tables.
 
     files      of the measurements
     reactions  by which the model goes; none: equations that stand in for the user's
-    asked      what the user says of the columns; the species are added
+    options      what the user says of the columns; the species are added
     path       where the file is going to be
     raises     DataError for tables that do not serve, ModelError for what is no reaction
     """
     species = species_of(reactions)
-    sheet = read_sheet(files, Asked(asked.time, asked.experiment, asked.named, species))
+    sheet = read_sheet(
+        files, TableOptions(options.time, options.experiment, options.named, species)
+    )
     part = by_reactions(sheet, reactions) if reactions else by_equations(sheet)
     starts = {run: dict(values) for run, values in part.starts.items()}
     told = (

@@ -188,7 +188,7 @@ CONDITION = "a condition: it does not change"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ColumnChoice:
     """What the columns beside time and experiment are.
 
     measured    the columns that the model is to explain
@@ -208,7 +208,7 @@ def choose(
     named: Mapping[str, str],
     species: Sequence[str],
     experiments: Sequence[str],
-) -> Choice:
+) -> ColumnChoice:
     """Sort the columns of a table.
 
     named        header -> name in the model, as the user says
@@ -236,7 +236,7 @@ def choose(
     sigma = _sigma(measured, deviations, species)
     conditions = tuple(h for h, why in others.items() if why == CONDITION)
     unused = set(others) - set(conditions) - set(sigma.values())
-    return Choice(
+    return ColumnChoice(
         tuple(measured), sigma, conditions, {h: w for h, w in others.items() if h in unused}
     )
 
@@ -293,7 +293,7 @@ def _nothing(headers: Sequence[str], species: Sequence[str]) -> DataError:
     )
 
 
-class Run(NamedTuple):
+class TableRun(NamedTuple):
     """One experiment: its name, its file, and its table in the names of the model."""
 
     name: str
@@ -302,7 +302,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class TableOptions:
     """What the user said of the tables.
 
     time, experiment  headers of these columns; "" to find them
@@ -326,10 +326,10 @@ class Sheet:
     choice      which of the other columns are what
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[TableRun, ...]
     time: Column
     experiment: str
-    choice: Choice
+    choice: ColumnChoice
 
     @property
     def measured(self) -> tuple[Column, ...]:
@@ -353,46 +353,50 @@ class Sheet:
         return sum(int(r.table.reindex(columns=names).notna().to_numpy().sum()) for r in self.runs)
 
 
-def read_sheet(files: Sequence[Path], asked: Asked) -> Sheet:
+def read_sheet(files: Sequence[Path], options: TableOptions) -> Sheet:
     """Read the tables and find out which column is what.
 
     raises DataError if there is no time, no order in it, or nothing that could be measured
     """
     tables = [read_table(file) for file in files]
     headers = list(dict.fromkeys(str(c) for t in tables for c in t.columns))
-    for option, header in (("--time", asked.time), ("--experiment", asked.experiment)):
+    for option, header in (("--time", options.time), ("--experiment", options.experiment)):
         if header:
             named_column(header, headers, option)
-    for header in asked.named:
+    for header in options.named:
         named_column(header, headers, "--column")
-    runs = asked.experiment or _runs_column(headers, tables, asked)
-    time = asked.time or _time_column([h for h in headers if h != runs], tables, asked)
+    runs = options.experiment or _runs_column(headers, tables, options)
+    time = options.time or _time_column([h for h in headers if h != runs], tables, options)
     whole = pd.concat(tables, ignore_index=True)
     groups = _groups(tables, runs)
     rest = [h for h in headers if h not in (time, runs)]
-    choice = choose(whole[rest], asked.named, asked.species, groups)
+    choice = choose(whole[rest], options.named, options.species, groups)
     names = {time: "time", **{c.header: c.name for c in choice.measured}}
     found = [
-        Run(name, file, _checked(name, file, rows, names))
+        TableRun(name, file, _checked(name, file, rows, names))
         for file, table in zip(files, tables, strict=True)
         for name, rows in _parts(file, table, runs, files)
     ]
     return Sheet(tuple(found), Column(time, "time", split_header(time)[1]), runs, choice)
 
 
-def _runs_column(headers: Sequence[str], tables: Sequence[pd.DataFrame], asked: Asked) -> str:
+def _runs_column(
+    headers: Sequence[str], tables: Sequence[pd.DataFrame], options: TableOptions
+) -> str:
     """A column that names experiments, if it names any of them twice."""
     for header in headers:
-        if is_run(header) and header not in asked.named:
+        if is_run(header) and header not in options.named:
             entries = pd.concat([t[header] for t in tables if header in t.columns])
             if bool(entries.duplicated().any()):
                 return header
     return ""
 
 
-def _time_column(headers: Sequence[str], tables: Sequence[pd.DataFrame], asked: Asked) -> str:
+def _time_column(
+    headers: Sequence[str], tables: Sequence[pd.DataFrame], options: TableOptions
+) -> str:
     """The one column that speaks of time, else the first one if its numbers increase."""
-    free = [h for h in headers if h not in asked.named]
+    free = [h for h in headers if h not in options.named]
     speaking = [h for h in free if is_time(h)]
     exact = [h for h in speaking if h == "time"] or speaking
     if len(exact) == 1:

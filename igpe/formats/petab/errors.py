@@ -248,10 +248,10 @@ def filled_table(
     values: Mapping[str, float] = getattr(found, "parameters", found)
     content = BytesIO(read(_table(Path(problem))))
     table = pd.read_csv(content, sep="\t", dtype=str, keep_default_na=False)
-    strangers = sorted(set(values) - set(table["parameterId"]))
-    if strangers:
+    unknown_names = sorted(set(values) - set(table["parameterId"]))
+    if unknown_names:
         raise ProblemError(
-            f"The parameter table of '{problem}' has no {strangers}; it has "
+            f"The parameter table of '{problem}' has no {unknown_names}; it has "
             f"{list(table['parameterId'])}. Give the YAML file that the problem was read from."
         )
     lost = sorted(n for n, v in values.items() if not np.isfinite(v))

@@ -31,7 +31,14 @@ from igpe.formats.petab.formulas import (
     require_libraries,
     symbol,
 )
-from igpe.formats.petab.sbml import Course, Meaning, Parameter, PetabModel, Sbml, read_sbml
+from igpe.formats.petab.sbml import (
+    ConditionModel,
+    Meaning,
+    PetabModel,
+    PetabParameter,
+    Sbml,
+    read_sbml,
+)
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import step_input
 from igpe.problem.losses import NormalPrior
@@ -43,7 +50,7 @@ SEPARATOR = ";"
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasurementRow:
     """A measurement.
 
     key       observable and what its placeholders stand for: rows of one key are one column
@@ -60,17 +67,17 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class PetabConditions:
     """All that was read: an experiment and a course for each condition."""
 
     experiments: list[Experiment]
-    courses: dict[str, Course]
+    condition_models: dict[str, ConditionModel]
     transformations: dict[str, str]
 
 
 def read_conditions(
     petab: Any, sbml: Sbml, known: Mapping[str, Any], estimated: Mapping[str, Any]
-) -> Conditions:
+) -> PetabConditions:
     """The measurement, observable and condition tables.
 
     petab      petab.v1.Problem
@@ -84,18 +91,20 @@ def read_conditions(
     meanings = {
         n: Meaning(sbml, _given(petab.condition_df, n), known, set(estimated)) for n in names
     }
-    reader = _Rows(petab.observable_df, meanings)
+    reader = _MeasurementReader(petab.observable_df, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
     columns = _columns(rows, {*sbml.values, *sbml.rates, *sbml.rules, *estimated})
     scales = {columns[r.key]: reader.scale(r.key[0]) for r in rows}
-    courses, experiments = {}, []
+    condition_models, experiments = {}, []
     for name, meaning in meanings.items():
         own = [r for r in rows if r.condition == name]
         outputs = {columns[r.key]: r.formula for r in own}
         noise = {_noise(columns[r.key]): r.noise for r in own if not r.noise.is_number}
-        courses[name] = meaning.course(outputs | noise)
-        experiments.append(_experiment(name, own, columns, courses[name]))
-    return Conditions(experiments, courses, {c: s for c, s in scales.items() if s in LOGARITHMS})
+        condition_models[name] = meaning.condition_model(outputs | noise)
+        experiments.append(_experiment(name, own, columns, condition_models[name]))
+    return PetabConditions(
+        experiments, condition_models, {c: s for c, s in scales.items() if s in LOGARITHMS}
+    )
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
@@ -130,7 +139,7 @@ def _given(conditions: pd.DataFrame, name: str) -> dict[str, Any]:
     return {str(k): parsed(v) for k, v in row.items() if pd.notna(v) and str(v).strip()}
 
 
-class _Rows:
+class _MeasurementReader:
     """Reads measurements, each formula once."""
 
     def __init__(self, observables: pd.DataFrame, meanings: Mapping[str, Meaning]) -> None:
@@ -142,7 +151,7 @@ class _Rows:
         given = self.observables.loc[observable].get("observableTransformation")
         return "lin" if pd.isna(given) or not given else str(given)
 
-    def row(self, record: Mapping[Any, Any]) -> Row:
+    def row(self, record: Mapping[Any, Any]) -> MeasurementRow:
         """One row of the measurement table."""
         observable, condition = str(record["observableId"]), str(record["simulationConditionId"])
         of_observable = _text(record.get("observableParameters"))
@@ -153,7 +162,7 @@ class _Rows:
         formula, noise = self._found[where]
         key = (observable, of_observable, "" if noise.is_number else of_noise)
         value = self._scaled(observable, float(record["measurement"]))
-        return Row(condition, key, float(record["time"]), value, formula, noise)
+        return MeasurementRow(condition, key, float(record["time"]), value, formula, noise)
 
     def _scaled(self, observable: str, value: float) -> float:
         scale = self.scale(observable)
@@ -212,7 +221,7 @@ def _placed(kind: str, observable: str, text: str) -> dict[str, Any]:
     return {f"{kind}Parameter{i}_{observable}": parsed(p) for i, p in enumerate(parts, start=1)}
 
 
-def _columns(rows: Iterable[Row], taken: set[str]) -> dict[tuple[str, str, str], str]:
+def _columns(rows: Iterable[MeasurementRow], taken: set[str]) -> dict[tuple[str, str, str], str]:
     """A name for each key: the observable's, numbered where it is measured in several ways."""
     found: dict[tuple[str, str, str], str] = {}
     for row in rows:
@@ -230,7 +239,10 @@ def _noise(column: str) -> str:
 
 
 def _experiment(
-    name: str, rows: list[Row], columns: Mapping[tuple[str, str, str], str], course: Course
+    name: str,
+    rows: list[MeasurementRow],
+    columns: Mapping[tuple[str, str, str], str],
+    condition_model: ConditionModel,
 ) -> Experiment:
     records: list[dict[str, float]] = []
     sigma: dict[str, str | EstimatedSigma] = {}
@@ -244,7 +256,8 @@ def _experiment(
             sigma[column] = EstimatedSigma(_noise(column))
         records.append(record)
     inputs = {
-        n: step_input([0.0, at], [first, last]) for n, (at, first, last) in course.switches.items()
+        n: step_input([0.0, at], [first, last])
+        for n, (at, first, last) in condition_model.switches.items()
     }
     return Experiment(
         pd.DataFrame(records).sort_values("time", kind="stable", ignore_index=True),
@@ -476,7 +489,7 @@ def _read(where: Path) -> Problem:
     priors = {str(n): prior for n, row in free.iterrows() if (prior := _prior(str(n), row))}
     scales = {n: str(free.loc[n, "parameterScale"]) for n in estimated}
     scales = {n: scale for n, scale in scales.items() if scale in LOGARITHMS}
-    model = PetabModel(estimated, found.courses, found.transformations, scales)
+    model = PetabModel(estimated, found.condition_models, found.transformations, scales)
     return Problem(
         model,
         parameters=list(estimated),
@@ -543,11 +556,11 @@ def _nominal(table: pd.DataFrame) -> "pd.Series[float]":
     return table["nominalValue"]
 
 
-def _parameter(row: Any) -> Parameter:
+def _parameter(row: Any) -> PetabParameter:
     lower, upper = float(row["lowerBound"]), float(row["upperBound"])
     nominal = float(row.get("nominalValue", np.nan))
     middle = np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2
-    return Parameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
+    return PetabParameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
 
 
 def _prior(name: str, row: Any) -> NormalPrior | None:

@@ -208,7 +208,7 @@ def _formula(element: Any, where: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Course:
+class ConditionModel:
     """One condition's model; SymPy expressions.
 
     rates     state -> slope
@@ -275,10 +275,10 @@ class Meaning:
         needed = names_in(expression) - {TIME, *self.sbml.rates, *self.sbml.rules}
         return inserted(expression, {n: self.at_start(n) for n in needed})
 
-    def course(self, outputs: Mapping[str, Any]) -> Course:
+    def condition_model(self, outputs: Mapping[str, Any]) -> ConditionModel:
         """The whole model; outputs are expressions over time."""
         rules = {n: self.over_time(r) for n, r in self.sbml.rules.items()}
-        found = Course(
+        found = ConditionModel(
             rates={n: self.over_time(r) for n, r in self.sbml.rates.items()},
             starts={n: self.at_start(n) for n in self.sbml.rates},
             rules=_ordered(rules),
@@ -304,14 +304,14 @@ def _ordered(rules: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _with_switches(course: Course) -> Course:
+def _with_switches(condition_model: ConditionModel) -> ConditionModel:
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
     relational = library("sympy").core.relational.Relational
-    families = [course.rates, course.rules, course.outputs]
+    families = [condition_model.rates, condition_model.rules, condition_model.outputs]
     atoms = {a for family in families for e in family.values() for a in e.atoms(relational)}
     swaps: dict[Any, Any] = {}
     switches: dict[str, tuple[float, float, float]] = {}
-    taken = {TIME, *course.rates, *course.rules, *course.outputs}
+    taken = {TIME, *condition_model.rates, *condition_model.rules, *condition_model.outputs}
     for atom in sorted(atoms, key=str):
         crossing = _crossing(atom)
         if crossing is None:
@@ -324,7 +324,7 @@ def _with_switches(course: Course) -> Course:
         switches[name] = (crossing, float(before), float(after))
         swaps[atom] = symbol(name) > library("sympy").Rational(1, 2)
     rates, rules, outputs = ({n: e.xreplace(swaps) for n, e in f.items()} for f in families)
-    return replace(course, rates=rates, rules=rules, outputs=outputs, switches=switches)
+    return replace(condition_model, rates=rates, rules=rules, outputs=outputs, switches=switches)
 
 
 def _crossing(atom: Any) -> float | None:
@@ -350,7 +350,7 @@ def free_name(wanted: str, taken: set[str]) -> str:
     return wanted
 
 
-class Parameter(NamedTuple):
+class PetabParameter(NamedTuple):
     """A row of the parameter table that is estimated."""
 
     lower: float
@@ -368,8 +368,8 @@ class PetabModel:
     scales           parameter -> "log10" or "log", if its logarithm is what is estimated
     """
 
-    parameters: Mapping[str, Parameter]
-    courses: Mapping[str, Course]
+    parameters: Mapping[str, PetabParameter]
+    condition_models: Mapping[str, ConditionModel]
     transformations: Mapping[str, str]
     scales: Mapping[str, str]
 
@@ -379,15 +379,23 @@ class PetabModel:
         return {n: p.nominal for n, p in self.parameters.items()}
 
     def __call__(self, times: Sequence[float], experiment: Any) -> Any:
-        return _Building(self, self.courses[experiment.name], times).model
+        return _Building(self, self.condition_models[experiment.name], times).model
 
 
 class _Building:
     """One model on its way."""
 
-    def __init__(self, petab: PetabModel, course: Course, times: Sequence[float]) -> None:
+    def __init__(
+        self, petab: PetabModel, condition_model: ConditionModel, times: Sequence[float]
+    ) -> None:
         self.model = m = pyo.ConcreteModel()
-        taken = {*petab.parameters, *course.rates, *course.rules, *course.outputs, *course.switches}
+        taken = {
+            *petab.parameters,
+            *condition_model.rates,
+            *condition_model.rules,
+            *condition_model.outputs,
+            *condition_model.switches,
+        }
         own = {n for n in taken if hasattr(m, n)}
         if own:
             raise ModelError(
@@ -399,12 +407,12 @@ class _Building:
         m.add_component(free_name("t", taken), self.time)
         for name, p in petab.parameters.items():
             m.add_component(name, pyo.Var(bounds=(p.lower, p.upper), initialize=p.nominal))
-        for name in course.switches:
+        for name in condition_model.switches:
             m.add_component(name, pyo.Param(self.time, mutable=True, initialize=0.0))
-        self._states(course, petab.nominal)
-        for name, rule in {**course.rules, **course.outputs}.items():
+        self._states(condition_model, petab.nominal)
+        for name, rule in {**condition_model.rules, **condition_model.outputs}.items():
             self._over_time(name, pyo.Expression, rule)
-        for name, rate in course.rates.items():
+        for name, rate in condition_model.rates.items():
             self._equation(name, rate)
 
     def leaf(self, name: str, t: Any) -> Any:
@@ -414,9 +422,9 @@ class _Building:
         component = self.model.component(name)
         return component[t] if component.is_indexed() else component
 
-    def _states(self, course: Course, nominal: Mapping[str, float]) -> None:
+    def _states(self, condition_model: ConditionModel, nominal: Mapping[str, float]) -> None:
         values = {n: number(v) for n, v in nominal.items()}
-        for name, start in course.starts.items():
+        for name, start in condition_model.starts.items():
             guess = float(inserted(start, values))
             state = pyo.Var(self.time, initialize=guess)
             self.model.add_component(name, state)

@@ -62,7 +62,7 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 """Reason -> colour, hatching, words."""
 
 
-class Box(NamedTuple):
+class DrawnBox(NamedTuple):
     """One box of the tree: its bounds (n,), and what became of it, as in `LOOKS`."""
 
     lower: Sequence[float]
@@ -71,7 +71,7 @@ class Box(NamedTuple):
 
 
 def plot_boxes(
-    boxes: Sequence[Box],
+    boxes: Sequence[DrawnBox],
     parameters: Sequence[float],
     axes: Any = None,
     *,
@@ -108,7 +108,7 @@ def plot_boxes(
     return ax
 
 
-def _draw(ax: Any, box: Box, *, first: bool) -> None:
+def _draw(ax: Any, box: DrawnBox, *, first: bool) -> None:
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - slow to import
 
     face, hatch, words = LOOKS[box.reason]

@@ -289,7 +289,7 @@ def selected_iterates(stages: Sequence[Horizon], count: int) -> list[tuple[int, 
 STAGE = (3.4, 2.6)  # inches of a panel
 
 
-class Stage(NamedTuple):
+class ShootingStage(NamedTuple):
     """One experiment at one stage of a search.
 
     measured  columns name, time, measured, unit
@@ -303,11 +303,13 @@ class Stage(NamedTuple):
 
 
 def plot_stages(
-    stages: Sequence[tuple[str, Sequence[Stage]]], experiments: Sequence[str], axes: Any = None
+    stages: Sequence[tuple[str, Sequence[ShootingStage]]],
+    experiments: Sequence[str],
+    axes: Any = None,
 ) -> Any:
     """Measurements and trajectories, a column for each stage and a row for each experiment.
 
-    stages   title, and a `Stage` for each of the experiments
+    stages   title, and a `ShootingStage` for each of the experiments
     axes     matplotlib axes, one for each stage of each experiment; None makes a figure
     returns  (n_experiments, n_stages) axes
     """
@@ -325,7 +327,7 @@ def plot_stages(
     return drawn
 
 
-def _stage(ax: Any, stage: Stage) -> None:
+def _stage(ax: Any, stage: ShootingStage) -> None:
     for number, (name, data) in enumerate(stage.measured.groupby("name", sort=False)):
         look: dict[str, Any] = {"color": colour(number)}
         label: str | None = labelled(str(name), data["unit"].iloc[0])

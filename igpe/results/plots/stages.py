@@ -15,7 +15,7 @@ from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.plots.search import (
-    Stage,
+    ShootingStage,
     plot_stages,
     require_horizons,
     require_iterates,
@@ -43,7 +43,9 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
     for horizon in horizons:
         runs = simulate(problem, Sundials(), horizon.parameters, grids)
         row = [
-            Stage(_measured(problem, e), _curves(e, run.times, run.measured), horizon.until[e.name])
+            ShootingStage(
+                _measured(problem, e), _curves(e, run.times, run.measured), horizon.until[e.name]
+            )
             for e, (_, run) in zip(problem.experiments, runs, strict=True)
         ]
         stages.append((f"t ≤ {until(horizon)}", row))
@@ -75,7 +77,7 @@ def plot_pieces(
     return plot_stages(stages, [e.name for e in problem.experiments], axes)
 
 
-def _intervals(problem: Problem, index: int, iterates: list[Iterate]) -> list[Stage]:
+def _intervals(problem: Problem, index: int, iterates: list[Iterate]) -> list[ShootingStage]:
     """One experiment at each of the iterates."""
     experiment, nodes = problem.experiments[index], iterates[0].nodes[index]
     ivp = compiled(problem).initial_value_problem(index)
@@ -86,7 +88,9 @@ def _intervals(problem: Problem, index: int, iterates: list[Iterate]) -> list[St
     for at in iterates:
         values = np.array([at.parameters[n] for n in ivp.unknowns])
         run = prepared.run(at.starts[index], values, derivatives=False)
-        stages.append(Stage(measured, _curves(experiment, times, run.measured, INSIDE), -np.inf))
+        stages.append(
+            ShootingStage(measured, _curves(experiment, times, run.measured, INSIDE), -np.inf)
+        )
     return stages
 
 

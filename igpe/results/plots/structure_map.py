@@ -14,7 +14,7 @@ from igpe.results.structure_map import (
     OVER,
     SQUARE,
     UNDER,
-    Part,
+    MapPart,
     StructureMap,
 )
 
@@ -152,7 +152,7 @@ def _rectangle(corner: tuple[float, float], width: float, height: float, **look:
     return Rectangle(corner, width, height, **look)
 
 
-def _shade(ax: Any, part: Part, places: _Places) -> tuple[Any, ...]:
+def _shade(ax: Any, part: MapPart, places: _Places) -> tuple[Any, ...]:
     """Shade its rows and columns, and return the patches.
 
     What is left to the dynamics has no columns, and all are shaded. A hatch is a patch of its own:

@@ -170,7 +170,7 @@ PLAN_PANEL = (4.2, 3.0)  # inches
 WIDEST = 1e3  # percent: larger errors are drawn as large
 
 
-class Planned(NamedTuple):
+class PlannedCurve(NamedTuple):
     """One planned experiment.
 
     inputs      name -> number, `Table` or function of time, from start_time on
@@ -185,7 +185,7 @@ class Planned(NamedTuple):
 
 
 def plot_plan(
-    experiments: Sequence[Planned],
+    experiments: Sequence[PlannedCurve],
     courses: pd.DataFrame,
     errors: pd.DataFrame,
     axes: Any = None,
@@ -217,7 +217,7 @@ def plot_plan(
     return drawn
 
 
-def _input_profile(ax: Any, e: Planned, name: str, end: float, color: str) -> None:
+def _input_profile(ax: Any, e: PlannedCurve, name: str, end: float, color: str) -> None:
     table = e.inputs[name]
     times = np.unique(np.concatenate([[e.start_time, end], table.times]))
     times = times[(times >= e.start_time) & (times <= end)]
@@ -227,7 +227,7 @@ def _input_profile(ax: Any, e: Planned, name: str, end: float, color: str) -> No
     )  # fmt: skip
 
 
-def _course(ax: Any, e: Planned, name: str, courses: pd.DataFrame, color: str) -> None:
+def _course(ax: Any, e: PlannedCurve, name: str, courses: pd.DataFrame, color: str) -> None:
     here = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
     ax.plot(here["time"], here["predicted"], color=color, label=escaped(e.name))
     if name in e.measured:

@@ -9,7 +9,15 @@ from igpe.core.status import Status
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Parameter
-from igpe.results.structure_map import DYNAMIC, OVER, SQUARE, Block, Part, Source, StructureMap
+from igpe.results.structure_map import (
+    DYNAMIC,
+    OVER,
+    SQUARE,
+    MapBlock,
+    MapPart,
+    MapSource,
+    StructureMap,
+)
 
 EVIL = "<script>alert('k')</script>\"><img src=x onerror=alert(1)>&amp;$x_{"
 """A name that would be a program, an attribute, an entity and a formula."""
@@ -26,12 +34,12 @@ MAP = StructureMap(
     known=((0, 0), (2, 0)),
     uses=((2, 0), (3, 1)),
     parts=(
-        Part(OVER, (0, 2), (0, 1)),
-        Part(SQUARE, (2, 3), (1, 2)),
-        Part(DYNAMIC, (3, 4), (0, 0)),
+        MapPart(OVER, (0, 2), (0, 1)),
+        MapPart(SQUARE, (2, 3), (1, 2)),
+        MapPart(DYNAMIC, (3, 4), (0, 0)),
     ),
-    blocks=(Block(0, 0, 1), Block(2, 1, 1)),
-    sources=(Source("slope of A", (0,)),),
+    blocks=(MapBlock(0, 0, 1), MapBlock(2, 1, 1)),
+    sources=(MapSource("slope of A", (0,)),),
 )
 
 

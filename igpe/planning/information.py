@@ -150,7 +150,7 @@ SINGULAR = 1e-7  # of the largest singular value: what is below are errors of in
 
 
 @dataclass(frozen=True)
-class Space:
+class UnknownSpace:
     """The unknowns (n of them) of existing and planned experiments.
 
     names     those of the problem, then those of each planned experiment alone
@@ -173,7 +173,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Judge:
+class RegularisedCriterion:
     """A criterion on information matrices F (n, n) in relative units."""
 
     criterion: Criterion
@@ -240,7 +240,7 @@ def determined(root: FloatArray) -> Determined:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class DesignInformation:
     """Rows of planned experiments, in one or several scenarios; Φ is their mean.
 
     known  (n, n) for each scenario, what is known before
@@ -248,8 +248,8 @@ class Evidence:
            them
     """
 
-    space: Space
-    judge: Judge
+    space: UnknownSpace
+    judge: RegularisedCriterion
     known: Sequence[FloatArray]
     rows: Sequence[FloatArray]
 

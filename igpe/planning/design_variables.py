@@ -88,7 +88,7 @@ class Ramps:
             )
 
 
-Freedom: TypeAlias = Between | Levels | Ramps
+DesignVariable: TypeAlias = Between | Levels | Ramps
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class ProblemWithoutData:
         )
 
 
-class Known(NamedTuple):
+class PriorInformation(NamedTuple):
     """What measurements and priors determine of relative unknowns.
 
     rows      (m, n) sensitivities by standard deviations; the information is rows' rows
@@ -230,7 +230,7 @@ class Known(NamedTuple):
     variance: float
 
 
-class Existing:
+class ExistingExperiments:
     """The experiments of a problem, as a function of its unknowns.
 
     counted  whether their measurements count; priors always do
@@ -242,7 +242,7 @@ class Existing:
         follows = counted and problem.sigma_follows_model
         self.weights = Weights(problem, problem, integrator) if follows else None
 
-    def at(self, values: Mapping[str, float], sizes: FloatArray) -> Known:
+    def at(self, values: Mapping[str, float], sizes: FloatArray) -> PriorInformation:
         """What they tell where the unknowns have these values.
 
         sizes   (n,) to which unknowns are relative
@@ -252,7 +252,7 @@ class Existing:
         if self.residuals is None:
             errors = np.array([self._deviation(n) for n in box.names])
             rows = np.diag(sizes / errors)
-            return Known(rows[np.isfinite(errors)], 1.0)
+            return PriorInformation(rows[np.isfinite(errors)], 1.0)
         residuals = self._weighted(self.residuals, values)
         found = residuals(box.vector(values))
         if found is None:
@@ -266,7 +266,7 @@ class Existing:
         variance = 1.0
         if not (self.problem.sigma_known or self.problem.sigma_estimated):
             variance = self._variance(found.residual, scaled)
-        return Known(scaled / np.sqrt(variance), variance)
+        return PriorInformation(scaled / np.sqrt(variance), variance)
 
     def _weighted(self, plain: Residuals, values: Mapping[str, float]) -> Residuals:
         """With the standard deviations that the model has at these values, where they follow it."""

@@ -25,7 +25,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.planning.freedom import Between, Freedom, Levels, Ramps
+from igpe.planning.design_variables import Between, DesignVariable, Levels, Ramps
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
@@ -35,7 +35,7 @@ from igpe.problem.problem import Problem
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
 
 
-class Choice(NamedTuple):
+class DesignNumber(NamedTuple):
     """One number to choose.
 
     label         what the user reads;  lower, upper: its bounds
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 def sensitivity_problem(
     ivp: InitialValueProblem,
-    choices: Sequence[Choice],
+    choices: Sequence[DesignNumber],
     values: Mapping[str, float],
     sizes: Mapping[str, float],
 ) -> InitialValueProblem:
@@ -108,7 +108,7 @@ def sensitivity_problem(
 
 
 def _profiles(
-    ivp: InitialValueProblem, choices: Sequence[Choice], design: Any
+    ivp: InitialValueProblem, choices: Sequence[DesignNumber], design: Any
 ) -> tuple[Any, tuple[Table, ...], Any]:
     """Symbols and tables of the shapes, and the inputs (n_u,) as sums of them."""
     symbols, tables, sums = [], [], []
@@ -131,7 +131,7 @@ def _padded(values: FloatArray, rest: float, times: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class ExperimentConditions:
     """What is the same in all planned experiments.
 
     start, inputs  as for `Experiment`;  begin, end: when it starts, and the last candidate time
@@ -144,7 +144,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedModel:
     """A planned experiment whose choices are open.
 
     problem   it alone, with operating parameters and start values to choose among the unknowns
@@ -156,9 +156,9 @@ class Planned:
     """
 
     problem: Problem
-    free: Mapping[str, Freedom]
-    conditions: Conditions
-    choices: tuple[Choice, ...]
+    free: Mapping[str, DesignVariable]
+    conditions: ExperimentConditions
+    choices: tuple[DesignNumber, ...]
     sources: Mapping[str, str]
     shared: tuple[str, ...]
     own: tuple[str, ...]
@@ -195,15 +195,15 @@ class Planned:
         """Start values and inputs with the numbers (n_choices,) that were chosen."""
         start, inputs = dict(self.conditions.start), dict(self.conditions.inputs)
         first = 0
-        for name, freedom in self.free.items():
-            count = _count(freedom)
+        for name, variable in self.free.items():
+            count = _count(variable)
             numbers = [float(v) for v in design[first : first + count]]
             first += count
             if name in self.problem.instance.states:
                 start[name] = numbers[0]
             else:
                 inputs[name] = (
-                    numbers[0] if isinstance(freedom, Between) else _profile(freedom, numbers)
+                    numbers[0] if isinstance(variable, Between) else _profile(variable, numbers)
                 )
         return start, inputs
 
@@ -211,20 +211,20 @@ class Planned:
 def planned(
     problem: Problem,
     template: Experiment,
-    free: Mapping[str, Freedom],
-    conditions: Conditions,
+    free: Mapping[str, DesignVariable],
+    conditions: ExperimentConditions,
     measured: Mapping[str, Deviation],
-) -> Planned:
+) -> PlannedModel:
     """The planned experiment of a problem, like one of its experiments where nothing is said.
 
     raises  ProblemError if something free is not in the model, or of the wrong kind
     """
-    for name, freedom in free.items():
-        _check(problem, name, freedom)
+    for name, variable in free.items():
+        _check(problem, name, variable)
     alone = _alone(problem, template, free, conditions, measured)
     sources = _sources(problem, template, alone, free)
     shared = {n for n in problem.parameters if n not in problem.local}
-    return Planned(
+    return PlannedModel(
         problem=alone,
         free=free,
         conditions=conditions,
@@ -238,8 +238,8 @@ def planned(
 def _alone(
     problem: Problem,
     template: Experiment,
-    free: Mapping[str, Freedom],
-    conditions: Conditions,
+    free: Mapping[str, DesignVariable],
+    conditions: ExperimentConditions,
     measured: Mapping[str, Deviation],
 ) -> Problem:
     """A problem of one experiment; zeros hold the place of its measurements."""
@@ -272,7 +272,7 @@ def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
 
 
 def _sources(
-    problem: Problem, template: Experiment, alone: Problem, free: Mapping[str, Freedom]
+    problem: Problem, template: Experiment, alone: Problem, free: Mapping[str, DesignVariable]
 ) -> dict[str, str]:
     """Unknown that is not chosen -> the whole problem's unknown that it is, or resembles."""
     (experiment,) = alone.experiments
@@ -295,11 +295,11 @@ def _bounds(problem: Problem, name: str, template: Experiment) -> tuple[float, f
     return float(one.lower[0]), float(one.upper[0])
 
 
-def _check(problem: Problem, name: str, freedom: Any) -> None:
+def _check(problem: Problem, name: str, variable: Any) -> None:
     instance = problem.instance
-    if not isinstance(freedom, Between | Levels | Ramps):
+    if not isinstance(variable, Between | Levels | Ramps):
         raise ProblemError(
-            f"free['{name}'] is a {type(freedom).__name__}; wanted igpe.planning.Between(lower, "
+            f"free['{name}'] is a {type(variable).__name__}; wanted igpe.planning.Between(lower, "
             "upper), "
             "igpe.planning.Levels(breaks, lower, upper) or igpe.planning.Ramps(breaks, lower, "
             "upper)."
@@ -315,7 +315,7 @@ def _check(problem: Problem, name: str, freedom: Any) -> None:
             f"name of their state, {list(instance.states)}; inputs and operating parameters are "
             f"{sorted([*instance.series, *instance.scalars])}."
         )
-    if name not in instance.series and not isinstance(freedom, Between):
+    if name not in instance.series and not isinstance(variable, Between):
         kind = "a start value" if name in instance.states else "a number without time"
         raise ProblemError(
             f"'{name}' is {kind}, so it has no profile over time; give "
@@ -323,7 +323,9 @@ def _check(problem: Problem, name: str, freedom: Any) -> None:
         )
 
 
-def _choices(alone: Problem, free: Mapping[str, Freedom], begin: float) -> list[Choice]:
+def _choices(
+    alone: Problem, free: Mapping[str, DesignVariable], begin: float
+) -> list[DesignNumber]:
     (experiment,) = alone.experiments
     tabulated = [n for n, given in experiment.inputs.items() if isinstance(given, Table)]
     found = []
@@ -331,32 +333,32 @@ def _choices(alone: Problem, free: Mapping[str, Freedom], begin: float) -> list[
         if name in tabulated:
             shapes, place = _shapes(f, begin), tabulated.index(name)
             found += [
-                Choice(_label(name, f, i), f.lower, f.upper, profile=(place, shape))
+                DesignNumber(_label(name, f, i), f.lower, f.upper, profile=(place, shape))
                 for i, shape in enumerate(shapes)
             ]
         else:
             is_start = name in alone.instance.states
             unknown = alone.start_unknown(name, experiment) if is_start else name
-            found.append(Choice(unknown, f.lower, f.upper, unknown=unknown))
+            found.append(DesignNumber(unknown, f.lower, f.upper, unknown=unknown))
     return found
 
 
-def _label(name: str, freedom: Freedom, i: int) -> str:
-    return name if isinstance(freedom, Between) else f"{name} at {freedom.breaks[i]:g}"
+def _label(name: str, variable: DesignVariable, i: int) -> str:
+    return name if isinstance(variable, Between) else f"{name} at {variable.breaks[i]:g}"
 
 
-def _count(freedom: Freedom) -> int:
-    return 1 if isinstance(freedom, Between) else len(freedom.breaks)
+def _count(variable: DesignVariable) -> int:
+    return 1 if isinstance(variable, Between) else len(variable.breaks)
 
 
-def _shapes(freedom: Freedom, begin: float) -> list[Table]:
+def _shapes(variable: DesignVariable, begin: float) -> list[Table]:
     """One profile for each number: 1 at its own break, 0 at the others; a constant is 1."""
-    if isinstance(freedom, Between):
+    if isinstance(variable, Between):
         return [step_input([begin], [1.0])]
-    unit = np.eye(len(freedom.breaks))
-    return [_profile(freedom, row) for row in unit]
+    unit = np.eye(len(variable.breaks))
+    return [_profile(variable, row) for row in unit]
 
 
-def _profile(freedom: Levels | Ramps, numbers: Any) -> Table:
-    make = step_input if isinstance(freedom, Levels) else linear_input
-    return make(freedom.breaks, numbers)
+def _profile(variable: Levels | Ramps, numbers: Any) -> Table:
+    make = step_input if isinstance(variable, Levels) else linear_input
+    return make(variable.breaks, numbers)

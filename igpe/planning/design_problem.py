@@ -16,20 +16,20 @@ from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import require_plain
 from igpe.equations.initial_value import NEAREST, InitialValueProblem
-from igpe.planning.choosing import Allowed, sets_of_quantities
-from igpe.planning.evidence import Criterion, Space
-from igpe.planning.freedom import (
+from igpe.planning.design_variables import (
     Between,
-    Existing,
-    Freedom,
+    DesignVariable,
+    ExistingExperiments,
     Levels,
     ProblemWithoutData,
     Ramps,
     Sampling,
     read_noise,
 )
-from igpe.planning.planned import Conditions, Planned, planned
-from igpe.planning.search import Told
+from igpe.planning.information import Criterion, UnknownSpace
+from igpe.planning.planned_model import ExperimentConditions, PlannedModel, planned
+from igpe.planning.sample_choice import SamplingRules, sets_of_quantities
+from igpe.planning.search import PlannedSensitivities
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
@@ -43,7 +43,7 @@ Values: TypeAlias = Result | Estimate | Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Posed:
+class DesignProblem:
     """What a design is made of.
 
     whole     the problem with the existing experiments;  template: the one the plan resembles
@@ -56,10 +56,10 @@ class Posed:
 
     whole: Problem
     template: Experiment
-    plan: Planned
-    existing: Existing
-    space: Space
-    allowed: Allowed
+    plan: PlannedModel
+    existing: ExistingExperiments
+    space: UnknownSpace
+    allowed: SamplingRules
     values: Mapping[str, float]
     sizes: FloatArray
     noise: Mapping[str, Deviation]
@@ -74,23 +74,25 @@ class Posed:
         told = self.existing.at(values, self.sizes).rows
         return np.pad(told, ((0, 0), (0, len(self.space.names) - told.shape[1])))
 
-    def told(self, values: Mapping[str, float]) -> Told:
+    def told(self, values: Mapping[str, float]) -> PlannedSensitivities:
         """What a planned experiment tells if the unknowns have these values."""
         sizes = dict(zip(self.whole.box.names, self.sizes, strict=True))
         ivp = self.plan.with_sensitivities(self._ivp, {**self.values, **values}, sizes)
         bounds = self.plan.lower, self.plan.lower + self.plan.width
-        return Told(ivp, self.allowed.times, list(self.noise.values()), self.integrator, bounds)
+        return PlannedSensitivities(
+            ivp, self.allowed.times, list(self.noise.values()), self.integrator, bounds
+        )
 
     @cached_property
     def _ivp(self) -> InitialValueProblem:
         return self.plan.initial_value_problem()
 
 
-def pose(
+def read_design(
     problem: Problem | ProblemWithoutData,
     parameters: Values,
     *,
-    free: Mapping[str, Freedom],
+    free: Mapping[str, DesignVariable],
     conditions: Mapping[str, Any],
     times: Any,
     measure: Any,
@@ -100,7 +102,7 @@ def pose(
     like: str | None,
     integrator: Integrator,
     sizes: Mapping[str, float] = EMPTY,
-) -> Posed:
+) -> DesignProblem:
     """See `igpe.planning.design.design`."""
     require_mapping("free", free, "free={'A': igpe.planning.Between(0, 2)}", ProblemError)
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
@@ -115,11 +117,13 @@ def pose(
     template = _template(whole, like)
     values = _values(whole, parameters)
     relative_to = _sizes(whole.box, values, sizes)
-    known = Existing(whole, integrator, counted=existing and measured)
+    known = ExistingExperiments(whole, integrator, counted=existing and measured)
     variance = 1.0
     unknown = not (whole.sigma_known or whole.sigma_estimated)
     if measured and unknown and not isinstance(measure, Mapping):
-        measurements = known if known.counted else Existing(whole, integrator, counted=True)
+        measurements = (
+            known if known.counted else ExistingExperiments(whole, integrator, counted=True)
+        )
         variance = measurements.at(values, relative_to).variance
     _require_possible(whole, {**conditions, **free})
     noise = read_noise(measure, template, whole, variance, counted=measured)
@@ -132,7 +136,7 @@ def pose(
     held = _conditions(whole, template, conditions, sampling)
     plan = planned(whole, template, free, held, noise)
     _require_effect(free, held)
-    return Posed(
+    return DesignProblem(
         whole=whole,
         template=template,
         plan=plan,
@@ -150,28 +154,32 @@ def pose(
     )
 
 
-def steepness(plan: Planned) -> tuple[FloatArray, FloatArray]:
+def steepness(plan: PlannedModel) -> tuple[FloatArray, FloatArray]:
     """(m, n_choices), (m,): differences of numbers in the unit cube, and their largest size."""
     rows, most, first = [], [], 0
-    for freedom in plan.free.values():
-        count = 1 if isinstance(freedom, Between) else len(freedom.breaks)
-        if isinstance(freedom, Ramps) and freedom.steepest is not None:
-            width = freedom.upper - freedom.lower
-            for i, gap in enumerate(np.diff(freedom.breaks)):
+    for variable in plan.free.values():
+        count = 1 if isinstance(variable, Between) else len(variable.breaks)
+        if isinstance(variable, Ramps) and variable.steepest is not None:
+            width = variable.upper - variable.lower
+            for i, gap in enumerate(np.diff(variable.breaks)):
                 row = np.zeros(len(plan.choices))
                 row[first + i], row[first + i + 1] = -1.0, 1.0
                 rows.append(row)
-                most.append(freedom.steepest * float(gap) / width)
+                most.append(variable.steepest * float(gap) / width)
         first += count
     return np.array(rows).reshape(len(rows), len(plan.choices)), np.array(most)
 
 
-def as_before(posed: Posed) -> FloatArray | None:
+def as_before(design_problem: DesignProblem) -> FloatArray | None:
     """(n_choices,) the numbers of the template; None if it lacks one."""
     numbers: list[float] = []
-    for name, freedom in posed.plan.free.items():
-        given = posed.template.start.get(name, posed.template.inputs.get(name))
-        breaks = (posed.plan.conditions.begin,) if isinstance(freedom, Between) else freedom.breaks
+    for name, variable in design_problem.plan.free.items():
+        given = design_problem.template.start.get(name, design_problem.template.inputs.get(name))
+        breaks = (
+            (design_problem.plan.conditions.begin,)
+            if isinstance(variable, Between)
+            else variable.breaks
+        )
         if isinstance(given, Table):
             numbers += [given.at(t) for t in breaks]
         elif is_finite(given):
@@ -181,7 +189,9 @@ def as_before(posed: Posed) -> FloatArray | None:
     return np.array(numbers)
 
 
-def _unmeasured(given: Any, free: Mapping[str, Freedom], conditions: Mapping[str, Any]) -> Problem:
+def _unmeasured(
+    given: Any, free: Mapping[str, DesignVariable], conditions: Mapping[str, Any]
+) -> Problem:
     """The problem of a model without measurements, all that is free amid its bounds."""
     if not isinstance(given, ProblemWithoutData):
         raise ProblemError(
@@ -192,9 +202,9 @@ def _unmeasured(given: Any, free: Mapping[str, Freedom], conditions: Mapping[str
     return given.problem({**middle, **conditions})
 
 
-def _middle(freedom: Freedom, begin: float) -> Any:
-    amid = (freedom.lower + freedom.upper) / 2
-    if isinstance(freedom, Between):
+def _middle(variable: DesignVariable, begin: float) -> Any:
+    amid = (variable.lower + variable.upper) / 2
+    if isinstance(variable, Between):
         return amid
     return step_input([begin], [amid])
 
@@ -213,12 +223,12 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
     given = getattr(parameters, "parameters", parameters)
     require_mapping("parameters", given, "{'k1': 5.0}, a Result or an Estimate", ProblemError)
     missing = [n for n in problem.box.names if not is_finite(given.get(n))]
-    strangers = [n for n in given if n not in problem.unknowns.names]
-    if missing or strangers:
+    unknown_names = [n for n in given if n not in problem.unknowns.names]
+    if missing or unknown_names:
         raise ProblemError(
             f"A design needs a finite value of every unknown, {list(problem.box.names)}"
             + f"; none is given for {missing}" * bool(missing)
-            + f"; {strangers} are no unknowns" * bool(strangers)
+            + f"; {unknown_names} are no unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
         )
     found = {n: float(given[n]) for n in problem.box.names}
@@ -254,11 +264,11 @@ def _require_possible(problem: Problem, settings: Mapping[str, Any]) -> None:
             )
 
 
-def _require_effect(free: Mapping[str, Freedom], held: Conditions) -> None:
+def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditions) -> None:
     """Raise ProblemError for profiles with numbers that act before or after the experiment only."""
-    for name, freedom in free.items():
-        breaks = () if isinstance(freedom, Between) else freedom.breaks
-        late = breaks[-1:] if isinstance(freedom, Levels) else breaks[-2:-1]
+    for name, variable in free.items():
+        breaks = () if isinstance(variable, Between) else variable.breaks
+        late = breaks[-1:] if isinstance(variable, Levels) else breaks[-2:-1]
         if any(b >= held.end for b in late) or any(b <= held.begin for b in breaks[1:2]):
             raise ProblemError(
                 f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
@@ -308,7 +318,7 @@ def _deviations(
 
 def _conditions(
     problem: Problem, template: Experiment, given: Mapping[str, Any], sampling: Sampling
-) -> Conditions:
+) -> ExperimentConditions:
     """Those of the template, but for what is given."""
     states, begin, end = problem.instance.states, template.start_time, sampling.times[-1]
     if sampling.times[0] < begin or end <= begin:
@@ -317,15 +327,17 @@ def _conditions(
             f"starts at {begin:g}; give times after its start."
         )
     instance = problem.instance
-    strangers = [n for n in given if n not in {*states, *instance.scalars, *instance.series}]
-    if strangers:
+    unknown_names = [n for n in given if n not in {*states, *instance.scalars, *instance.series}]
+    if unknown_names:
         raise ProblemError(
-            f"conditions names {strangers}, which are nothing of the model; it has the states "
+            f"conditions names {unknown_names}, which are nothing of the model; it has the states "
             f"{list(states)} and the inputs {sorted([*instance.series, *instance.scalars])}."
         )
     inputs = read_inputs({n: v for n, v in given.items() if n not in states})
     start = {n: v for n, v in given.items() if n in states}
-    return Conditions({**template.start, **start}, {**template.inputs, **inputs}, begin, float(end))
+    return ExperimentConditions(
+        {**template.start, **start}, {**template.inputs, **inputs}, begin, float(end)
+    )
 
 
 def _sampling(times: Any, template: Experiment) -> Sampling:
@@ -340,15 +352,15 @@ def _sampling(times: Any, template: Experiment) -> Sampling:
     return Sampling(np.repeat(m.times, np.maximum(count.max(axis=1), 1)))
 
 
-def _allowed(sampling: Sampling, measured: int) -> Allowed:
+def _allowed(sampling: Sampling, measured: int) -> SamplingRules:
     most = sampling.at_most or len(sampling.times)
     sets = sets_of_quantities(measured, sampling.quantities)
-    return Allowed(sampling.times, min(most, len(sampling.times)), sampling.spacing, sets)
+    return SamplingRules(sampling.times, min(most, len(sampling.times)), sampling.spacing, sets)
 
 
 def _space(
-    problem: Problem, plan: Planned, sizes: FloatArray, count: int, criterion: Criterion
-) -> Space:
+    problem: Problem, plan: PlannedModel, sizes: FloatArray, count: int, criterion: Criterion
+) -> UnknownSpace:
     names = list(problem.box.names)
     shared = [names.index(n) for n in plan.shared]
     places, own_sizes = [], []
@@ -358,13 +370,13 @@ def _space(
         own_sizes += [sizes[problem.box.names.index(plan.sources[n])] for n in plan.own]
         places.append([*shared, *own])
     interest = [n for n in names if n in (criterion.of or plan.shared)]
-    strangers = [n for n in criterion.of if n not in names]
-    if strangers or not interest:
+    unknown_names = [n for n in criterion.of if n not in names]
+    if unknown_names or not interest:
         raise ProblemError(
-            f"The criterion looks at {strangers or 'nothing'}, which are no unknowns; there are "
+            f"Unknown names in the criterion: {unknown_names or 'none'}. The unknowns are "
             f"{names}. Name some of them: {type(criterion).__name__}(of=({shown(names[0])},))."
         )
-    return Space(
+    return UnknownSpace(
         tuple(names),
         np.array([*sizes, *own_sizes]),
         np.array(places, dtype=np.intp),

@@ -56,7 +56,7 @@ NO_OPTIMUM = (
 TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
 
 
-class Linear(NamedTuple):
+class LinearisedFit(NamedTuple):
     """The linearised model at the estimate, in the order of the result's points.
 
     jacobian  (M, n); behind the points' rows those of priors
@@ -71,7 +71,7 @@ class Linear(NamedTuple):
     active: FloatArray
 
 
-def adequacy(points: pd.DataFrame, linear: Linear, degrees: int, seed: int = 0) -> Adequacy:
+def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: int = 0) -> Adequacy:
     """Judge a fit by its residuals.
 
     points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
@@ -105,7 +105,7 @@ def _obstacle(degrees: int, along: float) -> str:
     return NO_OPTIMUM if along > LEFT else ""
 
 
-def _image(linear: Linear) -> FloatArray:
+def _image(linear: LinearisedFit) -> FloatArray:
     """(M, r) orthonormal columns along which the unknowns move the predictions."""
     free = np.flatnonzero(~linear.held)
     moved: FloatArray = linear.jacobian[:, free]
@@ -256,7 +256,7 @@ def with_findings(
     points = result.points.assign(leverage=leverage(at.jacobian, held)[order])
     others = np.arange(len(order), len(at.residual))
     jacobian = at.jacobian[np.concatenate([order, others])]
-    linear = Linear(jacobian, -at.residual[others], held, active)
+    linear = LinearisedFit(jacobian, -at.residual[others], held, active)
     verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
     verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
     told = replace(result, points=points, adequacy=verdict)

@@ -60,9 +60,9 @@ def compare_models(
         )
     _check_same(results)
     pairs = _by_names(results) if nested is None else dict(nested)
-    strangers = sorted({n for pair in pairs.items() for n in pair} - set(results))
-    if strangers:
-        raise ProblemError(f"nested names {strangers}, which are no models of {list(results)}.")
+    unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
+    if unknown_names:
+        raise ProblemError(f"nested names {unknown_names}, which are no models of {list(results)}.")
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
     weight = np.exp(-table["delta"] / 2)

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.planning.evidence import DOptimal, Evidence
+from igpe.planning.information import DesignInformation, DOptimal
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
 CLOSED = 1e-4  # of an efficiency: a bound this near is as good as reached
@@ -39,7 +39,7 @@ ROUNDING = 1e-9  # of the horizon: two times may be this much closer than the sp
 
 
 @dataclass(frozen=True)
-class Allowed:
+class SamplingRules:
     """Which choices of samples are allowed.
 
     times      (n_times,) candidates;  at_most: samples in each experiment;  spacing: between two
@@ -87,7 +87,7 @@ class Allowed:
         return taken
 
 
-class Chosen(NamedTuple):
+class SampleChoice(NamedTuple):
     """The samples, and how good they are.
 
     taken       (n_experiments, n_times, n_measured)
@@ -115,85 +115,105 @@ def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]
     return tuple(found)
 
 
-def choose(evidence: Evidence, allowed: Allowed, *, thorough: bool = True) -> Chosen:
+def choose(
+    design_information: DesignInformation, allowed: SamplingRules, *, thorough: bool = True
+) -> SampleChoice:
     """The best samples found, with a bound on what any others could tell.
 
     thorough  whether exchanges start from random choices as well
     """
     if allowed.everything:
-        taken = np.ones(evidence.shape, dtype=bool) & allowed.quantities[0]
-        value = evidence.value(taken.astype(float))
-        return Chosen(taken, value, value)
-    each = [_chosen(evidence, replace(allowed, quantities=(q,))) for q in allowed.quantities]
+        taken = np.ones(design_information.shape, dtype=bool) & allowed.quantities[0]
+        value = design_information.value(taken.astype(float))
+        return SampleChoice(taken, value, value)
+    each = [
+        _chosen(design_information, replace(allowed, quantities=(q,))) for q in allowed.quantities
+    ]
     bound = max(one.bound for one in each)
     ranked = sorted(zip(each, allowed.quantities, strict=True), key=lambda pair: -pair[0].value)
     best = ranked[0][0]
     for one, q in ranked[: SETS if thorough else 0]:
         if one.bound > best.value + CLOSED:
-            again = _restarted(evidence, replace(allowed, quantities=(q,)), one)
+            again = _restarted(design_information, replace(allowed, quantities=(q,)), one)
             best = max(best, again, key=lambda other: other.value)
     return best._replace(bound=bound)
 
 
-def _chosen(evidence: Evidence, allowed: Allowed) -> Chosen:
+def _chosen(design_information: DesignInformation, allowed: SamplingRules) -> SampleChoice:
     """The same for one set of quantities: mixtures of several would make the bound weak."""
-    bound, met = _relaxed(evidence, allowed)
-    if not isinstance(evidence.judge.criterion, DOptimal):
-        met = [*met, *_relaxed(_by_volume(evidence), allowed)[1]]
-    ranked = sorted(met, key=lambda v: -evidence.value(v.astype(float)))
-    exchanges = _Exchanges(evidence, allowed)
+    bound, met = _relaxed(design_information, allowed)
+    if not isinstance(design_information.judge.criterion, DOptimal):
+        met = [*met, *_relaxed(_by_volume(design_information), allowed)[1]]
+    ranked = sorted(met, key=lambda v: -design_information.value(v.astype(float)))
+    exchanges = _Exchanges(design_information, allowed)
     ends = [exchanges.ended(v) for v in ranked[:FIRST]]
     return max(ends, key=lambda one: one.value)._replace(bound=bound)
 
 
-def _restarted(evidence: Evidence, allowed: Allowed, chosen: Chosen) -> Chosen:
+def _restarted(
+    design_information: DesignInformation, allowed: SamplingRules, chosen: SampleChoice
+) -> SampleChoice:
     """The best after exchanges from random choices; deterministic."""
-    random, best, exchanges = np.random.default_rng(0), chosen, _Exchanges(evidence, allowed)
-    a, n_times, _ = evidence.shape
-    most = MOST if evidence.judge.criterion.concave else MOST_NOT_CONCAVE
+    random, best, exchanges = (
+        np.random.default_rng(0),
+        chosen,
+        _Exchanges(design_information, allowed),
+    )
+    a, n_times, _ = design_information.shape
+    most = MOST if design_information.judge.criterion.concave else MOST_NOT_CONCAVE
     for k in range(min(most, EXCHANGES // (a * allowed.at_most * n_times))):
         if best.value >= best.bound - CLOSED:
             break
         kept = (k % 2) * best.taken * (random.uniform(size=(a, n_times, 1)) < KEPT)
-        start = allowed.best(random.uniform(size=evidence.shape) + n_times * kept)
+        start = allowed.best(random.uniform(size=design_information.shape) + n_times * kept)
         end = exchanges.ended(start)
         best = end._replace(bound=best.bound) if end.value > best.value else best
     return best
 
 
-def _by_volume(evidence: Evidence) -> Evidence:
-    return replace(evidence, judge=replace(evidence.judge, criterion=DOptimal()))
+def _by_volume(design_information: DesignInformation) -> DesignInformation:
+    return replace(
+        design_information, judge=replace(design_information.judge, criterion=DOptimal())
+    )
 
 
-def _relaxed(evidence: Evidence, allowed: Allowed) -> tuple[float, list[BoolArray]]:
+def _relaxed(
+    design_information: DesignInformation, allowed: SamplingRules
+) -> tuple[float, list[BoolArray]]:
     """The bound, and the choices met on the way."""
-    if not evidence.judge.criterion.concave:
+    if not design_information.judge.criterion.concave:
         return np.inf, []
-    even = np.ones(evidence.shape) * allowed.quantities[0] * (allowed.at_most / len(allowed.times))
-    met = [allowed.best(evidence.gains(even))]
+    even = (
+        np.ones(design_information.shape)
+        * allowed.quantities[0]
+        * (allowed.at_most / len(allowed.times))
+    )
+    met = [allowed.best(design_information.gains(even))]
     weights, bound = met[0].astype(float), np.inf
     mixture = np.ones(1)
     for _ in range(MIXTURES):
-        gains = evidence.gains(weights)
+        gains = design_information.gains(weights)
         vertex = allowed.best(gains)
         gap = float((gains * (vertex - weights)).sum())
-        bound = min(bound, evidence.value(weights) + gap)
+        bound = min(bound, design_information.value(weights) + gap)
         if gap < CLOSED or any((vertex == v).all() for v in met):
             break
         met.append(vertex)
-        mixture = _mixed(evidence, met, np.append(mixture, 0.0))
+        mixture = _mixed(design_information, met, np.append(mixture, 0.0))
         weights = np.tensordot(mixture, np.array(met, dtype=float), 1)
     return bound, met
 
 
-def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> FloatArray:
+def _mixed(
+    design_information: DesignInformation, met: list[BoolArray], start: FloatArray
+) -> FloatArray:
     """The best mixture (n,) of choices: shares that sum to 1."""
     choices = np.array(met, dtype=float)
 
     def loss(shares: FloatArray) -> tuple[float, FloatArray]:
         weights = np.tensordot(shares, choices, 1)
-        slope = np.tensordot(choices, evidence.gains(weights), 3)
-        return -evidence.value(weights), -np.asarray(slope)
+        slope = np.tensordot(choices, design_information.gains(weights), 3)
+        return -design_information.value(weights), -np.asarray(slope)
 
     n = len(met)
     begin = 0.9 * start + 0.1 / n
@@ -211,21 +231,24 @@ def _mixed(evidence: Evidence, met: list[BoolArray], start: FloatArray) -> Float
 class _Exchanges:
     """Exchanges of samples of one set of quantities; times (n_experiments, n_times) are taken."""
 
-    evidence: Evidence
-    allowed: Allowed
+    design_information: DesignInformation
+    allowed: SamplingRules
 
     @cached_property
     def samples(self) -> list[FloatArray]:
         """(n_experiments, n_times, n, n) for each scenario: the information of each sample."""
         (quantities,) = self.allowed.quantities
-        each = [self.evidence.samples(e, quantities) for e in range(self.evidence.shape[0])]
+        each = [
+            self.design_information.samples(e, quantities)
+            for e in range(self.design_information.shape[0])
+        ]
         return [np.array(scenario) for scenario in zip(*each, strict=True)]
 
     def value(self, times: BoolArray) -> float:
         """Φ of the samples taken."""
-        return float(np.mean([self.evidence.judge(f) for f in self._informations(times)]))
+        return float(np.mean([self.design_information.judge(f) for f in self._informations(times)]))
 
-    def ended(self, start: BoolArray) -> Chosen:
+    def ended(self, start: BoolArray) -> SampleChoice:
         """Samples exchanged one by one for better ones, until none is better.
 
         Where fewer are taken than allowed, one is added if that is no loss. Only a criterion that
@@ -240,10 +263,10 @@ class _Exchanges:
                 spare = self.allowed.at_most - int(times[e].sum())
                 for i in (*np.flatnonzero(times[e]), *[None] * spare):
                     moved, value = self._moved(times, e, i)
-                    adds = i is None and self.evidence.judge.criterion.concave
+                    adds = i is None and self.design_information.judge.criterion.concave
                     if value > now + BETTER or (adds and value >= now - BETTER):
                         times, now, better = moved, value, True
-        return Chosen(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
+        return SampleChoice(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
 
     def _moved(self, times: BoolArray, e: int, i: Any) -> tuple[BoolArray, float]:
         """The best choice with sample i of an experiment elsewhere or left out, and its Φ.
@@ -259,13 +282,17 @@ class _Exchanges:
             return left, -np.inf
         pairs = zip(self._informations(left), self.samples, strict=True)
         moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
-        less, *values = np.mean([self.evidence.judge(one) for one in moves], axis=0)
+        less, *values = np.mean([self.design_information.judge(one) for one in moves], axis=0)
         best = int(np.argmax(values))
-        if i is not None and less > values[best] and not self.evidence.judge.criterion.concave:
+        if (
+            i is not None
+            and less > values[best]
+            and not self.design_information.judge.criterion.concave
+        ):
             return left, float(less)
         left[e, possible[best]] = True
         return left, float(values[best])
 
     def _informations(self, times: BoolArray) -> list[FloatArray]:
-        pairs = zip(self.evidence.known, self.samples, strict=True)
+        pairs = zip(self.design_information.known, self.samples, strict=True)
         return [known + samples[times].sum(axis=0) for known, samples in pairs]
