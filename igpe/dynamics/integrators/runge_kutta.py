@@ -174,9 +174,21 @@ class RungeKuttaIntervals(Intervals):
         start, by_unknown = self.start(q)
         columns = _Columns(0)
         if derivatives and len(q):
-            directions = np.vstack([by_unknown, np.eye(len(q))])
-            columns = self._columns(directions[None], q, probed=False)
+            if not (by_unknown == self._own[0]).all():
+                self._own[:] = by_unknown, self._from_start(by_unknown)
+            columns = self._own[1]
         return self._run(start[None], q, columns, states=True)
+
+    def _from_start(self, by_unknown: FloatArray) -> "_Columns":
+        n_q = by_unknown.shape[1]
+        directions = np.vstack([by_unknown, np.eye(n_q)])[None]
+        return self._columns(directions, np.zeros(n_q), probed=False)
+
+    @cached_property
+    def _own(self) -> list[Any]:
+        """The last derivative of the start, and the directions it gives: most starts are fixed."""
+        by_unknown = np.zeros((len(self.ivp.states), len(self.ivp.unknowns)))
+        return [by_unknown, self._from_start(by_unknown)]
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
