@@ -27,8 +27,8 @@ from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import columns as basis_module
 from igpe.algebraic.bounds import columns as columns_module
 from igpe.algebraic.bounds.bound import Bounded, bound
-from igpe.algebraic.bounds.columns import Columns, SearchBox
-from igpe.algebraic.bounds.search import BoxSearch, FineEnough
+from igpe.algebraic.bounds.columns import ColumnCells, SearchBox
+from igpe.algebraic.bounds.search import FineEnough, ProjectedSearch
 from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
@@ -95,8 +95,8 @@ class Case:
         problem = replace(problem, axes=tuple(scales))
         self.problem: Separable = problem
         with mock.patch.object(basis_module, "FEW", setting.few):
-            self.columns = Columns(problem, seed=0)
-        self.search = BoxSearch(problem, self.columns, lambda _: np.inf)
+            self.columns = ColumnCells(problem, seed=0)
+        self.search = ProjectedSearch(problem, self.columns, lambda _: np.inf)
         self.cells = FineEnough(problem, self.columns)
 
     @cached_property

@@ -13,8 +13,8 @@ import numpy as np
 
 from igpe.algebraic.base import Contribution, Regression, Route, RouteResult, reseeded
 from igpe.algebraic.bounds.bound import best_linear
-from igpe.algebraic.bounds.columns import Columns
-from igpe.algebraic.bounds.search import BoxSearch, BranchAndBoundResult, SearchLimits
+from igpe.algebraic.bounds.columns import ColumnCells
+from igpe.algebraic.bounds.search import BranchAndBoundResult, ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, grouped, separate
 from igpe.algebraic.global_solver import GlobalSolver
@@ -136,12 +136,12 @@ class Projected:
         limits = SearchLimits(self.gap, self.absolute * squares, left)
         allowed = max(self.gap * local.objective, limits.absolute) / max(squares, 1e-300)
         miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
-        columns = Columns(problem, self.seed, miss)
+        columns = ColumnCells(problem, self.seed, miss)
 
         def best() -> FloatArray | None:
             return None if local.best is None else separated.theta(local.best.x)
 
-        return BoxSearch(problem, columns, local.trial, best).run(local.objective, limits)
+        return ProjectedSearch(problem, columns, local.trial, best).run(local.objective, limits)
 
 
 def _joined(regression: Regression) -> Regression:

@@ -10,7 +10,7 @@ from test_decomposed import mixture, regression, saturation
 from test_projected import michaelis
 
 from igpe.algebraic import global_solver, projected
-from igpe.algebraic.bounds.search import BoxSearch
+from igpe.algebraic.bounds.search import ProjectedSearch
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import LinearRoute, LocalSearch
@@ -22,7 +22,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 FEW = LocalSearch(trials=8, starts=4)
 PLACES = [
     (Projected(gap=1e-9, absolute=0.0), projected, "Columns", 1),  # before branch and bound
-    (Projected(gap=1e-9, absolute=0.0), BoxSearch, "_handle", 2),  # in it
+    (Projected(gap=1e-9, absolute=0.0), ProjectedSearch, "_handle", 2),  # in it
     (Projected(), GaussNewton, "fit", 3),  # between local searches
     (FEW, GaussNewton, "fit", 3),
     (GlobalSolver(local=FEW), global_solver, "solve_confirmed", 1),
@@ -56,7 +56,7 @@ def test_a_group_keeps_what_it_has(monkeypatch, route, room, name, call):
     assert found.parameters == pytest.approx({"a": 2.0, "b": 0.5}, rel=0.2)
     assert np.isfinite(found.objective)
     assert found.lower_bound <= found.objective
-    assert np.isfinite(found.lower_bound) == (room is BoxSearch)
+    assert np.isfinite(found.lower_bound) == (room is ProjectedSearch)
 
 
 def test_stages_that_are_done_are_kept(monkeypatch):

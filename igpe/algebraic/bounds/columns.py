@@ -170,7 +170,7 @@ class Cells(NamedTuple):
     usable: BoolArray
 
 
-class Columns:
+class ColumnCells:
     """The columns of a problem in few coordinates.
 
     seed  of the samples whose span is taken

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.algebraic.bounds.bound import minimum
-from igpe.algebraic.bounds.columns import Columns, SearchBox
+from igpe.algebraic.bounds.columns import ColumnCells, SearchBox
 from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs, peak
 from igpe.core.arrays import BoolArray, FloatArray
 
@@ -67,7 +67,7 @@ class Joint:
         return np.asarray(np.abs(self.middle @ u) + spread + self.error * length)
 
 
-def joint(columns: Columns, box: SearchBox, active: list[int]) -> Joint:
+def joint(columns: ColumnCells, box: SearchBox, active: list[int]) -> Joint:
     """The active columns on the box."""
     n = len(box.spans)
     cells = [columns.cell(box.key(columns.problem, k)) for k in active]

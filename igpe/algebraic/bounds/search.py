@@ -30,7 +30,7 @@ import numpy as np
 from igpe.algebraic.bounds.bound import Bounded, BoundedColumn, Hull, Ranges, bound
 from igpe.algebraic.bounds.columns import (
     Cell,
-    Columns,
+    ColumnCells,
     Open,
     SearchBox,
     cell_places,
@@ -52,7 +52,7 @@ MOST_MOVE = 2.0  # distance of opposite directions
 SMALLEST = 1e-300
 
 
-def axis_to_halve(columns: Columns, box: SearchBox, hull: Hull, result: Bounded) -> int:
+def axis_to_halve(columns: ColumnCells, box: SearchBox, hull: Hull, result: Bounded) -> int:
     """The nonlinear parameter whose halving promises most."""
     n = len(box.spans)
     loss, shape = np.zeros(n), np.zeros(n)
@@ -101,7 +101,7 @@ def _course(result: Bounded, k: int, n_axes: int) -> _Progress:
 
 
 def _change(
-    columns: Columns, box: SearchBox, hull: Hull, part: BoundedColumn
+    columns: ColumnCells, box: SearchBox, hull: Hull, part: BoundedColumn
 ) -> tuple[FloatArray, FloatArray]:
     """(J,) how a column changes from half to half of its axes: in direction, and in all."""
     n = len(part.axes)
@@ -150,7 +150,7 @@ def _disagreement(seen: list[_Mean]) -> float:
     return float(weight @ np.abs(place - weight @ place / weight.sum()))
 
 
-def guess(columns: Columns, box: SearchBox, hull: Hull, result: Bounded) -> FloatArray:
+def guess(columns: ColumnCells, box: SearchBox, hull: Hull, result: Bounded) -> FloatArray:
     """(J,) a theta where the relaxation's solution points to."""
     n = len(box.spans)
     total, mass = np.zeros(n), np.zeros(n)
@@ -180,7 +180,7 @@ class FineEnough:
     active  the columns that are not zero
     """
 
-    def __init__(self, problem: Separable, columns: Columns) -> None:
+    def __init__(self, problem: Separable, columns: ColumnCells) -> None:
         self.problem, self.columns = problem, columns
         self.active = [
             k
@@ -285,7 +285,7 @@ class BranchAndBoundResult(NamedTuple):
     left: int
 
 
-class BoxSearch:
+class ProjectedSearch:
     """One search; `run` it once.
 
     trial  theta -> objective of a point near it, or infinity: a local search that may improve on
@@ -296,7 +296,7 @@ class BoxSearch:
     def __init__(
         self,
         problem: Separable,
-        columns: Columns,
+        columns: ColumnCells,
         trial: Callable[[FloatArray], float],
         best: Callable[[], FloatArray | None] = lambda: None,
     ) -> None:

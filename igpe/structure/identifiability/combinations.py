@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.connected import connected
-from igpe.structure.identifiability.sensitivity_rows import SensitivityRows
+from igpe.structure.identifiability.sensitivity_rows import ExactRows
 from igpe.structure.series.field import (
     Echelon,
     Residues,
@@ -58,7 +58,7 @@ class Mixed(NamedTuple):
     scaled: tuple[int, ...]
 
 
-def weights(rows: SensitivityRows, part: list[int], *, scaling: bool) -> list[list[Fraction]]:
+def weights(rows: ExactRows, part: list[int], *, scaling: bool) -> list[list[Fraction]]:
     """The reduced basis of all scalings (or translations) of a part; empty if there are none.
 
     Points of one prime are stacked: a weight must leave the outputs alone at each of them. Primes
@@ -75,7 +75,7 @@ def weights(rows: SensitivityRows, part: list[int], *, scaling: bool) -> list[li
     return known if agreed else []
 
 
-def mixed(rows: SensitivityRows, part: list[int]) -> Mixed | None:
+def mixed(rows: ExactRows, part: list[int]) -> Mixed | None:
     """How the only direction of a part mixes translations and scalings; None if it does not."""
     for reference in range(len(part)):
         result = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
@@ -85,7 +85,7 @@ def mixed(rows: SensitivityRows, part: list[int]) -> Mixed | None:
 
 
 def _mixed_modulo(
-    rows: SensitivityRows, points: list[int], part: list[int], reference: int
+    rows: ExactRows, points: list[int], part: list[int], reference: int
 ) -> Mixed | None:
     """The same at the points of one prime, if the unknown at `reference` is translated."""
     prime = rows.primes[points[0]]
@@ -104,14 +104,12 @@ def _mixed_modulo(
     return Mixed(translated, scaled) if covered else None
 
 
-def _by_prime(rows: SensitivityRows) -> Iterator[tuple[int, list[int]]]:
+def _by_prime(rows: ExactRows) -> Iterator[tuple[int, list[int]]]:
     for prime, points in groupby(rows.best, key=lambda k: rows.primes[k]):
         yield prime, list(points)
 
 
-def _stacked(
-    rows: SensitivityRows, points: list[int], part: list[int], *, scaling: bool
-) -> Echelon:
+def _stacked(rows: ExactRows, points: list[int], part: list[int], *, scaling: bool) -> Echelon:
     prime = np.uint64(rows.primes[points[0]])
     factors = [rows.values[k, part] if scaling else np.uint64(1) for k in points]
     matrices = [
@@ -120,7 +118,7 @@ def _stacked(
     return echelon(np.vstack(matrices), int(prime))
 
 
-def _restricted(rows: SensitivityRows, k: int, part: list[int]) -> Echelon:
+def _restricted(rows: ExactRows, k: int, part: list[int]) -> Echelon:
     """The rows of a part: those of other parts have nothing but zeros in its columns."""
     matrix: Residues = rows.measured[k].rows[:, part]
     return echelon(matrix, rows.primes[k])
@@ -253,9 +251,7 @@ class IdentifiableCombination:
         return self.directions == len(self.unknowns)
 
 
-def combinations(
-    rows: SensitivityRows, names: Sequence[str]
-) -> tuple[IdentifiableCombination, ...]:
+def combinations(rows: ExactRows, names: Sequence[str]) -> tuple[IdentifiableCombination, ...]:
     """The parts of the null space."""
     k = rows.best[0]
     basis = null_space(rows.measured[k], rows.primes[k])
@@ -267,9 +263,7 @@ def _parts(basis: Residues) -> list[list[int]]:
     return sorted(sorted(part) for part in connected(np.flatnonzero(r).tolist() for r in basis))
 
 
-def _combination(
-    rows: SensitivityRows, part: list[int], names: Sequence[str]
-) -> IdentifiableCombination:
+def _combination(rows: ExactRows, part: list[int], names: Sequence[str]) -> IdentifiableCombination:
     own = tuple(names[i] for i in part)
     pivots = rows.measured[rows.best[0]].pivots
     directions = len(part) - sum(pivot in part for pivot in pivots)
@@ -279,7 +273,7 @@ def _combination(
 
 
 def _functions(
-    rows: SensitivityRows, part: list[int], names: Sequence[str], directions: int
+    rows: ExactRows, part: list[int], names: Sequence[str], directions: int
 ) -> tuple[str, ...]:
     scalings = weights(rows, part, scaling=True)
     if len(scalings) == directions:
@@ -294,7 +288,7 @@ def _functions(
 MOST_CANDIDATES = 60  # of which pairs are tried
 
 
-def additional(rows: SensitivityRows) -> dict[int, tuple[tuple[str, ...], ...]]:
+def additional(rows: ExactRows) -> dict[int, tuple[tuple[str, ...], ...]]:
     """Unknown that is not identifiable -> the smallest sets, of one or of two, that free it."""
     k = rows.best[0]
     prime = rows.primes[k]

@@ -43,7 +43,7 @@ from igpe.structure.identifiability.posed import (
     expand,
 )
 from igpe.structure.identifiability.sensitivity_rows import (
-    SensitivityRows,
+    ExactRows,
     TooMany,
     sensitivity_rows,
     work,
@@ -443,7 +443,7 @@ def _integrated(
     )
 
 
-def _judged(rows: SensitivityRows, names: Sequence[str]) -> Identifiability:
+def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
     # At one point of full rank a component may vanish by chance, but none appears by chance.
     moved = np.zeros(len(names), dtype=bool)
     for k in rows.best:

@@ -47,7 +47,7 @@ MOST_NUMBERS = 5e7  # coefficients that are kept at once
 
 
 @dataclass(frozen=True, eq=False)
-class SensitivityRows:
+class ExactRows:
     """The rows of all outputs, at all points.
 
     primes   one for each point
@@ -77,7 +77,7 @@ class SensitivityRows:
     pieces: int = 1
     lengths: bool = False
     known: int = MARGIN
-    limit: "SensitivityRows | None" = None
+    limit: "ExactRows | None" = None
 
     @property
     def is_complete(self) -> bool:
@@ -145,7 +145,7 @@ def _numbers(experiments: Sequence[SeriesExpansion], orders: int) -> float:
 
 def sensitivity_rows(
     experiments: Sequence[SeriesExpansion], n: int, seed: int, most_work: float = np.inf
-) -> SensitivityRows:
+) -> ExactRows:
     """Rows of all experiments for n unknowns.
 
     most_work  products of residues that may be spent on more orders than a generic start needs
@@ -168,14 +168,14 @@ def _deepened(
     *,
     generic: bool,
     most_work: float,
-) -> SensitivityRows:
+) -> ExactRows:
     """With more orders, until the rank is that of generic start values or the work is too much."""
     first = n + max((e.dynamics.x.numel() for e in experiments), default=0) + MARGIN
     has_breaks = any(len(e.dynamics.pieces) > 1 for e in experiments)
     depths = [1.0, 2.0, DEEPER]
     stages = [FEW_ORDERS] * (has_breaks and first > FEW_ORDERS) + [int(first * d) for d in depths]
-    rows: SensitivityRows | None = None
-    limit: SensitivityRows | None = None
+    rows: ExactRows | None = None
+    limit: ExactRows | None = None
     for orders in stages:
         depth = orders / first
         if rows is not None and depth > 1 and work(experiments, n, depth) > most_work:
@@ -197,7 +197,7 @@ def _deepened(
 
 def _limit(
     experiments: Sequence[SeriesExpansion], n: int, random: np.random.Generator
-) -> SensitivityRows | None:
+) -> ExactRows | None:
     """Rows whose rank is an upper bound: of every piece, at states and times drawn at random.
 
     States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
@@ -324,7 +324,7 @@ class _Expander:
         )
         self.primes, self.point, self.courses = start.primes, start.point, start.courses
 
-    def rows(self) -> SensitivityRows:
+    def rows(self) -> ExactRows:
         """Everything, for as many orders as matter."""
         if all(course.grid.is_single for course in self.courses):
             order, forms = self._by_orders()
@@ -342,9 +342,9 @@ class _Expander:
 
     def _rows(
         self, order: int, forms: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
-    ) -> SensitivityRows:
+    ) -> ExactRows:
         pieces = max(max(1, len(course.grid.pieces)) for course in self.courses)
-        return SensitivityRows(
+        return ExactRows(
             primes=tuple(self.primes),
             values=self.point.q,
             measured=tuple(forms),

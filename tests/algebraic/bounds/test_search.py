@@ -13,8 +13,8 @@ from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import search as fine_enough
 from igpe.algebraic.bounds import search as search_module
 from igpe.algebraic.bounds.bound import best_linear
-from igpe.algebraic.bounds.columns import Columns, root
-from igpe.algebraic.bounds.search import BoxSearch, SearchLimits
+from igpe.algebraic.bounds.columns import ColumnCells, root
+from igpe.algebraic.bounds.search import ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Axis, ParameterPair
 from igpe.algebraic.bounds.separate import separate
 from igpe.core.box import Box as Bounds
@@ -74,7 +74,7 @@ def searched(one, objective, limits=LIMITS, *, trial=None, change=lambda p: p):
         found = best_linear(problem, problem.values(theta[None])[0])
         return np.inf if found is None else found[1]
 
-    run = BoxSearch(problem, Columns(problem, 0), local if trial is None else trial)
+    run = ProjectedSearch(problem, ColumnCells(problem, 0), local if trial is None else trial)
     return run, run.run(objective, limits)
 
 
