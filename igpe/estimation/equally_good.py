@@ -16,7 +16,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
-from igpe.dynamics.search.other_optima import Sought, other_optima, rounding
+from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
@@ -27,7 +27,6 @@ from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
 
-INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
 
@@ -60,9 +59,10 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     x = problem.box.vector(best.estimate.parameters)
     rise = _rise(steps, settings)
     sought = Sought(x, _starts(problem, steps.paths), rise, settings.seed)
-    values, complete = other_optima(problem, sought)
+    values, why = other_optima(problem, sought)
     exact = [best, *_refined(problem, steps, values, settings.integrator)]
-    return _ordered(steps, exact, rise, () if complete and not stopped() else (INTERRUPTED,))
+    why = why or (INTERRUPTED if stopped() else "")
+    return _ordered(steps, exact, rise, (why,) if why else ())
 
 
 def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:

@@ -21,7 +21,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.base import Fit, Linearised, Residual
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
     SAME,
@@ -43,7 +43,15 @@ HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followe
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
+EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
+
+
+INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
+EXHAUSTED = (
+    "The search for other sets of values that explain the data ended at its limit of "
+    f"{EVALUATIONS} evaluations: there may be more."
+)
 
 
 class Sought(NamedTuple):
@@ -61,19 +69,39 @@ class Sought(NamedTuple):
     seed: int
 
 
-def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], bool]:
+def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], str]:
     """Distinct optima within the threshold, without the estimate's own, best first.
 
-    returns  (n,) values of each, and whether the search was not interrupted (Ctrl-C)
+    returns  (n,) values of each, and why the search is not complete ("" if it is)
     """
-    residuals = Residuals(problem, QUICKLY)
+    residuals = _Limited(Residuals(problem, QUICKLY))
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
-    complete = True
+    why = ""
     try:
         search.run()
     except KeyboardInterrupt:
-        complete = False
-    return [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)], complete
+        why = INTERRUPTED
+    except _ExhaustedError:
+        why = EXHAUSTED
+    return [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)], why
+
+
+class _ExhaustedError(Exception):
+    """The search has computed the residuals `EVALUATIONS` times."""
+
+
+class _Limited:
+    """Residuals that can be computed `EVALUATIONS` times: processors do not change the result."""
+
+    def __init__(self, residual: Residual) -> None:
+        self.residual = residual
+        self.left = EVALUATIONS
+
+    def __call__(self, x: FloatArray) -> Linearised | None:
+        if not self.left:
+            raise _ExhaustedError
+        self.left -= 1
+        return self.residual(x)
 
 
 def rounding(problem: Problem) -> float:
