@@ -14,6 +14,7 @@ import igpe
 from igpe.core.box import Box
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.other_optima import EXHAUSTED
 from igpe.dynamics.shooting.refine import refine
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
@@ -337,3 +338,11 @@ def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(nam
     assert len(notes) == bool(told)
     assert all(told in note and "This result has 1 of them" in note for note in notes)
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
+
+
+def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch):
+    monkeypatch.setattr("igpe.dynamics.search.other_optima.EVALUATIONS", 20)
+    result = igpe.estimate(sulfisoxazole())
+    assert EXHAUSTED in result.notes
+    assert EXHAUSTED not in twins.notes
+    assert result.objective == pytest.approx(twins.objective)
