@@ -177,6 +177,16 @@ def test_no_file_is_too_long_and_no_folder_too_full() -> None:
     assert {d: n for d in folders if (n := len(list(d.glob("*.py")))) > MOST + 1} == {}
 
 
+def test_a_public_class_name_stands_in_one_room() -> None:
+    rooms: dict[str, set[str]] = {}
+    for file in FILES:
+        room = file.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room)
+    assert {name: r for name, r in rooms.items() if len(r) > 1} == {}
+
+
 @pytest.mark.parametrize(
     ("where", "code", "says"),
     [

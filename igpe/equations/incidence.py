@@ -17,7 +17,7 @@ from scipy.sparse import coo_matrix, csc_array
 from igpe.core.arrays import IntArray
 
 
-class Parts(NamedTuple):
+class DulmageMendelsohn(NamedTuple):
     """Dulmage-Mendelsohn parts of a system, as indices of its equations (rows) and unknowns.
 
     under_rows, under_columns   more unknowns than equations: not computable
@@ -51,7 +51,7 @@ def incidence(residual: Any, unknowns: Any) -> coo_matrix:
     return coo_matrix((np.ones(len(rows)), (rows, columns)), shape=pattern.shape)
 
 
-def parts(pattern: coo_matrix) -> Parts:
+def parts(pattern: coo_matrix) -> DulmageMendelsohn:
     """The under-, well- and over-constrained parts of a pattern."""
     found = _decomposed(pattern)
     # CasADi's order: unmatched rows, over with its columns, well, under, unmatched columns.
@@ -60,7 +60,7 @@ def parts(pattern: coo_matrix) -> Parts:
         found.columns[a:b] for a, b in pairwise(found.coarse_columns)
     )
     order = np.argsort(well)
-    return Parts(
+    return DulmageMendelsohn(
         under_rows=sorted(under.tolist()),
         under_columns=sorted([*spare_columns.tolist(), *under_columns.tolist()]),
         well_rows=well[order].tolist(),

@@ -22,7 +22,7 @@ from igpe.core.errors import Unsupported
 from igpe.equations.reading.pieces import of_time, ramp
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import Clock, Stops, as_products, held, stops
+from igpe.equations.time.timed import Stops, TimeSymbols, as_products, held, stops
 from igpe.equations.translate import with_safe_powers
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
@@ -177,9 +177,9 @@ class InitialValueProblem:
         f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
         return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
 
-    def _clock(self, last: float) -> Clock:
+    def _clock(self, last: float) -> TimeSymbols:
         rest = ca.vertcat(self.x, self.y)
-        return Clock(self.t, self.u, self.q, rest, self.tables, self.t0, last)
+        return TimeSymbols(self.t, self.u, self.q, rest, self.tables, self.t0, last)
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -232,7 +232,7 @@ def initial_value_problem(
     own = (*(table for table in tables if table), *w.tables)
     q, t0 = stack(free.found.values()), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    clock = Clock(symbols.t, stack(given), q, moved, own, t0, last)
+    clock = TimeSymbols(symbols.t, stack(given), q, moved, own, t0, last)
     slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
     known = {*experiment.times, *clock.segments.edges}
     without = held(clock, [slopes, inserted(solved.remaining)], known)

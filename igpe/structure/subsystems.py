@@ -54,7 +54,7 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from igpe.core.arrays import IntArray
 from igpe.core.connected import connected
 from igpe.equations.elimination import Solved, solve_for
-from igpe.equations.incidence import Block, Parts, blocks, parts
+from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, parts
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.identifiability.posed import PosedEquations
@@ -222,7 +222,7 @@ def predicted_slopes(reduced: ReducedSystem, subsystem: Subsystem) -> dict[str, 
     return {state: by_column[j] for j, state in slopes.items()}
 
 
-def used_rows(reduced: ReducedSystem, result: Parts) -> list[int]:
+def used_rows(reduced: ReducedSystem, result: DulmageMendelsohn) -> list[int]:
     """The rows of the overconstrained part that are used; see the top of the file."""
     if not result.over_columns:
         return []
@@ -302,7 +302,7 @@ def _closure(start: int, needs: list[set[int]]) -> set[int]:
     return seen
 
 
-def _surplus(reduced: ReducedSystem, result: Parts) -> tuple[Surplus, ...]:
+def _surplus(reduced: ReducedSystem, result: DulmageMendelsohn) -> tuple[Surplus, ...]:
     """Rows without an unknown are superfluous each by itself, the others together."""
     counts = np.diff(reduced.pattern.tocsr().indptr)
     index, names = reduced.posed.experiment, reduced.row_names

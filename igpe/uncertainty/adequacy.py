@@ -23,7 +23,7 @@ from igpe.numerics.statistics.covariance import (
 from igpe.numerics.statistics.lack_of_fit import (
     ODD,
     Evidence,
-    Residuals,
+    FitResiduals,
     exact_probability,
     lack_of_fit,
     runs_test,
@@ -145,7 +145,7 @@ class _Tested:
         known = bool(points["sigma"].notna().all())
         size = np.abs(points["fitted"]) / points["sigma"].fillna(1.0)
         time = points["time"].to_numpy(dtype=float)
-        self.residuals = Residuals(value, image, series, quantity, time, size.to_numpy(), known)
+        self.residuals = FitResiduals(value, image, series, quantity, time, size.to_numpy(), known)
 
     def name(self, series: int) -> str:
         """The series in words."""
@@ -244,7 +244,7 @@ def with_findings(
 ) -> Result:
     """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
 
-    at      residuals and derivative at the estimate, as `Residuals` has them; or None
+    at      residuals and derivative at the estimate, as `FitResiduals` has them; or None
     active  (k, n) derivative of active constraints
     """
     if at is None or not np.isfinite(at.jacobian).all():

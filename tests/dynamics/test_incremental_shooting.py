@@ -15,7 +15,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.incremental.horizons import Recovery, Sampling, UpdatedBounds
+from igpe.dynamics.shooting.incremental.horizons import Recovery, SlopeSampling, UpdatedBounds
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
@@ -237,7 +237,7 @@ def test_a_fast_double_is_not_taken_for_the_slow_truth():
 @pytest.mark.parametrize("name", ["stirred_tank", "dimer", "michaelis_menten", "logistic"])
 def test_what_does_not_oscillate_is_measured_densely_enough(name):
     problem = CASE[name].problem()
-    (sampling,) = map(Sampling, SingleShooting().prepare(problem).residuals.runs)
+    (sampling,) = map(SlopeSampling, SingleShooting().prepare(problem).residuals.runs)
     assert not sampling.too_sparse(problem.box.vector(CASE[name].truth))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from igpe.core.errors import ModelError
-from igpe.equations.time.timed import Clock, as_products, held, stops
+from igpe.equations.time.timed import TimeSymbols, as_products, held, stops
 from igpe.problem.inputs import Table, linear_input
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
@@ -16,7 +16,7 @@ NO_INPUTS = ca.SX(0, 1)
 
 
 def clock(last=1.0, *, u=NO_INPUTS, tables=()):
-    return Clock(T, u, Q, X, tuple(tables), 0.0, last)
+    return TimeSymbols(T, u, Q, X, tuple(tables), 0.0, last)
 
 
 def switched(condition, last=1.0, known=()):

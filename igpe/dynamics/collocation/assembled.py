@@ -84,14 +84,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ProgramParts:
     """All experiments of a problem, ready for meshes."""
 
     problem: Problem
     each: tuple[Part, ...]
 
 
-def parts(problem: Problem, radau: Radau) -> Parts | None:
+def parts(problem: Problem, radau: Radau) -> ProgramParts | None:
     """The problem made ready; None where it wants the user's Pyomo model on the mesh.
 
     Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
@@ -113,7 +113,7 @@ def parts(problem: Problem, radau: Radau) -> Parts | None:
         if part is None:
             return None
         found.append(part)
-    return Parts(problem, tuple(found))
+    return ProgramParts(problem, tuple(found))
 
 
 def _has_constant_bounds(instance: Instance) -> bool:
@@ -299,7 +299,7 @@ class Assembled:
 
     refinable = True
 
-    def __init__(self, ready: Parts, meshes: Sequence[Mesh]) -> None:
+    def __init__(self, ready: ProgramParts, meshes: Sequence[Mesh]) -> None:
         self.problem, self.meshes = ready.problem, list(meshes)
         first, runs = len(self.problem.box), []
         for part, mesh in zip(ready.each, meshes, strict=True):

@@ -15,7 +15,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.collocation.assembled import Assembled, Parts, parts
+from igpe.dynamics.collocation.assembled import Assembled, ProgramParts, parts
 from igpe.dynamics.collocation.global_collocation import GlobalCollocation
 from igpe.dynamics.collocation.guess import Course, begin, course, first_meshes, sizes
 from igpe.dynamics.collocation.mesh import Mesh, Radau, most_elements
@@ -42,7 +42,7 @@ class Poser:
 
     def __init__(self, problem: Problem, radau: Radau) -> None:
         self.problem = problem
-        self._parts: Parts | None = parts(problem, radau)
+        self._parts: ProgramParts | None = parts(problem, radau)
 
     def on(self, meshes: Sequence[Mesh]) -> "Program":
         """The problem on these meshes; a model with times of its own may know better ones."""
@@ -108,7 +108,7 @@ SMALL = 1e-3  # of the bounds' width: below it the change of an unknown counts a
 
 
 @dataclass(frozen=True)
-class Fit:
+class CollocationFit:
     """One solved program: where it ended, and the courses there."""
 
     answer: Answer
@@ -203,7 +203,7 @@ class Collocation:
         radau = Radau(self.points)
         meshes = first_meshes(problem, guesses[0], radau, self.tolerance, start=starts[0])
         poser = Poser(problem, radau)
-        fits: list[Fit] = []
+        fits: list[CollocationFit] = []
         try:
             program = self._solve_all(poser.on(meshes), starts, guesses, fits, started)
             if poser.assembled and not any(f.answer.status.usable for f in fits):
@@ -223,7 +223,7 @@ class Collocation:
         program: Program,
         starts: Sequence[Mapping[str, float]],
         guesses: Sequence[Sequence[Profile]],
-        fits: list[Fit],
+        fits: list[CollocationFit],
         started: float,
     ) -> Program:
         """The program solved from all starts, one after the other, into `fits`."""
@@ -239,7 +239,7 @@ class Collocation:
         return program
 
     def _interrupted(
-        self, fits: list[Fit], starts: Sequence[Mapping[str, float]], started: float
+        self, fits: list[CollocationFit], starts: Sequence[Mapping[str, float]], started: float
     ) -> list[Estimate]:
         """What has been solved on the first mesh; the other starts as they were."""
         status = Status.INTERRUPTED
@@ -247,9 +247,11 @@ class Collocation:
         waiting = starts[len(fits) :]
         return [*solved, *(Estimate(dict(s), np.inf, status, "not corrected") for s in waiting)]
 
-    def _refine_best(self, poser: Poser, fits: list[Fit], started: float) -> list[Estimate]:
+    def _refine_best(
+        self, poser: Poser, fits: list[CollocationFit], started: float
+    ) -> list[Estimate]:
         problem = poser.problem
-        refined: list[tuple[Fit, Estimate]] = []
+        refined: list[tuple[CollocationFit, Estimate]] = []
         found: list[Estimate] = [self._estimate(fit, fit.answer.status, started) for fit in fits]
         order = sorted(range(len(fits)), key=lambda i: _rank(fits[i]))
         tiny = _tiny(problem)
@@ -266,7 +268,7 @@ class Collocation:
             refined.append((fit, found[i]))
         return found
 
-    def _refine(self, poser: Poser, fit: Fit, started: float) -> Estimate:
+    def _refine(self, poser: Poser, fit: CollocationFit, started: float) -> Estimate:
         problem = poser.problem
         solver = self._local()
         status = Status.ITERATION_LIMIT
@@ -310,7 +312,7 @@ class Collocation:
             return None
         return max(0.0, self.time_limit - (time.perf_counter() - started))
 
-    def _estimate(self, fit: Fit, status: Status, started: float) -> Estimate:
+    def _estimate(self, fit: CollocationFit, status: Status, started: float) -> Estimate:
         n = sum(m.n_elements for m in fit.meshes)
         return Estimate(
             parameters=fit.parameters,
@@ -327,10 +329,10 @@ def _solve(
     start: Mapping[str, float],
     left: float | None,
     known: Sequence[KnownOptimum] = (),
-) -> Fit:
+) -> CollocationFit:
     answer = program.solve(left, known)
     courses = program.courses()
-    return Fit(
+    return CollocationFit(
         answer,
         program.parameters() if answer.status.usable else dict(start),
         program.meshes,
@@ -339,7 +341,7 @@ def _solve(
     )
 
 
-def _known(program: Program, fit: Fit) -> KnownOptimum:
+def _known(program: Program, fit: CollocationFit) -> KnownOptimum:
     """Where a solve from another start need not go to the end: it would end like this one."""
     box, objective = program.problem.box, fit.answer.objective
     values = box.vector(fit.parameters)
@@ -348,7 +350,7 @@ def _known(program: Program, fit: Fit) -> KnownOptimum:
     return KnownOptimum(program.handles, values, reach, objective, WORTH_REFINING * abs(objective))
 
 
-def _rank(fit: Fit) -> float:
+def _rank(fit: CollocationFit) -> float:
     return fit.answer.objective if fit.answer.status.usable else np.inf
 
 
@@ -359,7 +361,7 @@ def _tiny(problem: Problem) -> float:
     return TINY * squares if np.isfinite(squares) and squares > 0 else TINY
 
 
-def _resolved(fit: Fit, tolerance: float) -> bool:
+def _resolved(fit: CollocationFit, tolerance: float) -> bool:
     """Whether the polynomials are so good that a finer mesh would find the same."""
     pairs = zip(fit.meshes, fit.courses, strict=True)
     return all(m.resolves(list(c.values()), tolerance) for m, c in pairs)
@@ -369,13 +371,13 @@ def _far(objective: float, best: float, tiny: float) -> bool:
     return bool(objective > best + WORTH_REFINING * abs(best) + tiny)
 
 
-def _flat(one: Fit, other: Fit, tiny: float) -> bool:
+def _flat(one: CollocationFit, other: CollocationFit, tiny: float) -> bool:
     """Whether the objective no longer tells the two apart: the rest is a valley."""
     a, b = one.answer.objective, other.answer.objective
     return bool(abs(a - b) <= FLAT * abs(b) + tiny)
 
 
-def _same(problem: Problem, one: Fit, other: Fit, tolerance: float) -> bool:
+def _same(problem: Problem, one: CollocationFit, other: CollocationFit, tolerance: float) -> bool:
     """Whether no unknown differs by more than the tolerance."""
     box = problem.box
     a, b = box.vector(one.parameters), box.vector(other.parameters)

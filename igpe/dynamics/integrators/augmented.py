@@ -178,14 +178,14 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
     )
 
 
-class Lifted(NamedTuple):
+class NumberedFunctions(NamedTuple):
     """Functions with the same last input, which is to be `numbers` (n,)."""
 
     functions: tuple[Any, ...]
     numbers: FloatArray
 
 
-def lifted(functions: Sequence[Any]) -> Lifted:
+def lifted(functions: Sequence[Any]) -> NumberedFunctions:
     """The SX functions with their constants as an input; names and other inputs stay."""
     found: list[float] = []
     symbols: list[Any] = []
@@ -196,7 +196,7 @@ def lifted(functions: Sequence[Any]) -> Lifted:
         ca.Function(f.name(), [*g, numbers], r)
         for f, g, r in zip(functions, given, results, strict=True)
     )
-    return Lifted(tuple(made), np.array(found, dtype=float))
+    return NumberedFunctions(tuple(made), np.array(found, dtype=float))
 
 
 def _without(function: Any, given: list[Any], found: list[float], symbols: list[Any]) -> list[Any]:

@@ -54,7 +54,7 @@ MOST_STEPS = 2**31 - 1  # what LSODA can count
 
 
 @dataclass(frozen=True)
-class Limits:
+class StepLimits:
     """What an integration may use.
 
     max_steps  between two outputs
@@ -69,7 +69,7 @@ class Limits:
     most: FloatArray
 
     @classmethod
-    def of(cls, method: Any, ivp: InitialValueProblem) -> "Limits":
+    def of(cls, method: Any, ivp: InitialValueProblem) -> "StepLimits":
         """The limits that an integrator's fields mean for a problem."""
         with np.errstate(over="ignore"):
             most = method.largest * (ivp.largest / ivp.scale)

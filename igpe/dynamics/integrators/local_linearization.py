@@ -27,7 +27,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Shots, refused_implicit
 from igpe.dynamics.integrators.cut import Round, cut
-from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, allowed, at, no_number
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, StepLimits, allowed, at, no_number
 from igpe.dynamics.integrators.runge_kutta_source import model_functions
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -74,7 +74,7 @@ class Linear(NamedTuple):
         return np.asarray(h[:, None] * solved, dtype=float)
 
 
-class Linearised:
+class LinearisedEquations:
     """The equations of a problem, linearised at n places as one call of CasADi."""
 
     def __init__(self, ivp: InitialValueProblem, n: int) -> None:
@@ -178,9 +178,9 @@ class LocalLinearizationIntervals(Intervals):
         return h.copy(), found
 
     @cached_property
-    def linearised(self) -> Linearised:
+    def linearised(self) -> LinearisedEquations:
         """The equations for all intervals at once."""
-        return Linearised(self.ivp, self.cut.intervals)
+        return LinearisedEquations(self.ivp, self.cut.intervals)
 
     @cached_property
     def _measured(self) -> ca.Function:
@@ -208,7 +208,7 @@ class _Walk:
         self.q = np.tile(q, (n_k, 1))
         self.why = ["" if np.isfinite(row).all() else NO_START for row in starts]
         self.steps = np.zeros(n_k, dtype=np.intp)
-        self.limits = Limits.of(self.method, made.ivp)
+        self.limits = StepLimits.of(self.method, made.ivp)
         self.most = min(self.method.max_steps, allowed() or self.method.max_steps)
         self.deadline = time.monotonic() + self.method.seconds
         owner = pieces.owner

@@ -27,7 +27,7 @@ from igpe.dynamics.integrators.base import (
     refused_implicit,
 )
 from igpe.dynamics.integrators.cut import Cut, Round, cut
-from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, Limits, allowed, at, no_number
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, StepLimits, allowed, at, no_number
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -44,7 +44,7 @@ STIFF = "The equations are stiff {}: an explicit method needs tiny steps."
 
 
 @dataclass
-class Pieces:
+class PieceState:
     """Where n pieces are; changed in place.
 
     which   (n,) the interval of each;  begin, span (n,) of the piece, in the model's time
@@ -69,11 +69,11 @@ class Pieces:
     before: FloatArray
     limited: IntArray
 
-    def at(self, places: IntArray) -> "Pieces":
+    def at(self, places: IntArray) -> "PieceState":
         """Some of them."""
-        return Pieces(*(getattr(self, field.name)[places] for field in fields(self)))
+        return PieceState(*(getattr(self, field.name)[places] for field in fields(self)))
 
-    def smaller(self) -> "Pieces":
+    def smaller(self) -> "PieceState":
         """Half of them, or less, if the others rest; sizes are few, as each is a function."""
         going, n = np.flatnonzero(self.h), len(self.h)
         while n > 1 and n // 2 >= len(going):
@@ -132,7 +132,7 @@ class Course:
     ) -> None:
         self.method, self.states, self.outputs, self.why = method, ivp.states, outputs, why
         self.times, self.deadline = np.zeros(0), time.monotonic() + method.seconds
-        self.limits = Limits.of(method, ivp)
+        self.limits = StepLimits.of(method, ivp)
 
     def advance(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> None:
         """Integrate the pieces of a round whose intervals have not broken down; changes x (K, N).
@@ -160,7 +160,7 @@ class Course:
             sentence = self.limits.seconds_sentence if late else self.limits.steps_sentence
             self.why[pieces.which[i]] = sentence(when)
 
-    def _begin(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> Pieces:
+    def _begin(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> PieceState:
         alive = np.array([not self.why[k] for k in round_.which], dtype=bool)
         round_ = Round(round_.cut, round_.which[alive], round_.pieces[alive])
         which, begin, span = round_.which, round_.begin, round_.end - round_.begin
@@ -169,7 +169,9 @@ class Course:
         k = slope(zeros, now, p) if len(which) else now
         h = self._first_step(now, k, partial(slope, p=p)) if len(which) else zeros
         limited = np.zeros(len(which), dtype=np.intp)
-        return Pieces(which, begin, span, p, *round_.rows, zeros, h, now, k, 1e-4 * ones, limited)
+        return PieceState(
+            which, begin, span, p, *round_.rows, zeros, h, now, k, 1e-4 * ones, limited
+        )
 
     def _first_step(
         self, x: FloatArray, k: FloatArray, slope: Callable[[FloatArray, FloatArray], FloatArray]
@@ -192,7 +194,7 @@ class Course:
         largest: FloatArray = np.max(ratio, axis=1, initial=0.0)
         return largest
 
-    def _step(self, now: Pieces, slope: Slope) -> Step:
+    def _step(self, now: PieceState, slope: Slope) -> Step:
         ends = now.tau + 1.01 * now.h >= 1
         h = np.where(ends & (now.h > 0), 1 - now.tau, now.h)
         after = np.where(ends, 1.0, now.tau + h)
@@ -203,7 +205,7 @@ class Course:
         error = self._in_tolerances(h[:, None] * _sum(E, k), now.x, y)
         return Step(h, after, error, k, y, beside)
 
-    def _look(self, now: Pieces, step: Step, good: BoolArray) -> None:
+    def _look(self, now: PieceState, step: Step, good: BoolArray) -> None:
         """Put to rest what breaks down here."""
         going = now.h > 0
         large = good & (np.abs(step.end[:, : len(self.states)]) > self.limits.most).any(axis=1)
@@ -223,7 +225,7 @@ class Course:
             self.why[now.which[i]] = reason
             now.h[i] = 0
 
-    def _report(self, now: Pieces, step: Step, good: BoolArray) -> None:
+    def _report(self, now: PieceState, step: Step, good: BoolArray) -> None:
         """Fill the outputs that the step has passed."""
         end = now.begin + now.span * step.tau
         times = self.times
@@ -248,7 +250,7 @@ def _sum(weights: FloatArray, k: list[FloatArray]) -> FloatArray:
     return total
 
 
-def _control(now: Pieces, step: Step, good: BoolArray) -> None:
+def _control(now: PieceState, step: Step, good: BoolArray) -> None:
     """Take the steps that are good, and choose the next ones."""
     going, error = now.h > 0, np.where(np.isfinite(step.error), step.error, np.inf)
     less = np.clip(0.9 * error**-0.17, 0.2, 0.9)

@@ -16,7 +16,7 @@ from scipy.integrate import odeint
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.cut import Piece
-from igpe.dynamics.integrators.limits import Limits, allowed, at, between, no_number
+from igpe.dynamics.integrators.limits import StepLimits, allowed, at, between, no_number
 from igpe.dynamics.integrators.piecewise import Advance, Piecewise, Reached
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -36,7 +36,7 @@ class Lsoda(Piecewise):
 
     def advancing(self, ivp: InitialValueProblem, system: Augmented) -> Advance:
         """See `Piecewise`."""
-        return _Multistep(self, ivp, Limits.of(self, ivp), Slope(system))
+        return _Multistep(self, ivp, StepLimits.of(self, ivp), Slope(system))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Multistep:
 
     method: Lsoda
     ivp: InitialValueProblem
-    limits: Limits
+    limits: StepLimits
     slope: "Slope"
 
     def __call__(
@@ -126,7 +126,7 @@ class Watch:
     late, large, time  whether a limit was passed; which state; when, in the piece's own time
     """
 
-    def __init__(self, limits: Limits, n_x: int, deadline: float) -> None:
+    def __init__(self, limits: StepLimits, n_x: int, deadline: float) -> None:
         self._limits, self._n_x, self._deadline = limits, n_x, deadline
         self.late, self.time = False, 0.0
         steps = allowed()

@@ -39,15 +39,15 @@ from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     NO_START,
     TOO_MANY,
-    Limits,
+    StepLimits,
     allowed,
     at,
     no_number,
 )
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
-    Batch,
-    Plan,
+    BatchStruct,
+    PlanStruct,
     Sweep,
     Tape,
     written,
@@ -334,7 +334,7 @@ class RungeKuttaIntervals(Intervals):
         shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, shown))
         arrays: Any = [np.empty(s) for shape in shapes for s in (shape, (*shape, n_d))]
         reached, ended = np.empty(n_k), np.empty((n_k, 4), dtype=np.int64)
-        batch = Batch(
+        batch = BatchStruct(
             n_d,
             *(None if v is None else v.ctypes.data for v in given),
             bool(columns.after),
@@ -362,7 +362,7 @@ class RungeKuttaIntervals(Intervals):
         return Shots(a, b, c, d, e, f, status, tuple(reasons), ended[:, 2:])
 
     def _why(self, ended: Ended, reached: float, state: int) -> str:
-        limits, when = Limits.of(self.method, self.ivp), at(reached)
+        limits, when = StepLimits.of(self.method, self.ivp), at(reached)
         if ended is Ended.LARGE:
             return limits.size_sentence(self.ivp.states[state - 1], when)
         interrupted = f"The integration was interrupted {when}."
@@ -384,8 +384,10 @@ class RungeKuttaIntervals(Intervals):
         return function
 
     @cached_property
-    def _plan(self) -> "Plan":
-        return Plan.of(self.needed.ivp, self.cut, self.method, self.numbers, self._clock.question)
+    def _plan(self) -> "PlanStruct":
+        return PlanStruct.of(
+            self.needed.ivp, self.cut, self.method, self.numbers, self._clock.question
+        )
 
 
 class _Columns(NamedTuple):

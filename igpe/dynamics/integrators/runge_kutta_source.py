@@ -21,15 +21,15 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.limits import MOST_STEPS, Limits
+from igpe.dynamics.integrators.limits import MOST_STEPS, StepLimits
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
 
 QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
 
 
-class Plan(ctypes.Structure):
-    """`Plan` of the C code: the intervals and the limits."""
+class PlanStruct(ctypes.Structure):
+    """`PlanStruct` of the C code: the intervals and the limits."""
 
     _fields_ = (
         ("intervals", ctypes.c_longlong),
@@ -60,7 +60,7 @@ class Plan(ctypes.Structure):
         method: Any,
         numbers: FloatArray,
         stopped: Any,
-    ) -> "Plan":
+    ) -> "PlanStruct":
         """The plan; it keeps the arrays it points at."""
         arrays = {
             "first": pieces.first.astype(np.int64),
@@ -71,7 +71,7 @@ class Plan(ctypes.Structure):
             "row_inputs": pieces.row_inputs,
             "size": np.ascontiguousarray(ivp.scale, dtype=float),
             "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
-            "most": np.ascontiguousarray(Limits.of(method, ivp).most * ivp.scale),
+            "most": np.ascontiguousarray(StepLimits.of(method, ivp).most * ivp.scale),
             "numbers": numbers,
         }
         plan = cls(
@@ -89,8 +89,8 @@ class Plan(ctypes.Structure):
         return plan
 
 
-class Batch(ctypes.Structure):
-    """`Batch` of the C code: starts, unknowns, directions, and where results go."""
+class BatchStruct(ctypes.Structure):
+    """`BatchStruct` of the C code: starts, unknowns, directions, and where results go."""
 
     _fields_ = (
         ("directions", ctypes.c_longlong),

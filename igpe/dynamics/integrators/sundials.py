@@ -22,7 +22,7 @@ from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.cut import Piece
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
-    Limits,
+    StepLimits,
     allowed,
     allowed_between,
     at,
@@ -46,7 +46,7 @@ class Sundials(Piecewise):
 
     def advancing(self, ivp: InitialValueProblem, system: Augmented) -> Advance:
         """See `Piecewise`."""
-        return _Multistep(ivp, system, Solvers(self, system), Limits.of(self, ivp))
+        return _Multistep(ivp, system, Solvers(self, system), StepLimits.of(self, ivp))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Multistep:
     ivp: InitialValueProblem
     system: Augmented
     solvers: "Solvers"
-    limits: Limits
+    limits: StepLimits
 
     def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray

@@ -115,7 +115,7 @@ def _is_regular(operation: str, nodes: list[_Node]) -> bool:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeSymbols:
     """Symbols of an initial value problem, and the horizon.
 
     t, u, q, rest  symbols: time, inputs, unknowns, and all others;  tables  one for each of u
@@ -193,7 +193,7 @@ class Held(NamedTuple):
         return None
 
 
-def held(clock: Clock, expressions: Iterable[Any], known: Iterable[float]) -> Held:
+def held(clock: TimeSymbols, expressions: Iterable[Any], known: Iterable[float]) -> Held:
     """Replace conditions on time alone by switches, which are held between their jumps.
 
     known   times that matter besides: a jump that is equal to one up to rounding lies there
@@ -230,7 +230,7 @@ def _is_switch(condition: Any, switches: Any) -> bool:
 
 
 class _Switches:
-    def __init__(self, clock: Clock, known: Iterable[float]) -> None:
+    def __init__(self, clock: TimeSymbols, known: Iterable[float]) -> None:
         self.clock, self.known = clock, [float(t) for t in known]
         self.switches: list[Any] = []
         self.tables: list[Table] = []
@@ -325,7 +325,7 @@ class Stops:
         return None
 
 
-def stops(clock: Clock, expressions: Iterable[Any]) -> Stops:
+def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
     """The times that an integrator must not step over.
 
     raises  ModelError if a function of time rises and falls too often

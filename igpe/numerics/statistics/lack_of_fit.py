@@ -50,7 +50,7 @@ SHARED = 0.5  # of a likelihood: differences of neighbours share their errors
 TINY = float(np.finfo(float).tiny)
 
 
-class Residuals(NamedTuple):
+class FitResiduals(NamedTuple):
     """Residuals of a least-squares fit, in the order of series and time.
 
     value     (M,) measured - fitted, divided by sigma where it is known; last those of no
@@ -88,7 +88,7 @@ class Evidence(NamedTuple):
     mean: FloatArray
 
 
-def lack_of_fit(residuals: Residuals, seed: int = 0) -> Evidence | None:
+def lack_of_fit(residuals: FitResiduals, seed: int = 0) -> Evidence | None:
     """Test the residuals of a fit; None if they are too few for any test."""
     parts = [_Series(residuals, s) for s in range(int(residuals.series.max()) + 1)]
     blocks = [
@@ -115,7 +115,7 @@ def lack_of_fit(residuals: Residuals, seed: int = 0) -> Evidence | None:
     )
 
 
-def _simulated(residuals: Residuals, parts: "list[_Series]", seed: int) -> Iterator[FloatArray]:
+def _simulated(residuals: FitResiduals, parts: "list[_Series]", seed: int) -> Iterator[FloatArray]:
     """Blocks (b, M) of residuals: first those of the fit, then those of simulated errors."""
     total, image = len(residuals.value), residuals.image
     left = int(np.clip(MOST_NUMBERS // total, FEWEST_DRAWS, DRAWS))
@@ -133,7 +133,7 @@ def _simulated(residuals: Residuals, parts: "list[_Series]", seed: int) -> Itera
 class _Series:
     """One series: its place among the residuals, its polynomials, and its replicates."""
 
-    def __init__(self, residuals: Residuals, number: int) -> None:
+    def __init__(self, residuals: FitResiduals, number: int) -> None:
         self.at = np.flatnonzero(residuals.series == number)
         self.quantity = int(residuals.quantity[self.at[0]])
         times, self.group = np.unique(residuals.time[self.at], return_inverse=True)
@@ -174,7 +174,7 @@ def _sums(part: _Series, rows: FloatArray) -> _Sums:
 
 
 def _statistics(
-    residuals: Residuals, parts: list[_Series], rows: FloatArray
+    residuals: FitResiduals, parts: list[_Series], rows: FloatArray
 ) -> Iterator[_Statistic]:
     """All statistics of the rows (b, M)."""
     for weight in _weights(residuals, parts):
@@ -186,13 +186,13 @@ def _statistics(
             yield from _sizes(parts, sums, rows)
 
 
-def _weights(residuals: Residuals, parts: list[_Series]) -> list[FloatArray]:
+def _weights(residuals: FitResiduals, parts: list[_Series]) -> list[FloatArray]:
     """(m,) each: residuals as they are and, if sigma is unknown, relative to the fitted values."""
     plain = np.ones(len(residuals.series))
     return [plain] if residuals.known else [plain, 1 / _relative(residuals, RELATIVE)]
 
 
-def _relative(residuals: Residuals, floor: float) -> FloatArray:
+def _relative(residuals: FitResiduals, floor: float) -> FloatArray:
     """(m,) fitted values as shares of the quantity's largest, with a floor."""
     largest = np.zeros(int(residuals.quantity.max()) + 1)
     np.maximum.at(largest, residuals.quantity, residuals.size)
@@ -282,7 +282,7 @@ def _joined(pieces: Sequence[_Statistic]) -> _Statistic:
 
 
 def _spreads(
-    residuals: Residuals, parts: list[_Series], draws: int, random: np.random.Generator
+    residuals: FitResiduals, parts: list[_Series], draws: int, random: np.random.Generator
 ) -> FloatArray:
     """(draws, m) standard deviations of the errors to simulate; 1 where sigma is known.
 

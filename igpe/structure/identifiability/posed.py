@@ -40,7 +40,7 @@ from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import Clock, as_products, held
+from igpe.equations.time.timed import TimeSymbols, as_products, held
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
@@ -481,7 +481,7 @@ class _Given:
         """The same without conditions on time and inputs, which come to the tables; h is third."""
         parts, posed = self.inserted(expressions), self.posed
         data = zip(posed.data_names, ca.vertsplit(posed.data), strict=True)
-        clock = Clock(
+        clock = TimeSymbols(
             posed.time,
             stack(self.symbols),
             posed.q,

@@ -7,7 +7,7 @@ from initial_values import needs_compiler, one_state, posed
 from interval_problems import NUMBERS, prepared
 from repeated import thinned
 
-from igpe.dynamics.integrators.augmented import Lifted, lifted
+from igpe.dynamics.integrators.augmented import NumberedFunctions, lifted
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 
 TIMES = np.array([0.0, 0.7, 2.0])
@@ -48,7 +48,7 @@ def constants_stay(monkeypatch):
     def take():
         monkeypatch.setattr(
             "igpe.dynamics.integrators.runge_kutta_source.lifted",
-            lambda f: Lifted(tuple(f), np.zeros(0)),
+            lambda f: NumberedFunctions(tuple(f), np.zeros(0)),
         )
 
     return take

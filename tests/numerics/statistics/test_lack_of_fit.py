@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.lack_of_fit import Residuals, lack_of_fit
+from igpe.numerics.statistics.lack_of_fit import FitResiduals, lack_of_fit
 
 CASES = 120
 TIMES = np.linspace(0.25, 3.0, 12)
@@ -28,7 +28,7 @@ def residuals(random, *, known=True, wrong=None, proportional=False, scales=(1.0
     image = np.linalg.qr(design * weight[:, None])[0]
     value = spread * error * weight
     value -= image @ (image.T @ value)
-    return Residuals(value, image, series, quantity, time, np.abs(fitted) * weight, known)
+    return FitResiduals(value, image, series, quantity, time, np.abs(fitted) * weight, known)
 
 
 def within(p, level):
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_probability():
 
 def test_two_measurements_of_unknown_sigma_show_nothing():
     value, at = np.array([0.5, -0.5]), np.zeros(2, dtype=np.intp)
-    one = Residuals(value, np.full((2, 1), 0.5**0.5), at, at, np.array([1.0, 2.0]), value, False)
+    one = FitResiduals(value, np.full((2, 1), 0.5**0.5), at, at, np.array([1.0, 2.0]), value, False)
     assert lack_of_fit(one) is None
 
 

@@ -22,7 +22,7 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit, Linearised
 
 
-class Solved(NamedTuple):
+class StageFit(NamedTuple):
     """How a horizon's problem was solved.
 
     box           bounds at the end
@@ -77,7 +77,7 @@ class Stage:
         m = len(self.residuals)
         return Linearised(at.residual[:m], at.jacobian[:m])
 
-    def horizon(self, solved: Solved, box: Box) -> Horizon:
+    def horizon(self, solved: StageFit, box: Box) -> Horizon:
         """The solution as an estimate."""
         fit, experiments = solved.fit, self.residuals.experiments
         cost = np.inf if fit.at is None else self.without_prior(fit.at).cost * self.spread**2
@@ -132,7 +132,9 @@ EXACT = 1e-2  # chi squared per residual: so small is none that was not interpol
 MISSED = 10.0  # standard deviations, root mean square: so far off is no prediction
 
 
-def handover_notes(trail: Sequence[Horizon], stages: Sequence[Stage], solved: Solved) -> list[str]:
+def handover_notes(
+    trail: Sequence[Horizon], stages: Sequence[Stage], solved: StageFit
+) -> list[str]:
     """Sentences on how the horizon after `trail` began.
 
     stages  of all horizons;  solved: the one after the trail
@@ -156,7 +158,7 @@ def handover_notes(trail: Sequence[Horizon], stages: Sequence[Stage], solved: So
     return []
 
 
-def _smaller(solved: Solved) -> str:
+def _smaller(solved: StageFit) -> str:
     if solved.fit.at is None:
         return "The start could not be integrated to the first measurement, nor smaller values."
     return (
@@ -165,7 +167,7 @@ def _smaller(solved: Solved) -> str:
     )
 
 
-def _lost(solved: Solved, until: str) -> str:
+def _lost(solved: StageFit, until: str) -> str:
     went = "the search went on from values between it and an earlier estimate"
     lost = "no values were found from which to go on"
     return f"could not be integrated to {until}; {lost if solved.fit.at is None else went}."

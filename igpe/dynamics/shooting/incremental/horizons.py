@@ -324,7 +324,7 @@ GOLDEN = 0.6180339887498949  # shares of a gap that fall in no rhythm
 STILL = 1e-3  # of the range of a curve: what is no turn
 
 
-class Sampling:
+class SlopeSampling:
     """The slopes of one experiment's model where it was measured."""
 
     def __init__(self, run: Run) -> None:
@@ -386,6 +386,6 @@ def _turns(curve: FloatArray, gap: IntArray) -> IntArray:
     return np.bincount(where[1:][turned], minlength=int(gap[-1]) + 1)
 
 
-def too_sparse(samplings: Sequence[Sampling], unknowns: FloatArray) -> bool:
+def too_sparse(samplings: Sequence[SlopeSampling], unknowns: FloatArray) -> bool:
     """Whether no experiment is measured densely enough to tell the model from a slower one."""
     return all(s.too_sparse(unknowns) for s in samplings)

@@ -39,13 +39,13 @@ from igpe.dynamics.shooting.base import (
     spread_of,
 )
 from igpe.dynamics.shooting.incremental import handover
-from igpe.dynamics.shooting.incremental.handover import Counted, Solved, Stage
+from igpe.dynamics.shooting.incremental.handover import Counted, Stage, StageFit
 from igpe.dynamics.shooting.incremental.horizons import (
     MOST,
     TOLD,
     Reach,
     Recovery,
-    Sampling,
+    SlopeSampling,
     UpdatedBounds,
     held,
     reaches,
@@ -173,9 +173,9 @@ class PreparedIncremental:
         )
 
     @cached_property
-    def samplings(self) -> tuple[Sampling, ...]:
+    def samplings(self) -> tuple[SlopeSampling, ...]:
         """Of each experiment, to judge how densely it was measured."""
-        return tuple(map(Sampling, self.residuals.runs))
+        return tuple(map(SlopeSampling, self.residuals.runs))
 
     @cached_property
     def box(self) -> Box:
@@ -250,7 +250,9 @@ class PreparedIncremental:
         notes += [TOLD] if sparse else []
         return Attempt(final, tuple(trail), tuple(notes), limited(final), sparse)
 
-    def _solved(self, stage: Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]) -> Solved:
+    def _solved(
+        self, stage: Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]
+    ) -> StageFit:
         """The horizon's problem, from x or the nearest place from which it can be integrated."""
         recovery, search = self.method.recovery, self._search(stage)
         residual = stage.residual(recovery, past[0] if past else x)
@@ -264,10 +266,10 @@ class PreparedIncremental:
             residual = stage.residual(recovery, past[0] if past else begin, residual.calls)
             fit = stage.ended(search.fit(residual, begin, box))
         missed = np.inf if residual.missed is None else residual.missed
-        solved = Solved(fit, box, begin, begin is not x, fit.steps, residual.calls, 0, missed)
+        solved = StageFit(fit, box, begin, begin is not x, fit.steps, residual.calls, 0, missed)
         return self._relaxed(solved, residual, search)
 
-    def _relaxed(self, solved: Solved, residual: Counted, search: Search) -> Solved:
+    def _relaxed(self, solved: StageFit, residual: Counted, search: Search) -> StageFit:
         """Solved again until no updated bound is in the way; at last inside the user's."""
         fit, box, steps, count = solved.fit, solved.box, solved.iterations, 0
         while count < MOST + len(box) and fit.status.usable:

@@ -29,7 +29,7 @@ from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 
 
-class Reading(NamedTuple):
+class LimitQuantity(NamedTuple):
     """A quantity at a time: a state, an algebraic variable, or a slope written d(state)."""
 
     name: str
@@ -49,7 +49,7 @@ class ModelLimits:
 
     names: tuple[str, ...]
     of: str
-    readings: tuple[Reading, ...]
+    readings: tuple[LimitQuantity, ...]
     watched: tuple[str, ...]
     low: FloatArray
     high: FloatArray
@@ -166,7 +166,7 @@ class _Symbols(Mapping[int, Any]):
     """id(Pyomo data) -> what it is in constraints of one experiment; readings as they are met."""
 
     def __init__(self, problem: Problem, k: int, ivp: InitialValueProblem) -> None:
-        self.readings: dict[Reading, Any] = {}
+        self.readings: dict[LimitQuantity, Any] = {}
         self.experiment, self.start = problem.experiments[k], ivp.t0
         self._problem, self._q = problem, dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
         instance = problem.instances[k]
@@ -241,10 +241,10 @@ class _Symbols(Mapping[int, Any]):
         return found
 
 
-def _series(instance: Instance, ivp: InitialValueProblem) -> dict[int, Reading]:
+def _series(instance: Instance, ivp: InitialValueProblem) -> dict[int, LimitQuantity]:
     families = [
         *((n, instance.states[n]) for n in ivp.states),
         *((f"d({n})", instance.slopes[n]) for n in ivp.states),
         *((n, instance.series[n]) for n in ivp.algebraic),
     ]
-    return {id(data): Reading(n, t) for n, series in families for t, data in series.items()}
+    return {id(data): LimitQuantity(n, t) for n, series in families for t, data in series.items()}
