@@ -7,7 +7,6 @@ a seam still needs more than one class, the test fails as expected and its reaso
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import casadi as ca
 import numpy as np
 import pytest
 from zoo import ZOO
@@ -16,7 +15,7 @@ import igpe
 from igpe.algebraic.base import RouteResult
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.integrators.piecewise import Piecewise, Reached
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.solvers.base import Answer
 
@@ -82,70 +81,30 @@ class Shrinking:
 
 
 @dataclass(frozen=True)
-class FixedSteps:
-    """An integrator and its simulation: Runge and Kutta's four stages, steps of equal length."""
+class FixedSteps(Piecewise):
+    """An integrator: Runge and Kutta's four stages, steps of equal length."""
 
     steps: int = 20  # between two outputs
-    ivp: Any = None
-    times: Any = None
-    functions: Any = None
 
-    def prepare(self, ivp: Any, times: Any, *, sensitivities: bool) -> "FixedSteps":
-        n_q = ivp.q.numel() if sensitivities else 0
-        s = ca.SX.sym("s", ivp.x.numel(), n_q)
-        x, q = ivp.x, ivp.q
+    def advancing(self, ivp: Any, system: Any) -> Any:
+        def slope(t: float, x: Any, z: Any, p: Any) -> Any:
+            return np.asarray(system.slope(t, x, z, p)).ravel()
 
-        def moved(expression: Any) -> Any:
-            if not n_q:
-                return ca.SX(expression.numel(), 0)
-            return ca.jacobian(expression, x) @ s + ca.jacobian(expression, q)
+        def advance(deadline: float, piece: Any, x: Any, z: Any, p: Any) -> Reached:
+            rows, time = [], 0.0
+            for place in piece.places:
+                h = (place - time) / self.steps
+                for _ in range(self.steps):
+                    a = slope(time, x, z, p)
+                    b = slope(time + h / 2, x + h / 2 * a, z, p)
+                    c = slope(time + h / 2, x + h / 2 * b, z, p)
+                    x = x + h / 6 * (a + 2 * b + 2 * c + slope(time + h, x + h * c, z, p))
+                    time += h
+                time = place
+                rows.append(x)
+            return Reached(np.array(rows), np.zeros((len(rows), len(z))), "")
 
-        given = [ivp.t, x, s, ivp.u, q]
-        functions = (
-            ca.Function("slopes", given, [ivp.f, moved(ivp.f)]),
-            ca.Function("told", given, [ivp.measured, moved(ivp.measured)]),
-            ca.Function("start", [q], [ivp.start, ca.jacobian(ivp.start, q)[:, :n_q]]),
-        )
-        return FixedSteps(self.steps, ivp, np.asarray(times, dtype=float), functions)
-
-    def until(self, last: float) -> "FixedSteps":
-        return replace(self, times=self.times[self.times <= last])
-
-    def run(self, q: Any) -> Trajectory:
-        slopes, told, start = self.functions
-        x, s = start(q)
-        time, rows, a, b = self.ivp.t0, [], *self.ivp.input_segment(self.ivp.t0)
-        stops = sorted({*self.times, *self.ivp.breaks(self.times[-1])})
-        for stop in stops:
-            a, b = self.ivp.input_segment(time)
-            h = (stop - time) / self.steps
-            for _ in range(self.steps if h > 0 else 0):
-                k: list[Any] = []
-                for c in (0.0, 0.5, 0.5, 1.0):
-                    dx, ds = k[-1] if k else (0.0, 0.0)
-                    t = time + c * h
-                    k.append(slopes(t, x + c * h * dx, s + c * h * ds, a + b * t, q))
-                x, s = (
-                    v + h / 6 * (k[0][i] + 2 * k[1][i] + 2 * k[2][i] + k[3][i])
-                    for i, v in enumerate((x, s))
-                )
-                time += h
-            time = stop
-            rows.append((x, s, *told(stop, x, s, a + b * stop, q)))
-        kept = [row for stop, row in zip(stops, rows, strict=True) if stop in self.times]
-        states, by, measured, measured_by = (
-            np.array([np.array(row[i]) for row in kept]) for i in range(4)
-        )
-        return Trajectory(
-            times=self.times,
-            states=states[:, :, 0],
-            implicit=np.zeros((len(self.times), 0)),
-            measured=measured[:, :, 0],
-            by_unknown=by,
-            measured_by_unknown=measured_by,
-            status=Status.CONVERGED,
-            reached=float(self.times[-1]),
-        )
+        return advance
 
 
 @dataclass(frozen=True)
@@ -256,13 +215,10 @@ def test_an_integrator_is_one_class() -> None:
     assert best.objective == pytest.approx(result.objective, rel=1e-4)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=igpe.errors.ProblemError,
-    reason="dynamics/shooting/multiple/fields.py: intervals are another seam",
-)
 def test_an_integrator_serves_intervals_as_well() -> None:
-    best = igpe.MultipleShooting(integrator=FixedSteps()).estimate(DECAY.problem(0.01), DECAY.near)
+    best = igpe.MultipleShooting(integrator=FixedSteps(), rough=FixedSteps()).estimate(
+        DECAY.problem(0.01), DECAY.near
+    )
     assert best.parameters == pytest.approx(DECAY.truth, rel=0.05)
 
 

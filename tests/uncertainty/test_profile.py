@@ -234,7 +234,7 @@ def test_no_degrees_of_freedom_are_told():
     ("change", "error", "says"),
     [
         ({"names": ["k9"]}, ProblemError, r"Unknown parameter names: \['k9'\]"),
-        ({"names": []}, ProblemError, "No names"),
+        ({"names": []}, ProblemError, "none given"),
         ({"confidence": 95}, ProblemError, "between 0 and 1"),
         ({"estimate": {"vmax": 1.0}}, ProblemError, r"no value for \['km'\]"),
         ({"estimate": {"vmax": 1.0, "km": np.nan}}, ProblemError, "finite"),
