@@ -348,7 +348,7 @@ def _conditions(petab: Any, names: Iterable[str]) -> pd.DataFrame:
         for condition in _of_only_period(experiments[name]) if name in experiments else ():
             for change in conditions[condition].changes:
                 rows[name][change.target_id] = change.target_value
-    return pd.DataFrame.from_dict(rows, orient="index", dtype=object)
+    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
 
 
 def _of_only_period(experiment: Any) -> list[str]:
@@ -408,7 +408,7 @@ def _observables(petab: Any) -> pd.DataFrame:
             "observableTransformation": scale,
             "noiseDistribution": noise,
         }
-    return pd.DataFrame.from_dict(rows, orient="index", dtype=object)
+    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
 
 
 def _placeholders(kind: str, observable: str, given: Iterable[Any]) -> Mapping[str, Any]:
@@ -420,7 +420,7 @@ def _placeholders(kind: str, observable: str, given: Iterable[Any]) -> Mapping[s
 
 def _parameters(petab: Any) -> pd.DataFrame:
     rows = {p.id: _version2_parameter(p) for p in petab.parameters}
-    return pd.DataFrame.from_dict(rows, orient="index", dtype=object)
+    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
 
 
 def _version2_parameter(p: Any) -> dict[str, Any]:
