@@ -15,7 +15,7 @@ from zoo import ZOO
 
 from igpe.proofs.prover import enclosure as enclosing
 from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.kernels import rows as tube_rows
+from igpe.proofs.prover.kernels import rows
 from igpe.proofs.prover.kernels.tape import TERM
 from igpe.proofs.prover.posed import Dynamic, posed
 
@@ -156,16 +156,20 @@ def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic
     monkeypatch.setattr(
         enclosing,
         "tube_rows",
-        changed(tube_rows, "reach(cut, others) / schedule", "0.1 * reach(cut, others) / schedule"),
+        changed(
+            rows,
+            "tube_rows",
+            "reach(cut, others) / schedule",
+            "0.1 * reach(cut, others) / schedule",
+        ),
     )
     return dynamic
 
 
-def changed(module: ModuleType, what: str, by: str) -> Any:
-    """The function that a module is named for, with some of the module's text changed."""
+def changed(module: ModuleType, name: str, what: str, by: str) -> Any:
+    """A function of a module, with some of the module's text changed."""
     text = Path(module.__file__ or "").read_text(encoding="utf-8")
     assert text.count(what) == 1
-    name = module.__name__.rpartition(".")[2]
     with TemporaryDirectory() as folder:
         file = Path(folder, f"{name}_changed.py")
         file.write_text(text.replace(what, by), encoding="utf-8")
