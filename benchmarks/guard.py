@@ -216,7 +216,7 @@ def main() -> int:
     )
     parser.add_argument("cases", nargs="*", help="names, or beginnings of names; default: all")
     parser.add_argument("--against", default=FIRST, help="commit to compare with")
-    parser.add_argument("--quick", action="store_true", help="five cases")
+    parser.add_argument("--quick", action="store_true", help="a few quick cases")
     parser.add_argument("--json", type=Path, help="file for the rows")
     parser.add_argument("--time", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,8 +1,6 @@
 """Do model, experiments and parameters fit together? Every refusal of `Problem` is here.
 
 Names and bounds of the parameters that a problem estimates, from the models and the call.
-
-What is minimised: how residuals count.
 """
 
 import copy
