@@ -10,18 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from front_door import PUBLIC
 
 import igpe
 from igpe import kinetics
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
-FAMILIES = {n: getattr(igpe, n) for n in igpe.__all__ if inspect.ismodule(getattr(igpe, n))}
-PUBLIC = {f"igpe.{n}": getattr(igpe, n) for n in igpe.__all__ if n not in FAMILIES} | {
-    f"igpe.{family}.{n}": getattr(module, n)
-    for family, module in FAMILIES.items()
-    for n in module.__all__
-}
 CLASSES = {n: o for n, o in PUBLIC.items() if inspect.isclass(o)}
 CALLED = [n for n, o in PUBLIC.items() if n not in CLASSES or dataclasses.is_dataclass(o)]
 CALLED += ["igpe.Problem", "igpe.Experiment"]

@@ -3,19 +3,14 @@
 import os
 import subprocess
 import sys
-from types import ModuleType
 
 import pytest
+from front_door import FAMILIES, PUBLIC
 
 import igpe
 
 MOST = 45  # names at the top, families among them
-FAMILIES = {n: getattr(igpe, n) for n in igpe.__all__ if isinstance(getattr(igpe, n), ModuleType)}
-NAMES = {f"igpe.{n}": getattr(igpe, n) for n in igpe.__all__} | {
-    f"igpe.{family}.{n}": getattr(module, n)
-    for family, module in FAMILIES.items()
-    for n in module.__all__
-}
+NAMES = PUBLIC | {f"igpe.{n}": module for n, module in FAMILIES.items()}
 
 
 def test_few_names_are_at_the_top() -> None:
