@@ -214,13 +214,13 @@ def test_profiles_are_kept_and_a_better_optimum_is_the_same_elsewhere(tmp_path):
     ("change", "says"),
     [
         ({"starts": 0}, "at least one is needed"),
-        ({"starts": 2.5}, "campaign wants a list of mappings"),
+        ({"starts": 2.5}, "campaign needs a list of mappings"),
         ({"starts": [{"p1": 1.0}]}, r"but \['p2'\] have none"),
         ({"seed": -1}, "seed is -1"),
         ({"executor": "two"}, "executor is 'two'"),
         ({"timeout": -1}, "seconds above 0"),
-        ({"estimator": igpe.SingleShooting}, "campaign wants an estimator"),
-        ({"estimator": "ISS"}, "campaign wants an estimator"),
+        ({"estimator": igpe.SingleShooting}, "campaign needs an estimator"),
+        ({"estimator": "ISS"}, "campaign needs an estimator"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, says):

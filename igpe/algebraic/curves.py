@@ -25,7 +25,7 @@ class Curves:
         return None if curve is None else curve.value(times)
 
     def notes(self, problem: Problem) -> tuple[str, ...]:
-        """What the smoother wants the user to know, each said once with the curves it is about."""
+        """What the smoother needs the user to know, each said once with the curves it is about."""
         said: dict[str, list[str]] = {}
         for e, curves in zip(problem.experiments, self.of, strict=True):
             place = "" if len(self.of) == 1 else f" of {e.name}"

@@ -100,7 +100,7 @@ class Posing:
         return _Posed(places, combine, Target(np.diff(curve.value(edges)), error))
 
     def _known(self, experiment: int, places: FloatArray) -> FloatArray:
-        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` wants them.
+        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` needs them.
 
         What jumps at a place, by an input or by a condition on time, is taken before the jump, as
         integrators report it.

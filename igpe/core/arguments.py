@@ -35,7 +35,7 @@ def is_count(value: Any) -> bool:
 def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
     """Raise ProblemError unless ok, naming what was given for a field and what is wanted."""
     if not ok:
-        raise ProblemError(f"{field} is {shown(given)}; {owner} wants {wanted}.")
+        raise ProblemError(f"{field} is {shown(given)}; {owner} needs {wanted}.")
 
 
 def shown(value: Any) -> str:

@@ -119,7 +119,7 @@ class _Decomposed(NamedTuple):
 
 def _decomposed(pattern: Any) -> _Decomposed:
     by_column = csc_array(pattern)
-    by_column.sum_duplicates()  # and sorted, as CasADi wants it
+    by_column.sum_duplicates()  # and sorted, as CasADi needs it
     sparsity = ca.Sparsity(*by_column.shape, by_column.indptr.tolist(), by_column.indices.tolist())
     _, rows, columns, fine, _, coarse_rows, coarse_columns = sparsity.btf()
     return _Decomposed(

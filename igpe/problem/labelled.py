@@ -92,7 +92,7 @@ def _labelled_model(source: Any) -> Any:
     missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]
     if missing:
         raise ModelError(
-            f"The labelled model lacks the suffixes {missing}; parmest's convention wants "
+            f"The labelled model lacks the suffixes {missing}; parmest's convention needs "
             "experiment_outputs and unknown_parameters."
         )
     for objective in model.component_objects(pyo.Objective, active=True):

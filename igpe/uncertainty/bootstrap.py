@@ -274,7 +274,7 @@ class ResidualBootstrap:
         if few:
             raise ProblemError(
                 f"ResidualBootstrap() draws each column's errors from its own residuals and "
-                f"wants {LEAST} "
+                f"needs {LEAST} "
                 f"or more; it found {few}. Use igpe.uncertainty.ParametricBootstrap()."
             )
         left = 1 - leverage(base.at.jacobian, base.held)

@@ -56,7 +56,7 @@ def compare_models(
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(
-            "compare_models wants two models or more: compare_models({'a': result_a, 'b': b})."
+            "compare_models needs two models or more: compare_models({'a': result_a, 'b': b})."
         )
     _check_same(results)
     pairs = _by_names(results) if nested is None else dict(nested)

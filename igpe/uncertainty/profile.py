@@ -260,7 +260,7 @@ def set_up(job: ProfileJob, values: dict[str, float]) -> ProfileSetup:
     if isinstance(job.method, SingleShooting):
         return _by_shooting(job, job.method, values)
     raise ProblemError(
-        f"profile was given method={job.method!r}; it wants igpe.SingleShooting() or "
+        f"profile was given method={job.method!r}; it needs igpe.SingleShooting() or "
         "igpe.Collocation()."
     )
 

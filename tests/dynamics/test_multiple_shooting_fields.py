@@ -59,7 +59,7 @@ DECAY = next(c for c in ZOO if c.name == "decay")
     ],
 )
 def test_fields_that_mean_nothing_are_refused(made, field, value, wanted):
-    says = rf"{field} is .*{made.__name__} wants .*{re.escape(wanted)}"
+    says = rf"{field} is .*{made.__name__} needs .*{re.escape(wanted)}"
     with pytest.raises(ProblemError, match=says):
         made(**{field: value})
 

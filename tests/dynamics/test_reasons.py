@@ -116,7 +116,7 @@ BAD_FIELDS = [
 @pytest.mark.parametrize(("part", "given"), BAD_FIELDS)
 def test_settings_out_of_their_range_are_refused(part, given):
     (field,) = given
-    with pytest.raises(igpe.errors.ProblemError, match=f"^{field} is .*; {part.__name__} wants"):
+    with pytest.raises(igpe.errors.ProblemError, match=f"^{field} is .*; {part.__name__} needs"):
         part(**given)
 
 

@@ -222,7 +222,7 @@ def test_words_and_pictures():
         (
             {"kind": 10},
             ProblemError,
-            r"kind is 10; bootstrap wants igpe.uncertainty.ParametricBootstrap\(\)",
+            r"kind is 10; bootstrap needs igpe.uncertainty.ParametricBootstrap\(\)",
         ),
         ({"replications": 0}, ProblemError, "1 or more"),
         ({"seed": -1}, ProblemError, "0 or more"),
@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_refused(change, error, says):
 
 def test_too_few_residuals_are_refused():
     rows = line().experiments[0].table().reset_index().iloc[:4]
-    with pytest.raises(ProblemError, match=r"wants 5 or more; it found \{'A': 4\}"):
+    with pytest.raises(ProblemError, match=r"needs 5 or more; it found \{'A': 4\}"):
         bootstrap(line().with_data(rows), NEAR_LINE, ResidualBootstrap())
 
 

@@ -92,7 +92,7 @@ class ProgramParts:
 
 
 def parts(problem: Problem, radau: Radau) -> ProgramParts | None:
-    """The problem made ready; None where it wants the user's Pyomo model on the mesh.
+    """The problem made ready; None where it needs the user's Pyomo model on the mesh.
 
     Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
     times of its own, and what is measured or bounded at the start by way of implicit variables.

@@ -170,7 +170,7 @@ class Assembly:
 
     @property
     def program(self) -> dict[str, Any]:
-        """As `casadi.nlpsol` wants it."""
+        """As `casadi.nlpsol` needs it."""
         x = self._x
         return {"x": x, "f": self._objective(x), "g": self._values(x)}
 

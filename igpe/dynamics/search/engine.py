@@ -19,12 +19,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import chdtri
 
-from igpe.core.arguments import SHORT, digest, is_count, is_finite, is_number, require
+from igpe.core.arguments import SHORT, digest, is_count, is_number, require
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, Horizon, estimate_of, estimate_row
+from igpe.core.fields import Checked, Count, CountFrom1, Fraction
 from igpe.core.json_form import checked_types
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance, allowed
@@ -247,7 +248,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Restarts:
+class Restarts(Checked):
     """When and where a search begins again.
 
     count     at most so many further starts
@@ -257,18 +258,10 @@ class Restarts:
     seed      of the starts; the same seed gives the same result
     """
 
-    count: int = 20
-    chance: float = 1e-6
-    agreeing: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(is_count(self.count), "Restarts", "count", self.count, "a whole number, 0 or more")
-        require(is_count(self.seed), "Restarts", "seed", self.seed, "a whole number, 0 or more")
-        ok = is_count(self.agreeing) and self.agreeing >= 1
-        require(ok, "Restarts", "agreeing", self.agreeing, "a whole number, 1 or more")
-        ok = is_finite(self.chance) and 0 < self.chance < 1
-        require(ok, "Restarts", "chance", self.chance, "a number between 0 and 1")
+    count: Count = 20
+    chance: Fraction = 1e-6
+    agreeing: CountFrom1 = 3
+    seed: Count = 0
 
     def explained(self, size: int) -> float:
         """Cost that errors of known standard deviations explain, of so many residuals."""

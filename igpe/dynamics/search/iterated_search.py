@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arguments import is_count, require
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.estimates import Estimate
+from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
@@ -44,7 +44,7 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 
 
 @dataclass(frozen=True)
-class IteratedSearch:
+class IteratedSearch(Checked):
     """Rough searches from random starts, then from their redrawn best, and exact ones at the end.
 
     local       makes the exact ones; by CVODES, as near a stiff optimum `Automatic` may leave a run
@@ -60,21 +60,14 @@ class IteratedSearch:
     """
 
     local: SingleShooting = SingleShooting(Sundials())
-    starts: int = 100
-    agreeing: int = 5
-    patience: int = 100
-    most: int = 400
-    pool: int = 8
-    finalists: int = 3
-    iterations: int = 60
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        some = ("starts", "agreeing", "pool", "finalists", "iterations")
-        for field in (*some, "patience", "most", "seed"):
-            value, least = getattr(self, field), int(field in some)
-            ok = is_count(value) and value >= least
-            require(ok, "IteratedSearch", field, value, f"a complete number, {least} or more")
+    starts: CountFrom1 = 100
+    agreeing: CountFrom1 = 5
+    patience: Count = 100
+    most: Count = 400
+    pool: CountFrom1 = 8
+    finalists: CountFrom1 = 3
+    iterations: CountFrom1 = 60
+    seed: Count = 0
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()

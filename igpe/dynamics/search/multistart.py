@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from igpe.core.arguments import is_count, require
 from igpe.core.arrays import FloatArray
 from igpe.core.estimates import Estimate
+from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import (
@@ -38,7 +38,7 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 
 
 @dataclass(frozen=True)
-class MultiStart:
+class MultiStart(Checked):
     """A local method from several starts.
 
     local    with single shooting all trials are simulated first and the best are searched from;
@@ -49,15 +49,9 @@ class MultiStart:
     """
 
     local: Estimator = SingleShooting()
-    trials: int = 64
-    starts: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for field, least in (("trials", 1), ("starts", 1), ("seed", 0)):
-            value = getattr(self, field)
-            ok = is_count(value) and value >= least
-            require(ok, "MultiStart", field, value, f"a whole number, {least} or more")
+    trials: CountFrom1 = 64
+    starts: CountFrom1 = 8
+    seed: Count = 0
 
     def estimate(
         self,

@@ -18,11 +18,12 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
-from igpe.core.arguments import is_count, is_finite, require, require_mapping, shown
+from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
+from igpe.core.fields import Checked, CountFrom1, Positive
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
@@ -276,24 +277,16 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Checked):
     """What an integration of an early horizon may use; never more than the integrator's own.
 
     rtol, atol  tolerances
     max_steps   between two outputs
     """
 
-    rtol: float = 1e-6
-    atol: float = 1e-8
-    max_steps: int = 500
-
-    def __post_init__(self) -> None:
-        for field in ("rtol", "atol"):
-            value = getattr(self, field)
-            ok = is_finite(value) and value > 0
-            require(ok, "Budget", field, value, "a positive number")
-        ok = is_count(self.max_steps) and self.max_steps > 0
-        require(ok, "Budget", "max_steps", self.max_steps, "a whole number, 1 or more")
+    rtol: Positive = 1e-6
+    atol: Positive = 1e-8
+    max_steps: CountFrom1 = 500
 
     def of(self, integrator: Integrator) -> Integrator:
         """The integrator within this budget."""

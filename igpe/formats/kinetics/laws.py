@@ -380,7 +380,7 @@ class OwnLaw:
                 "OwnLaw(lambda m, t, c: m.k * c['A'] ** 0.5, parameters=('k',))."
             )
         if isinstance(self.parameters, str) or isinstance(self.modifiers, str):
-            raise ModelError("OwnLaw wants tuples of names: parameters=('k',), modifiers=('E',).")
+            raise ModelError("OwnLaw needs tuples of names: parameters=('k',), modifiers=('E',).")
 
     def check(self, equation: Equation) -> None:
         """Suits every equation."""

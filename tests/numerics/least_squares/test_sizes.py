@@ -92,7 +92,7 @@ def test_a_direction_is_told_relative_to_sizes_of_any_unit():
 
 def test_settings_that_make_no_sense_are_refused():
     for given in ({"tolerance": -1.0}, {"radius": 0.0}, {"absolute": np.nan}):
-        with pytest.raises(ProblemError, match=f"{next(iter(given))} is .*GaussNewton wants"):
+        with pytest.raises(ProblemError, match=f"{next(iter(given))} is .*GaussNewton needs"):
             GaussNewton(**given)
-    with pytest.raises(ProblemError, match="still is -1; LineSearch wants"):
+    with pytest.raises(ProblemError, match="still is -1; LineSearch needs"):
         LineSearch(still=-1)

@@ -245,7 +245,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, best = case.problem(), case.truth
     with pytest.raises(igpe.errors.ProblemError, match="nothing to prove"):
         igpe.certify(problem.fixing(best), {})
-    with pytest.raises(igpe.errors.ProblemError, match="gap is 2; BranchAndBound wants"):
+    with pytest.raises(igpe.errors.ProblemError, match="gap is 2; BranchAndBound needs"):
         igpe.certify(problem, best, gap=2)
     with pytest.raises(igpe.errors.ProblemError, match="have none"):
         igpe.certify(problem, {"k1": 1.0})

@@ -13,7 +13,7 @@ Derivatives that go through all intervals, where few directions are left (Schloe
 An interval's derivatives by all its states are only wanted times what the unknowns and the gaps
 before it make of them. Integrated along those directions alone (Houska et al., equations 7 to 10),
 the steps of Gauss-Newton are the same, and with many states and few unknowns the work is far less.
-The natural level function wants the old derivatives times the gaps of a trial: one direction more,
+The natural level function needs the old derivatives times the gaps of a trial: one direction more,
 at the old point.
 
 What a user should know of the constraints of a multiple shooting, as sentences.

@@ -74,7 +74,7 @@ class BackwardLifting:
     an iteration costs a few directions of derivatives whatever the number of unknowns, while one of
     Gauss-Newton costs one for each, but it takes more of them. All derivatives are taken at the
     start, every so many iterations, and where the search seems to rest. The continuation from free
-    nodes wants them all; `links=()` goes without it.
+    nodes needs them all; `links=()` goes without it.
 
     Needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables and a
     C compiler; robust losses and constraints of the model are refused. Bounds of states are kept by
