@@ -10,7 +10,7 @@ A value that breaks its rule raises ProblemError with the field, the value and w
 """
 
 from collections.abc import Callable
-from functools import cache
+from inspect import get_annotations
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
 
 from igpe.core.arguments import is_count, is_finite, require
@@ -65,17 +65,9 @@ class Checked:
 
     def __post_init__(self) -> None:
         owner = type(self)
-        for field, rule in _rules(owner):
-            value = getattr(self, field)
-            require(rule.holds(value), owner.__name__, field, value, rule.expected)
-
-
-@cache
-def _rules(owner: Any) -> list[tuple[str, Rule]]:
-    return [
-        (field, rule)
-        for base in reversed(owner.__mro__)
-        for field, annotation in vars(base).get("__annotations__", {}).items()
-        for rule in get_args(annotation)[1:]
-        if isinstance(rule, Rule)
-    ]
+        for base in reversed(owner.__mro__):
+            for field, annotation in get_annotations(base).items():
+                for rule in get_args(annotation)[1:]:
+                    if isinstance(rule, Rule):
+                        value = getattr(self, field)
+                        require(rule.holds(value), owner.__name__, field, value, rule.expected)
