@@ -9,7 +9,6 @@ from igpe.equations.initial_value import InitialValueProblem, initial_value_prob
 from igpe.equations.reading.pieces import refuse_switches
 from igpe.equations.reading.read import read_system
 from igpe.equations.system import System
-from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 
@@ -20,40 +19,35 @@ class Compiled:
     read of it. Their initial value problems are their own.
 
     problem  what was compiled
-    systems  equations of each experiment, in their order
+    systems  equations of each experiment, in their order; the first process alone compares them
+             with the model
     raises   ModelError as `read_system` does, and if a jump depends on a free unknown or a state
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
+        known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
-            self.systems = tuple(self._system(e) for e in problem.experiments)
+            for e in problem.experiments:
+                key = e.name, e.told
+                if known.get(key) is None:
+                    known[key] = read_system(problem, e, compare=key not in known)
+        self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
         for experiment, system in zip(problem.experiments, self.systems, strict=True):
             refuse_switches(problem, experiment, system)
-        self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
 
     def initial_value_problem(
         self, index: int, *, until: float = -np.inf, plain_powers: bool = False
     ) -> InitialValueProblem:
         """The initial value problem of one experiment; the arguments are those of the function."""
-        key = (index, until, plain_powers)
+        key = index, until, plain_powers
         if key not in self._posed:
+            experiment, system = self.problem.experiments[index], self.systems[index]
             self._posed[key] = initial_value_problem(
-                self.problem,
-                self.problem.experiments[index],
-                self.systems[index],
-                until=until,
-                plain_powers=plain_powers,
+                self.problem, experiment, system, until=until, plain_powers=plain_powers
             )
         return self._posed[key]
-
-    def _system(self, experiment: Experiment) -> System:
-        """The equations of an experiment, compared with the model by the first process alone."""
-        known, key = self.problem.systems, (experiment.name, experiment.told)
-        if known.get(key) is None:
-            known[key] = read_system(self.problem, experiment, compare=key not in known)
-        found: System = known[key]
-        return found
 
 
 def compiled(problem: Problem) -> Compiled:

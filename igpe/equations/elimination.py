@@ -4,8 +4,6 @@ The block triangular form says in which order; a block that is linear in its few
 with symbols, any other block stays implicit and its unknowns become algebraic variables y of
 
     dx = f(t, x, y, u, p),    0 = g(t, x, y, u, p).
-
-CasADi functions called on arrays in place, without the conversions of an ordinary call.
 """
 
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.equations.incidence import Block, blocks, incidence, matching
+from igpe.equations.incidence import blocks, incidence, matching
 from igpe.equations.symbols import stack
 
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
@@ -43,9 +41,12 @@ def solve_for(residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequen
     solved: dict[int, Any] = {}
     implicit: list[int] = []
     remaining: list[Any] = []
-    for block in _ordered(pattern, rows, columns):
-        needed = {int(j) for r in block.rows for j in adjacent[r].indices} & solved.keys()
-        equations = _insert(residual, unknowns, block, solved, sorted(needed))
+    for block in blocks(pattern, list(rows), list(columns)):
+        needed = sorted({int(j) for r in block.rows for j in adjacent[r].indices} & solved.keys())
+        equations = stack(residual[r] for r in block.rows)
+        if needed:
+            old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
+            equations = ca.substitute(equations, old, new)
         answer = _solve_block(equations, stack(unknowns[j] for j in block.columns))
         if answer is None:
             implicit += block.columns
@@ -61,24 +62,9 @@ def solve_for(residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequen
 
 def solve_all(residual: Any, unknowns: Any) -> Solved:
     """Solve a whole square system, in the order of its unknowns."""
-    n = unknowns.numel()
-    pairs = matching(incidence(residual, unknowns))
-    rows = {c: r for r, c in pairs.items()}
-    return solve_for(residual, unknowns, [rows[j] for j in range(n)], list(range(n)))
-
-
-def _ordered(pattern: Any, rows: Sequence[int], columns: Sequence[int]) -> list[Block]:
-    return blocks(pattern, list(rows), list(columns))
-
-
-def _insert(
-    residual: Any, unknowns: Any, block: Block, solved: dict[int, Any], needed: list[int]
-) -> Any:
-    equations = stack(residual[r] for r in block.rows)
-    if not needed:
-        return equations
-    old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
-    return ca.substitute(equations, old, new)
+    rows = {c: r for r, c in matching(incidence(residual, unknowns)).items()}
+    columns = range(unknowns.numel())
+    return solve_for(residual, unknowns, [rows[j] for j in columns], columns)
 
 
 def _solve_block(equations: Any, unknowns: Any) -> Any | None:
@@ -86,26 +72,26 @@ def _solve_block(equations: Any, unknowns: Any) -> Any | None:
         return None
     matrix = ca.jacobian(equations, unknowns)
     constant = ca.substitute(equations, unknowns, ca.SX.zeros(unknowns.numel()))
-    if unknowns.numel() == 1:
-        return -constant / matrix
-    return ca.solve(matrix, -constant)
+    return -constant / matrix if unknowns.numel() == 1 else ca.solve(matrix, -constant)
 
 
 class InPlace:
-    """A function that reads and writes arrays of ours; every result must be given a place."""
+    """A CasADi function called on arrays in place, without the conversions of an ordinary call.
+
+    Every result must be given a place.
+    """
 
     def __init__(self, function: Any) -> None:
         self._buffer, self.evaluate = function.buffer()
-        self._kept: dict[tuple[str, int], FloatArray] = {}  # CasADi holds addresses alone
+        self._kept: dict[tuple[str, int], Any] = {}  # CasADi holds addresses alone
 
     def read(self, index: int, array: FloatArray) -> None:
         """Where an argument stands from now on; in memory in CasADi's order, column by column."""
         kept: Any = np.ascontiguousarray(array)
-        self._buffer.set_arg(index, memoryview(kept))
         self._kept["read", index] = kept
+        self._buffer.set_arg(index, memoryview(kept))
 
-    def write(self, index: int, array: FloatArray) -> None:
+    def write(self, index: int, array: Any) -> None:
         """Where a result goes from now on."""
-        kept: Any = array
-        self._buffer.set_res(index, memoryview(kept))
-        self._kept["write", index] = kept
+        self._kept["write", index] = array
+        self._buffer.set_res(index, memoryview(array))

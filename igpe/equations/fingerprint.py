@@ -7,7 +7,6 @@ import casadi as ca
 
 from igpe.core.arguments import digest
 from igpe.equations.compiled import compiled
-from igpe.problem.model import ModelStarts
 from igpe.problem.problem import Problem
 
 
@@ -17,11 +16,11 @@ def fingerprint(problem: Problem) -> str:
     raises ModelError, DataError as the translation does
     """
     box = problem.box
-    whole = [box.names, box.lower, box.upper, box.logarithmic, problem.fixed]
-    wanted = [problem.priors, problem.loss, problem.time_varying]
+    bounds = [box.names, box.lower, box.upper, box.logarithmic, problem.fixed]
+    objective = [problem.priors, problem.loss, problem.time_varying]
     each = [list(_experiment(problem, k)) for k in range(len(problem.experiments))]
-    models = [list(_model(i, s)) for i, s in zip(problem.instances, problem.starts, strict=True)]
-    return digest(whole, wanted, each, models)
+    models = [list(_model(problem, k)) for k in range(len(problem.experiments))]
+    return digest(bounds, objective, each, models)
 
 
 def _experiment(problem: Problem, k: int) -> Iterator[Any]:
@@ -33,13 +32,13 @@ def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     yield [ivp.scale, ivp.largest, ivp.unknown_scale, ivp.implicit_scale]
     yield [ivp.guess, ivp.lower, ivp.upper]
     symbols = [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q]
-    told = [ivp.f, ivp.g, ivp.start, ivp.measured]
-    yield ca.Function("equations", symbols, told).serialize()
+    yield ca.Function("equations", symbols, [ivp.f, ivp.g, ivp.start, ivp.measured]).serialize()
 
 
-def _model(instance: Any, starts: ModelStarts) -> Iterator[Any]:
+def _model(problem: Problem, k: int) -> Iterator[Any]:
     """What the model says beside its equations: constraints, and bounds of what runs over time."""
-    yield {name: str(c.expr) for name, c in starts.others.items()}
+    instance = problem.instances[k]
+    yield {name: str(c.expr) for name, c in problem.starts[k].others.items()}
     for name, series in instance.inequalities.items():
         yield [name, [str(c.expr) for c in series.values()]]
     for name, series in instance.states.items():

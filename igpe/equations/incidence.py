@@ -53,11 +53,11 @@ def incidence(residual: Any, unknowns: Any) -> coo_matrix:
 
 def parts(pattern: coo_matrix) -> DulmageMendelsohn:
     """The under-, well- and over-constrained parts of a pattern."""
-    found = _decomposed(pattern)
+    rows, columns, coarse_rows, coarse_columns, _ = _decomposed(pattern)
     # CasADi's order: unmatched rows, over with its columns, well, under, unmatched columns.
-    spare_rows, over, well, under = (found.rows[a:b] for a, b in pairwise(found.coarse_rows))
+    spare_rows, over, well, under = (rows[a:b] for a, b in pairwise(coarse_rows))
     over_columns, well_columns, under_columns, spare_columns = (
-        found.columns[a:b] for a, b in pairwise(found.coarse_columns)
+        columns[a:b] for a, b in pairwise(coarse_columns)
     )
     order = np.argsort(well)
     return DulmageMendelsohn(
@@ -81,50 +81,36 @@ def blocks(pattern: coo_matrix, rows: Sequence[int], columns: Sequence[int]) -> 
         return []
     own, theirs = np.array(rows), np.array(columns)
     square = csc_array(pattern)[:, theirs].tocsr()[own].tocsc()
-    found = _decomposed(square)
-    sizes = np.diff(found.fine_rows)
-    block = np.repeat(np.arange(len(sizes)), sizes)  # of each place in the order
+    in_rows, in_columns, _, _, edges = _decomposed(square)
+    n = len(edges) - 1
+    block = np.repeat(np.arange(n), np.diff(edges))  # of each place in the order
     of_row, of_column = np.empty_like(block), np.empty_like(block)
-    of_row[found.rows], of_column[found.columns] = block, block
+    of_row[in_rows], of_column[in_columns] = block, block
     entries = square.tocoo()
-    n = len(sizes)
     needs = np.divmod(np.unique(n * of_column[entries.col] + of_row[entries.row]), n)
-    i, j = own[found.rows], theirs[found.columns]
+    i, j = own[in_rows], theirs[in_columns]
     order = np.lexsort((i, block))
     i, j = i[order].tolist(), j[order].tolist()
-    gathered = [Block(i[a:b], j[a:b]) for a, b in pairwise(found.fine_rows)]
+    gathered = [Block(i[a:b], j[a:b]) for a, b in pairwise(edges)]
     return [gathered[k] for k in _in_turn(needs, [b.rows[0] for b in gathered])]
 
 
 def matching(pattern: coo_matrix) -> dict[int, int]:
     """A largest matching, row -> column."""
-    found = _decomposed(pattern)
-    matched = found.coarse_rows[1]
-    pairs = zip(found.rows[matched:].tolist(), found.columns.tolist(), strict=False)
-    return dict(sorted(pairs))
+    rows, columns, coarse_rows, _, _ = _decomposed(pattern)
+    return dict(sorted(zip(rows[coarse_rows[1] :].tolist(), columns.tolist(), strict=False)))
 
 
-class _Decomposed(NamedTuple):
+def _decomposed(pattern: Any) -> tuple[IntArray, IntArray, list[int], list[int], list[int]]:
     """Rows and columns in the order of the decomposition; where its parts begin and end.
 
-    coarse_rows, coarse_columns  (5,);  fine_rows  (n_blocks + 1,), of the block triangular form
+    The parts are four of rows, four of columns, and the blocks of the block triangular form.
     """
-
-    rows: IntArray
-    columns: IntArray
-    coarse_rows: list[int]
-    coarse_columns: list[int]
-    fine_rows: list[int]
-
-
-def _decomposed(pattern: Any) -> _Decomposed:
     by_column = csc_array(pattern)
     by_column.sum_duplicates()  # and sorted, as CasADi needs it
     sparsity = ca.Sparsity(*by_column.shape, by_column.indptr.tolist(), by_column.indices.tolist())
     _, rows, columns, fine, _, coarse_rows, coarse_columns = sparsity.btf()
-    return _Decomposed(
-        np.array(rows, dtype=int), np.array(columns, dtype=int), coarse_rows, coarse_columns, fine
-    )
+    return np.array(rows, int), np.array(columns, int), coarse_rows, coarse_columns, fine
 
 
 def _in_turn(needs: tuple[IntArray, IntArray], first: Sequence[int]) -> list[int]:
@@ -138,8 +124,7 @@ def _in_turn(needs: tuple[IntArray, IntArray], first: Sequence[int]) -> list[int
     left = np.bincount(containing, minlength=n).tolist()
     begins = np.searchsorted(solved, np.arange(n + 1)).tolist()
     later = containing.tolist()
-    ready = [(first[k], k) for k in range(n) if not left[k]]
-    heapq.heapify(ready)
+    ready = sorted((first[k], k) for k in range(n) if not left[k])
     order = []
     while ready:
         _, k = heapq.heappop(ready)

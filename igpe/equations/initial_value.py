@@ -2,7 +2,7 @@
 
 dx = f(t, x, y, u, q),   0 = g(t, x, y, u, q),   x(t0) = x0(q),   measured = h(t, x, y, u, q)
 
-Unknowns that vary with time, as sums of switches that are known inputs.
+Unknowns that vary with time are sums of switches that are known inputs:
 
     w(t) = sum of w_i s_i(t),     s_i = 1 from break i to the next, else 0
 
@@ -10,9 +10,10 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -22,42 +23,12 @@ from igpe.core.errors import Unsupported
 from igpe.equations.reading.pieces import of_time, ramp
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import Stops, TimeSymbols, as_products, held, stops
+from igpe.equations.time.timed import Held, Stops, TimeSymbols, as_products, stops
 from igpe.equations.translate import with_safe_powers
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
-
-
-class Varying(NamedTuple):
-    """The time-varying unknowns of one experiment, in the problem's order.
-
-    values    SX column, each in the switches and the unknowns that are its pieces
-    switches  symbols;  tables: when each is on
-    """
-
-    values: list[Any]
-    switches: list[Any]
-    tables: list[Table]
-
-
-def varying(problem: Problem, experiment: Experiment, free: Callable[[str], Any]) -> Varying:
-    """The time-varying unknowns; `free` gives the symbol or the number of an unknown."""
-    found = Varying([], [], [])
-    for name in problem.time_varying:
-        pieces = problem.pieces(name, experiment)
-        values = [free(unknown) for unknown in pieces]
-        if len(pieces) == 1:
-            found.values.append(values[0])
-            continue
-        switches = [ca.SX.sym(f"{unknown} is on") for unknown in pieces]
-        found.values.append(ca.dot(stack(values), stack(switches)))
-        begins = np.array(list(pieces.values()))
-        found.switches.extend(switches)
-        found.tables.extend(Table(begins, row, hold=True) for row in np.eye(len(begins)))
-    return found
-
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
@@ -162,7 +133,7 @@ class InitialValueProblem:
         """
         last = float(times[-1])
         clock = self._clock(last)
-        here = held(clock, [self.measured], [self.t0, *times, *self.breaks(last)])
+        here = Held(clock, [self.measured], [self.t0, *times, *self.breaks(last)])
         if (time := here.differs(clock.segments, times)) is not None:
             raise Unsupported(
                 f"A measured expression contains a condition on time that changes at t = {time:g}, "
@@ -183,8 +154,8 @@ class InitialValueProblem:
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
-        pairs = [table.segment(time) for table in self.tables]
-        return np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])
+        pairs = np.array([table.segment(time) for table in self.tables]).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
 
 
 def initial_value_problem(
@@ -205,126 +176,219 @@ def initial_value_problem(
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
-    symbols = system.symbols
-    free = _Free(problem)
-    p = [free(problem.unknown_of(n, experiment)) for n in symbols.parameters]
-    start = [_start(n, problem, experiment, system, free) for n in symbols.states]
-    u, tables = _inputs(system, experiment)
-    w = varying(problem, experiment, free)
-    solved = system.solved
+    symbols, solved = system.symbols, system.solved
+    n_x = len(symbols.states)
+    posed = _Posed(problem, experiment, system)
+    p = stack(posed.free(problem.unknown_of(n, experiment)) for n in symbols.parameters)
+    start = stack(posed.start(n) for n in symbols.states)
+    posed.read_inputs()
+    posed.read_varying()
     y = stack(system.unknowns[j] for j in solved.implicit)
-    parameters = stack(p)
-    initial = ca.substitute(stack(start), symbols.p, parameters)
-
-    moved = ca.vertcat(symbols.x, y)
+    initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
 
     def inserted(expressions: Any) -> Any:
-        old = [symbols.p, symbols.s, symbols.u]
-        new = [parameters, initial, stack([u, *w.values])]
+        old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
         found = ca.substitute([ca.SX(expressions)], old, new)[0]
         return found if plain_powers else with_safe_powers(found, moved)
 
     measured = stack(system.measured[n] for n in experiment.told)
-    z = stack(solved.expressions[len(symbols.states) :])
-    implicit = tuple(system.unknown_names[j] for j in solved.implicit)
-    scale, largest = _scales(symbols.states, problem, experiment, system.starts)
-    given = [*(symbols.u[i] for i, table in enumerate(tables) if table), *w.switches]
-    own = (*(table for table in tables if table), *w.tables)
-    q, t0 = stack(free.found.values()), experiment.start_time
+    z = stack(solved.expressions[n_x:])
+    unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
+    q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    clock = TimeSymbols(symbols.t, stack(given), q, moved, own, t0, last)
-    slopes = inserted(stack(solved.expressions[: len(symbols.states)]))
+    u, tables = stack(posed.switches), tuple(posed.tables)
+    clock = TimeSymbols(symbols.t, u, q, moved, tables, t0, last)
+    slopes = inserted(stack(solved.expressions[:n_x]))
     known = {*experiment.times, *clock.segments.edges}
-    without = held(clock, [slopes, inserted(solved.remaining)], known)
+    without = Held(clock, [slopes, inserted(solved.remaining)], known)
+    implicit = tuple(system.unknown_names[j] for j in solved.implicit)
+    sizes = _Sizes(problem, experiment, system.starts)
+    scale, largest = sizes.of_states(symbols.states)
+    guess, lower, upper = sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
-        unknowns=tuple(free.found),
+        unknowns=unknowns,
         t0=t0,
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*given, *without.switches]),
+        u=stack([*posed.switches, *without.switches]),
         q=q,
         f=without.expressions[0],
         g=without.expressions[1],
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*own, *without.tables),
+        tables=(*tables, *without.tables),
         scale=scale,
         largest=largest,
-        unknown_scale=_unknown_scale(tuple(free.found), problem, experiment),
-        implicit_scale=_implicit_scale(implicit, problem, experiment, float(min(scale))),
-        **_implicit_search(implicit, problem.instance),
+        unknown_scale=sizes.of_unknowns(unknowns),
+        implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
+        guess=guess,
+        lower=lower,
+        upper=upper,
         until=last if without.switches else np.inf,
     )
 
 
-def _scales(
-    states: tuple[str, ...], problem: Problem, experiment: Experiment, starts: Mapping[str, Any]
-) -> tuple[FloatArray, FloatArray]:
-    """How large states are at least and at most, as measured, at the start, else in the model.
+class _Posed:
+    """Unknowns as symbols, or as numbers where the problem holds them; inputs and their tables.
 
-    One of which nothing is known counts as the smallest of the others, at most 1: too small a size
-    costs steps, too large a one accuracy. One that is not measured may become as large as any.
+    symbols            unknown -> its symbol, of all that were used
+    inputs             values of the model's inputs, then of its time-varying unknowns
+    switches, tables   symbols of the inputs that are given by tables, and these
     """
-    found, largest = [], []
-    unseen = _unseen(problem)
-    for name in states:
-        start = _start_size(name, problem, experiment, starts)
-        initial = _magnitude(_component(name, problem.instance))
-        known = [v for v in (_measured_size(name, problem, experiment), start) if v]
-        least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
-        found.append(max(least, min(start, unseen)) if known else least)
-        measured = max(_most(name, e) for e in problem.experiments)
-        largest.append((max(measured, start, initial), measured > 0))
-    smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
-    sizes = np.array([size or smallest for size in found])
-    return sizes, np.maximum(sizes, [size if measured else most for size, measured in largest])
+
+    def __init__(self, problem: Problem, experiment: Experiment, system: System) -> None:
+        self.problem, self.experiment, self.system = problem, experiment, system
+        self.symbols: dict[str, Any] = {}
+        self.inputs: list[Any] = []
+        self.switches: list[Any] = []
+        self.tables: list[Table] = []
+
+    def free(self, name: str) -> Any:
+        """An unknown's symbol, or its number if the problem holds it fixed."""
+        if name in self.problem.fixed:
+            return ca.SX(self.problem.fixed[name])
+        return self.symbols.setdefault(name, ca.SX.sym(name))
+
+    def start(self, state: str) -> Any:
+        """The start value of a state."""
+        value: Any = self.experiment.start.get(state, self.system.starts.get(state))
+        if isinstance(value, Unknown):
+            return self.free(self.problem.start_unknown(state, self.experiment))
+        if isinstance(value, str):
+            return self.free(self.problem.unknown_of(value, self.experiment))
+        return ca.SX(value)
+
+    def read_inputs(self) -> None:
+        """Insert what the experiment gives."""
+        s = self.system.symbols
+        switching = {str(v) for _, condition in self.system.jumps for v in ca.symvar(condition)}
+        for i, (name, given) in enumerate(self.experiment.inputs.items()):
+            if isinstance(given, Table) and (given.hold or name not in switching):
+                self.inputs.append(s.u[i])
+                self.switches.append(s.u[i])
+                self.tables.append(given)
+            elif isinstance(given, Table):  # it decides when a condition changes
+                self.inputs.append(ramp(given, s.t))
+            elif callable(given):
+                self.inputs.append(of_time(name, given, s.t, self.experiment))
+            else:
+                self.inputs.append(ca.SX(given))
+
+    def read_varying(self) -> None:
+        """Insert unknowns that vary with time, as sums of switches."""
+        for name in self.problem.time_varying:
+            pieces = self.problem.pieces(name, self.experiment)
+            values = [self.free(unknown) for unknown in pieces]
+            if len(pieces) == 1:
+                self.inputs.append(values[0])
+                continue
+            switches = [ca.SX.sym(f"{unknown} is on") for unknown in pieces]
+            self.inputs.append(ca.dot(stack(values), stack(switches)))
+            begins = np.array(list(pieces.values()))
+            self.switches += switches
+            self.tables += [Table(begins, row, hold=True) for row in np.eye(len(begins))]
 
 
-def _unknown_scale(names: tuple[str, ...], problem: Problem, experiment: Experiment) -> FloatArray:
-    """A fraction of the range, or if there is none of the model's value, or of 1."""
-    box = problem.box.select(names)
-    bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
-    width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
-    scalars = problem.instance.scalars
-    plain = {problem.unknown_of(n, experiment): scalars.get(n) for n in problem.parameters}
-    values = [_magnitude(plain.get(n)) for n in names]
-    return np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
+class _Sizes:
+    """How large states and unknowns are: as measured, at the start, else in the model."""
 
+    def __init__(self, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]) -> None:
+        self.problem, self.experiment, self.starts = problem, experiment, starts
 
-def _implicit_scale(
-    names: tuple[str, ...], problem: Problem, experiment: Experiment, otherwise: float
-) -> FloatArray:
-    first = (_magnitude(_component(n, problem.instance)) for n in names)
-    known = [_measured_size(n, problem, experiment) or v for n, v in zip(names, first, strict=True)]
-    return np.array([size or min(otherwise, 1.0) for size in known])
+    def of_states(self, states: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
+        """How large states are at least and at most.
 
+        One of which nothing is known counts as the smallest of the others, at most 1: too small a
+        size costs steps, too large a one accuracy. One that is not measured may become as large as
+        any.
+        """
+        found, largest = [], []
+        for name in states:
+            start, initial = self._start(name), _magnitude(self._component(name))
+            known = [v for v in (self._measured(name), start) if v]
+            least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
+            found.append(max(least, min(start, self._unseen)) if known else least)
+            measured = max(_most(name, e) for e in self.problem.experiments)
+            largest.append((max(measured, start, initial), measured > 0))
+        smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
+        sizes = np.array([size or smallest for size in found])
+        return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
 
-def _measured_size(name: str, problem: Problem, experiment: Experiment) -> float:
-    """Largest measured value, of this experiment or of the others; 0 if there is none.
+    def of_unknowns(self, names: tuple[str, ...]) -> FloatArray:
+        """A fraction of the range, or if there is none of the model's value, or of 1."""
+        problem, box = self.problem, self.problem.box.select(names)
+        bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
+        width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
+        scalars = problem.instance.scalars
+        plain = {problem.unknown_of(n, self.experiment): scalars.get(n) for n in problem.parameters}
+        values = [_magnitude(plain.get(n)) for n in names]
+        return np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
 
-    No larger than `FINEST` standard deviations: a state measured over decades with a relative error
-    must be integrated to a fraction of the smallest error.
-    """
-    for e in (experiment, *problem.experiments):
-        largest = _most(name, e)
-        if largest > 0:
-            sigma = e.measurements.of(name)[2]
-            return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
-    return 0.0
+    def of_implicit(self, names: tuple[str, ...], otherwise: float) -> FloatArray:
+        """Of algebraic variables that are solved numerically, and of slopes."""
+        known = [self._measured(n) or _magnitude(self._component(n)) for n in names]
+        return np.array([size or min(otherwise, 1.0) for size in known])
 
+    def search(self, names: tuple[str, ...]) -> FloatArray:
+        """(3, n) guess and bounds of implicit variables as their Pyomo Vars have them."""
+        rows = []
+        for component in map(self._component, names):
+            low, high = getattr(component, "bounds", (None, None))
+            lower, upper = -np.inf if low is None else low, np.inf if high is None else high
+            number = getattr(component, "value", None)
+            if number is None:
+                number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
+            rows.append((np.clip(number, lower, upper), lower, upper))
+        return np.array(rows, dtype=float).reshape(-1, 3).T
 
-def _unseen(problem: Problem) -> float:
-    """Measured values below it are rounding in the sum of squares; 0 where that is not known.
+    def _measured(self, name: str) -> float:
+        """Largest measured value, of this experiment or of the others; 0 if there is none.
 
-    Without standard deviations all count alike, so what has died out to 1e-200 needs no digits.
-    """
-    if any(e.sigma_known or e.error_models or e.estimated_sigma for e in problem.experiments):
+        No larger than `FINEST` standard deviations: a state measured over decades with a relative
+        error must be integrated to a fraction of the smallest error.
+        """
+        for e in (self.experiment, *self.problem.experiments):
+            if (largest := _most(name, e)) > 0:
+                sigma = e.measurements.of(name)[2]
+                return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
         return 0.0
-    return ROUNDING * max(_most(n, e) for e in problem.experiments for n in e.measured)
+
+    @cached_property
+    def _unseen(self) -> float:
+        """Measured values below it are rounding in the sum of squares; 0 if that is not known.
+
+        Without standard deviations all count alike, so what has died out to 1e-200 needs no digits.
+        """
+        runs = self.problem.experiments
+        if any(e.sigma_known or e.error_models or e.estimated_sigma for e in runs):
+            return 0.0
+        return ROUNDING * max(_most(n, e) for e in runs for n in e.measured)
+
+    def _start(self, state: str) -> float:
+        value: Any = self.experiment.start.get(state, self.starts.get(state))
+        if isinstance(value, float):
+            return abs(value)
+        if isinstance(value, Unknown):
+            held = self.problem.fixed.get(self.problem.start_unknown(state, self.experiment))
+            held = value.guess if held is None else held
+            return abs(held) if held is not None else max(abs(value.lower), abs(value.upper))
+        if isinstance(value, str):
+            held = self.problem.fixed.get(self.problem.unknown_of(value, self.experiment))
+            scalar = self.problem.instance.scalars.get(value)
+            return abs(held) if held is not None else _magnitude(scalar)
+        return 0.0
+
+    def _component(self, name: str) -> Any:
+        """The first Pyomo variable of a state, a slope d(state) or an algebraic variable."""
+        i: Instance = self.problem.instance
+        if name.startswith("d(") and name not in i.series:
+            return i.slopes.get(name[2:-1], {}).get(i.first)
+        series: Mapping[float, Any] = i.states.get(name) or i.series.get(name) or {}
+        return series.get(i.first)
 
 
 def _most(name: str, experiment: Experiment) -> float:
@@ -332,89 +396,6 @@ def _most(name: str, experiment: Experiment) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _start_size(
-    state: str, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]
-) -> float:
-    value: Any = experiment.start.get(state, starts.get(state))
-    if isinstance(value, float):
-        return abs(value)
-    if isinstance(value, Unknown):
-        held = problem.fixed.get(problem.start_unknown(state, experiment), value.guess)
-        return abs(held) if held is not None else max(abs(value.lower), abs(value.upper))
-    if isinstance(value, str):
-        held = problem.fixed.get(problem.unknown_of(value, experiment))
-        return abs(held) if held is not None else _magnitude(problem.instance.scalars.get(value))
-    return 0.0
-
-
-def _component(name: str, instance: Instance) -> Any:
-    """The first Pyomo variable of a state, a slope d(state) or an algebraic variable, if any."""
-    of_slope = name.startswith("d(") and name not in instance.series
-    families = (instance.slopes,) if of_slope else (instance.states, instance.series)
-    base = name[2:-1] if of_slope else name
-    return next((f[base][instance.first] for f in families if base in f), None)
-
-
 def _magnitude(component: Any) -> float:
     number = getattr(component, "value", None)
     return abs(float(number)) if number is not None and np.isfinite(number) else 0.0
-
-
-def _implicit_search(names: tuple[str, ...], instance: Instance) -> dict[str, FloatArray]:
-    """Guess and bounds of implicit variables as their Pyomo Vars have them."""
-    rows = [_search(_component(n, instance)) for n in names]
-    guess, lower, upper = np.array(rows, dtype=float).reshape(-1, 3).T
-    return {"guess": guess, "lower": lower, "upper": upper}
-
-
-def _search(component: Any) -> tuple[float, float, float]:
-    low, high = getattr(component, "bounds", (None, None))
-    lower, upper = -np.inf if low is None else low, np.inf if high is None else high
-    number = getattr(component, "value", None)
-    if number is None:
-        number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
-    return float(np.clip(number, lower, upper)), lower, upper
-
-
-class _Free:
-    """Gives each unknown a symbol on first use, or its number if the problem holds it fixed."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.fixed, self.order = problem.fixed, problem.box.names
-        self.symbols: dict[str, Any] = {}
-
-    def __call__(self, name: str) -> Any:
-        if name in self.fixed:
-            return ca.SX(self.fixed[name])
-        return self.symbols.setdefault(name, ca.SX.sym(name))
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """The symbols handed out, in the problem's order."""
-        return {n: self.symbols[n] for n in self.order if n in self.symbols}
-
-
-def _start(
-    state: str, problem: Problem, experiment: Experiment, system: System, free: _Free
-) -> Any:
-    value: Any = experiment.start.get(state, system.starts.get(state))
-    if isinstance(value, Unknown):
-        return free(problem.start_unknown(state, experiment))
-    return free(problem.unknown_of(value, experiment)) if isinstance(value, str) else ca.SX(value)
-
-
-def _inputs(system: System, experiment: Experiment) -> tuple[Any, list[Table | None]]:
-    symbols, values, tables = system.symbols, [], []
-    switching = {str(v) for _, condition in system.jumps for v in ca.symvar(condition)}
-    for i, (name, given) in enumerate(experiment.inputs.items()):
-        is_ramp = isinstance(given, Table) and not given.hold and name in switching
-        tables.append(given if isinstance(given, Table) and not is_ramp else None)
-        if isinstance(given, Table) and is_ramp:  # it decides when a condition changes
-            values.append(ramp(given, symbols.t))
-        elif isinstance(given, Table):
-            values.append(symbols.u[i])
-        elif callable(given):
-            values.append(of_time(name, given, symbols.t, experiment))
-        else:
-            values.append(ca.SX(given))
-    return stack(values), tables

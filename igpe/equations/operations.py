@@ -114,8 +114,7 @@ class Graph:
 
     def put(self, node: Node) -> int:
         """The position of the node, which is appended if it is new."""
-        position = self._positions.get(node)
-        return self.append(node) if position is None else position
+        return self._positions[node] if node in self._positions else self.append(node)
 
     def append(self, node: Node) -> int:
         """Append the node and return its position."""
@@ -125,8 +124,7 @@ class Graph:
 
     def require(self, rules: Iterable[str]) -> None:
         """Raise UnknownOperation unless there is a rule for every operation."""
-        unknown = {n.name for n in self.nodes} - {*rules, "INPUT", "CONST"}
-        if unknown:
+        if unknown := {n.name for n in self.nodes} - {*rules, "INPUT", "CONST"}:
             raise UnknownOperation(in_words(unknown))
 
     def depth(self) -> int:

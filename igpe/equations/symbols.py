@@ -1,7 +1,4 @@
-"""CasADi symbols for everything a model's equations speak of.
-
-One CasADi column from many expressions.
-"""
+"""CasADi symbols for everything that a model's equations contain."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,68 +51,49 @@ class Symbols:
         """All symbols, in the order t, dx, x, z, u, p, s."""
         return self.t, self.dx, self.x, self.z, self.u, self.p, self.s
 
-    def by_identity(self, instance: Instance, time: float) -> dict[int, Any]:
-        """id(Pyomo data at `time`) -> symbol."""
-        return {i: getattr(self, r.kind)[r.place] for i, r in self.roles(instance, time).items()}
-
     def roles(self, instance: Instance, time: float) -> dict[int, Role]:
         """id(Pyomo data at `time`) -> what it is."""
-        found: dict[int, Role] = {}
-        for i, name in enumerate(self.states):
-            found[id(instance.states[name][instance.first])] = Role("s", i)
-            found[id(instance.states[name][time])] = Role("x", i)
-            found[id(instance.slopes[name][time])] = Role("dx", i)
-        for i, name in enumerate(self.algebraics):
-            found[id(instance.series[name][time])] = Role("z", i)
-        for i, name in enumerate(self.inputs):
-            is_scalar = name in instance.scalars
-            data = instance.scalars[name] if is_scalar else instance.series[name][time]
-            found[id(data)] = Role("u", i)
-        for i, name in enumerate(self.parameters):
-            found[id(instance.scalars[name])] = Role("p", i)
-        return found
+        series, scalars = instance.series, instance.scalars
+        data = {
+            "s": [instance.states[n][instance.first] for n in self.states],
+            "x": [instance.states[n][time] for n in self.states],
+            "dx": [instance.slopes[n][time] for n in self.states],
+            "z": [series[n][time] for n in self.algebraics],
+            "u": [scalars[n] if n in scalars else series[n][time] for n in self.inputs],
+            "p": [scalars[n] for n in self.parameters],
+        }
+        return {id(d): Role(kind, i) for kind, row in data.items() for i, d in enumerate(row)}
 
 
 def make_symbols(
     problem: Problem, experiment: Experiment, instance: Instance, time: float
 ) -> Symbols:
     """Sort the model's variables at `time` into roles and give each a symbol."""
+    states = tuple(instance.states)
     inputs = (*experiment.inputs, *problem.time_varying)
-    names = {
-        "states": tuple(instance.states),
-        "algebraics": _algebraics(experiment, instance, inputs, time),
-        "inputs": tuple(inputs),
-        "parameters": problem.parameters,
-    }
-    return Symbols(
-        **names,
-        t=ca.SX.sym("t"),
-        dx=_vector("d", names["states"]),
-        x=_vector("", names["states"]),
-        z=_vector("", names["algebraics"]),
-        u=_vector("", names["inputs"]),
-        p=_vector("", names["parameters"]),
-        s=_vector("start ", names["states"]),
-    )
-
-
-def _vector(prefix: str, names: tuple[str, ...]) -> Any:
-    return stack(ca.SX.sym(prefix + name) for name in names)
-
-
-def _algebraics(
-    experiment: Experiment, instance: Instance, inputs: tuple[str, ...], time: float
-) -> tuple[str, ...]:
-    """Variables over time that are used, free, no inputs and no states."""
     used = set()
     measured = [instance.expressions[n] for n in experiment.told if n in instance.expressions]
     for series in (*instance.equations.values(), *measured):
         require_at(series, time)
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
-    return tuple(
-        name
-        for name, series in instance.series.items()
-        if name not in inputs and id(series[time]) in used
+    over_time = instance.series.items()
+    algebraics = tuple(n for n, s in over_time if n not in inputs and id(s[time]) in used)
+
+    def vector(names: Iterable[str], prefix: str = "") -> Any:
+        return stack(ca.SX.sym(prefix + name) for name in names)
+
+    return Symbols(
+        states=states,
+        algebraics=algebraics,
+        inputs=inputs,
+        parameters=problem.parameters,
+        t=ca.SX.sym("t"),
+        dx=vector(states, "d"),
+        x=vector(states),
+        z=vector(algebraics),
+        u=vector(inputs),
+        p=vector(problem.parameters),
+        s=vector(states, "start "),
     )
 
 

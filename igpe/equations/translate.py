@@ -1,15 +1,11 @@
-"""Pyomo expressions as CasADi expressions.
+"""Pyomo expressions as CasADi expressions, and back for outside solvers.
 
-The leaves are looked up by identity: the caller says which Pyomo variable is which CasADi symbol.
-Everything else is evaluated with Pyomo's own operators on those symbols.
-
-CasADi expressions as Pyomo expressions: what was transformed symbolically goes to a solver.
-
-A CasADi SX function is a list of elementary instructions on a work vector; each is repeated with
-Pyomo's operators.
+Both ways the leaves are looked up: the caller says which Pyomo component is which CasADi symbol.
+Everything else is evaluated with the operators of the other side.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import casadi as ca
@@ -21,52 +17,17 @@ from pyomo.environ import value
 
 from igpe.core.errors import ModelError
 from igpe.equations.operations import ARITHMETIC, Graph, apply_to_sx
-from igpe.equations.reading.instant import Computed, Instant
+from igpe.equations.reading.instant import Instant
 
-FUNCTIONS = {
-    "exp": ca.exp,
-    "log": ca.log,
-    "log10": ca.log10,
-    "sqrt": ca.sqrt,
-    "sin": ca.sin,
-    "cos": ca.cos,
-    "tan": ca.tan,
-    "asin": ca.asin,
-    "acos": ca.acos,
-    "atan": ca.atan,
-    "sinh": ca.sinh,
-    "cosh": ca.cosh,
-    "tanh": ca.tanh,
-    "asinh": ca.asinh,
-    "acosh": ca.acosh,
-    "atanh": ca.atanh,
-    "ceil": ca.ceil,
-    "floor": ca.floor,
-}
-
-
-DIRECT: dict[type, Callable[..., Any]] = {
-    numeric_expr.AbsExpression: ca.fabs,
-    numeric_expr.MaxExpression: lambda *of: _fold(ca.fmax, of),
-    numeric_expr.MinExpression: lambda *of: _fold(ca.fmin, of),
-}
-STEPS = frozenset({"floor", "ceil"})
+PLAIN = "exp log sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh floor ceil"
+FUNCTIONS = {name: getattr(ca, name) for name in ("log10", *PLAIN.split())}
+ARITHMETIC_NODES = ("Sum", "Linear", "Product", "MonomialTerm", "Division", "Pow", "Negation")
 PYOMO_ARITHMETIC = frozenset({
     kind
     for name, kind in vars(numeric_expr).items()
-    if name.removeprefix("NPV_")
-    in {
-        "SumExpression",
-        "LinearExpression",
-        "ProductExpression",
-        "MonomialTermExpression",
-        "DivisionExpression",
-        "PowExpression",
-        "NegationExpression",
-    }
+    if name.removeprefix("NPV_") in {f"{n}Expression" for n in ARITHMETIC_NODES}
 })
 """Kinds of nodes that are told by their kind and arguments alone."""
-
 POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
 ROOT = 0.5
 DEPTH = 20  # of expressions that are compared node by node
@@ -84,8 +45,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
 
     def __init__(self, symbols: Mapping[int, Any], time: Any) -> None:
         super().__init__()
-        self.symbols = symbols
-        self.time = time
+        self.symbols, self.time = symbols, time
         self.jumps: list[Any] = []
 
     def __call__(self, expression: Any) -> Any:
@@ -98,9 +58,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
 
     def beforeChild(self, node: Any, child: Any, child_idx: int) -> tuple[bool, Any]:
         if isinstance(child, Instant):
-            return False, self.time
-        if isinstance(child, Computed):
-            return False, self(child.expression)
+            return False, self.time if child.expression is None else self(child.expression)
         if id(child) in self.symbols:
             return False, self.symbols[id(child)]
         if not hasattr(child, "is_expression_type"):
@@ -122,34 +80,50 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         return False, number
 
     def exitNode(self, node: Any, data: list[Any]) -> Any:
-        if node.__class__ in PYOMO_ARITHMETIC:
-            return node._apply_operation(data)
-        if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name in FUNCTIONS:
-            return self._function(node.name, data)
-        if isinstance(node, numeric_expr.Expr_ifExpression):
-            return self._chosen(*data)
-        for kind, function in DIRECT.items():
-            if isinstance(node, kind):
-                return function(*data)
-        if isinstance(node, RangedExpression):
-            return _between(node, *data)
-        if isinstance(node, numeric_expr.ExternalFunctionExpression):
-            raise ModelError(
-                f"The equations call the external function '{node}', which has no exact "
-                "derivatives here; write it with Pyomo's functions."
-            )
+        if node.__class__ not in PYOMO_ARITHMETIC:
+            for kind, rewrite in NODES.items():
+                if isinstance(node, kind):
+                    return rewrite(self, node, *data)
         return node._apply_operation(data)
 
-    def _function(self, name: str, data: list[Any]) -> Any:
-        result = FUNCTIONS[name](*data)
-        if name in STEPS:
-            self.jumps.append(ca.SX(result))
-        return result
 
-    def _chosen(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        if not _meet(condition, then, otherwise):
-            self.jumps.append(ca.SX(condition))
-        return ca.if_else(condition, then, otherwise)
+def _function(translator: Translator, node: Any, argument: Any) -> Any:
+    if node.name not in FUNCTIONS:
+        return node._apply_operation([argument])
+    result = FUNCTIONS[node.name](argument)
+    if node.name in {"floor", "ceil"}:
+        translator.jumps.append(ca.SX(result))
+    return result
+
+
+def _chosen(translator: Translator, _: Any, condition: Any, then: Any, otherwise: Any) -> Any:
+    if not _meet(condition, then, otherwise):
+        translator.jumps.append(ca.SX(condition))
+    return ca.if_else(condition, then, otherwise)
+
+
+def _between(_: Translator, node: Any, lower: Any, body: Any, upper: Any) -> Any:
+    above = lower < body if node.strict[0] else lower <= body
+    return ca.logic_and(above, body < upper if node.strict[1] else body <= upper)
+
+
+def _refused(_: Translator, node: Any, *data: Any) -> Any:
+    raise ModelError(
+        f"The equations call the external function '{node}', which has no exact derivatives here; "
+        "write it with Pyomo's functions."
+    )
+
+
+NODES: dict[type, Callable[..., Any]] = {
+    numeric_expr.AbsExpression: lambda _, __, argument: ca.fabs(argument),
+    numeric_expr.MaxExpression: lambda _, __, *of: reduce(ca.fmax, of),
+    numeric_expr.MinExpression: lambda _, __, *of: reduce(ca.fmin, of),
+    numeric_expr.UnaryFunctionExpression: _function,
+    numeric_expr.Expr_ifExpression: _chosen,
+    RangedExpression: _between,
+    numeric_expr.ExternalFunctionExpression: _refused,
+}
+"""The first that fits decides."""
 
 
 def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
@@ -174,19 +148,6 @@ def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
     return False
 
 
-def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
-    above = lower < body if node.strict[0] else lower <= body
-    below = body < upper if node.strict[1] else body <= upper
-    return ca.logic_and(above, below)
-
-
-def _fold(function: Any, data: Sequence[Any]) -> Any:
-    result = data[0]
-    for other in data[1:]:
-        result = function(result, other)
-    return result
-
-
 def with_safe_powers(expressions: Any, states: Any) -> Any:
     """SX column of powers whose derivatives are finite where a base is exhausted.
 
@@ -203,55 +164,32 @@ def with_safe_powers(expressions: Any, states: Any) -> Any:
     graph = Graph.of(column, [symbols])
     if not any(node.name in POWERS for node in graph.nodes):
         return expressions
-    results = graph.evaluate(
-        lambda _, i: symbols[i], ca.SX, lambda name, data: _power(name, data, states)
-    )
+    results = graph.evaluate(lambda _, i: symbols[i], ca.SX, partial(_power, states))
     return ca.reshape(ca.vertcat(*results), *column.shape)
 
 
-def _power(operation: str, data: list[Any], states: Any) -> Any:
+def _power(states: Any, operation: str, data: list[Any]) -> Any:
     plain = apply_to_sx(operation, data)
     if operation not in POWERS or data[0].is_constant():
         return plain
     if operation == "POW" and not data[1].is_constant():
-        return _guarded(data[0] > 0, operation, data)
-    exponent = ROOT if operation == "SQRT" else float(data[1])
-    if 0 < exponent < 1 and ca.depends_on(data[0], states):
-        return _guarded(data[0] != 0, operation, data)
-    return plain
-
-
-def _guarded(allowed: Any, operation: str, data: list[Any]) -> Any:
-    """The operation where its base is allowed, else 0; not even its derivative is taken there."""
-    base = ca.if_else(allowed, data[0], 1.0)
+        allowed = data[0] > 0
+    else:
+        exponent = ROOT if operation == "SQRT" else float(data[1])
+        if not (0 < exponent < 1 and ca.depends_on(data[0], states)):
+            return plain
+        allowed = data[0] != 0
+    base = ca.if_else(allowed, data[0], 1.0)  # so that not even the derivative is taken there
     return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), 0.0)
 
 
-Operation = Callable[..., Any]
-
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     **ARITHMETIC,
+    **{name.upper(): getattr(pyo, name) for name in PLAIN.split()},
     "SQ": lambda a: a**2,
-    "SQRT": pyo.sqrt,
-    "EXP": pyo.exp,
     "EXPM1": lambda a: pyo.exp(a) - 1,
-    "LOG": pyo.log,
     "LOG1P": lambda a: pyo.log(1 + a),
-    "SIN": pyo.sin,
-    "COS": pyo.cos,
-    "TAN": pyo.tan,
-    "ASIN": pyo.asin,
-    "ACOS": pyo.acos,
-    "ATAN": pyo.atan,
-    "SINH": pyo.sinh,
-    "COSH": pyo.cosh,
-    "TANH": pyo.tanh,
-    "ASINH": pyo.asinh,
-    "ACOSH": pyo.acosh,
-    "ATANH": pyo.atanh,
     "FABS": abs,
-    "FLOOR": pyo.floor,
-    "CEIL": pyo.ceil,
     "HYPOT": lambda a, b: pyo.sqrt(a**2 + b**2),
 }
 """CasADi's operations (without OP_) that Pyomo has too, or that are made of such."""
@@ -267,16 +205,15 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
                  that CasADi shares is shared in Pyomo as well
     raises       ModelError for an operation Pyomo does not have, or a symbol not in `symbols`
     """
-    if len(variables) != ca.SX(symbols).numel():
+    known, column = ca.SX(symbols), ca.densify(ca.vec(ca.SX(expressions)))
+    if len(variables) != known.numel():
         raise ModelError(
-            f"{ca.SX(symbols).numel()} symbols are to become {len(variables)} variables; give one "
-            "for each."
+            f"{known.numel()} symbols are to become {len(variables)} variables; give one for each."
         )
-    column = ca.densify(ca.vec(ca.SX(expressions)))
-    strangers = [s for s in ca.symvar(column) if not _among(s, symbols)]
-    if strangers:
-        raise ModelError(f"The expressions hold {strangers}, which have no Pyomo variable.")
-    graph = Graph.of(column, [ca.SX(symbols)])
+    unknown = [s for s in ca.symvar(column) if not ca.depends_on(known, s)]
+    if unknown:
+        raise ModelError(f"The expressions hold {unknown}, which have no Pyomo variable.")
+    graph = Graph.of(column, [known])
     return graph.evaluate(lambda _, i: variables[i], lambda number: number, _operation)
 
 
@@ -287,7 +224,3 @@ def _operation(name: str, operands: list[Any]) -> Any:
             "cannot be given to an outside solver. Write it with smooth functions that Pyomo has."
         )
     return OPERATIONS[name](*operands)
-
-
-def _among(symbol: Any, symbols: Any) -> bool:
-    return bool(ca.depends_on(ca.SX(symbols), symbol))

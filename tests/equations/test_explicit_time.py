@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import casadi as ca
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -35,6 +36,12 @@ def one_state(rule, last, *, start=1.0, unknowns=("k",), second=None):
     table = pd.DataFrame({"time": times, "x": start + 0 * times})
     run = Experiment(table, start={"x": start, "y": 1.0}, inputs={"T": 600.0})
     return Problem(build, parameters=list(unknowns), experiments=run)
+
+
+def residuals(problem):
+    """The equations that were read, as a function of t, dx, x, z, u, p and the start values."""
+    (system,) = compiled(problem).systems
+    return ca.Function("F", list(system.symbols.vectors), [system.residual])
 
 
 def simulated(problem, values, last):
@@ -101,8 +108,7 @@ def test_a_short_pulse_is_in_the_equations():
     problem = one_state(
         lambda m, t: m.dx[t] == m.c * pyo.exp(-(((t - 0.5) / 1e-3) ** 2)), 1, unknowns=("c",)
     )
-    (system,) = compiled(problem).systems
-    f = system.function()
+    f = residuals(problem)
     for t in (0.0, 0.4999, 0.5, 0.501):
         slope = -float(f(t, [0, 0], [0, 0], [], 600, 2.0, [1, 1])[0])
         assert slope == pytest.approx(2 * math.exp(-(((t - 0.5) / 1e-3) ** 2)), abs=1e-300)
@@ -161,20 +167,29 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("t", [0.1, 0.1 + 1e-12, 0.3, 0.4, 0.4 + 1e-12, 0.6, 0.61, 0.8, 0.9])
-def test_conditions_on_known_times_are_read(name, t):
-    rule = SHAPES[name]
+@pytest.mark.parametrize("rule", SHAPES.values(), ids=SHAPES)
+def test_conditions_on_known_times_are_read(rule):
     problem = one_state(rule, 1)
-    (system,) = compiled(problem).systems
-    values = system.function()(t, [0.3, 0.2], [1.7, 1.0], [], [], 0.9, [1, 1])
-    m = problem.model([0.0, t, 1.0])
-    m.dx[t], m.x[t], m.k.value = 0.3, 1.7, 0.9
-    body = pyo.Constraint(expr=rule(m, t))
-    body.construct()
-    assert float(values[0]) == pytest.approx(
-        pyo.value(body.body) - pyo.value(body.upper), abs=1e-14
+    read = residuals(problem)
+    for t in (0.1, 0.1 + 1e-12, 0.3, 0.4, 0.4 + 1e-12, 0.6, 0.61, 0.8, 0.9):
+        m = problem.model([0.0, t, 1.0])
+        m.dx[t], m.x[t], m.k.value = 0.3, 1.7, 0.9
+        body = pyo.Constraint(expr=rule(m, t))
+        body.construct()
+        true = pyo.value(body.body) - pyo.value(body.upper)
+        value = read(t, [0.3, 0.2], [1.7, 1.0], [], [], 0.9, [1, 1])[0]
+        assert float(value) == pytest.approx(true, abs=1e-14), t
+
+
+@pytest.mark.parametrize("inside", [0.5, 1.9999])
+def test_a_branch_on_time_between_the_reading_places_is_read(inside):
+    problem = one_state(
+        lambda m, t: m.dx[t] == -m.k * m.x[t] + (20 if inside <= t <= inside + 1e-3 else 0), 2
     )
+    times = (inside - 1e-6, inside, inside + 1e-3, inside + 1.0001e-3, 3)
+    read = residuals(problem)
+    found = [float(read(t, [0, 0], [1, 1], [], [], 0.25, [1, 1])[0]) for t in times]
+    assert found == pytest.approx([0.25, -19.75, -19.75, 0.25, 0.25])
 
 
 COMPUTED = {

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from igpe.core.errors import ModelError
-from igpe.equations.time.timed import TimeSymbols, as_products, held, stops
+from igpe.equations.time.timed import Held, TimeSymbols, as_products, stops
 from igpe.problem.inputs import Table, linear_input
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
@@ -21,7 +21,7 @@ def clock(last=1.0, *, u=NO_INPUTS, tables=()):
 
 def switched(condition, last=1.0, known=()):
     """The expression that is x where the condition holds, else 2 x; and its only switch."""
-    found = held(clock(last), [ca.if_else(condition, X, 2 * X)], known)
+    found = Held(clock(last), [ca.if_else(condition, X, 2 * X)], known)
     return found, found.tables[0] if found.tables else None
 
 
@@ -42,12 +42,12 @@ def test_a_threshold_is_found_to_the_last_digit(number):
 
 def test_conditions_that_say_the_same_are_one_switch():
     one, other = ca.if_else(T < 0.4, X, 0), ca.if_else(T >= 0.4, X, 1)
-    found = held(clock(), [ca.vertcat(one, other)], [])
+    found = Held(clock(), [ca.vertcat(one, other)], [])
     assert len(found.switches) == 1
 
 
 def test_two_thresholds_at_the_same_time_make_one_break():
-    found = held(clock(), [ca.if_else(T < 0.4, X, 0) + ca.if_else(T <= 0.4, 2, X)], [])
+    found = Held(clock(), [ca.if_else(T < 0.4, X, 0) + ca.if_else(T <= 0.4, 2, X)], [])
     assert {t for table in found.tables for t in table.times} == {0.0, found.tables[0].times[1]}
     assert found.tables[0].times[1] in (0.4, ABOVE)
 
@@ -79,7 +79,7 @@ def test_a_window_much_shorter_than_any_sampling():
 
 
 def test_rounded_times_are_held():
-    found = held(clock(), [ca.floor(3.3 * T) * X], [])
+    found = Held(clock(), [ca.floor(3.3 * T) * X], [])
     assert list(found.tables[0].values) == [0.0, 1.0, 2.0, 3.0]
     assert found.tables[0].times == pytest.approx([0, 1 / 3.3, 2 / 3.3, 3 / 3.3], rel=1e-15)
 
@@ -87,7 +87,7 @@ def test_rounded_times_are_held():
 def test_a_condition_on_a_ramp_is_one_on_time():
     u = ca.SX.sym("u")
     ramp = linear_input([0.0, 0.5, 1.0], [0.0, 2.0, 0.0])
-    found = held(clock(u=u, tables=[ramp]), [ca.if_else(u > 1, X, 0)], [])
+    found = Held(clock(u=u, tables=[ramp]), [ca.if_else(u > 1, X, 0)], [])
     assert found.tables[0].times == pytest.approx([0.0, 0.25, 0.75])
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from itertools import repeat
 from operator import attrgetter, methodcaller
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -34,7 +34,7 @@ from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import Instance, Series, model_starts
+from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
 
 TOLERANCE = 1e-9  # of the sum of the absolute terms
@@ -46,23 +46,18 @@ TIMES = 6
 HALF, AT_ENDS = 0.5, 0.2  # shares of the draws
 TURN = 6  # all quantities are negative at one of so many points, some at another
 DECADES = 4.0  # that quantities are drawn over, up and down
-ASKED = 20  # members evaluated by `pyo.value` besides
+PYOMO_VALUES = 20  # members evaluated by `pyo.value` besides
 MOST = 8  # quantities that a message names
 STARTS = 8  # points at which start conditions are compared
-
-
-class Members(NamedTuple):
-    """Pyomo expressions to be evaluated.
-
-    rows    (n,) which equation or measured quantity each is a member of
-    points  (n,) at which point
-    bodies, uppers   Pyomo expressions; the value of a member is their difference
-    """
-
-    rows: IntArray
-    points: IntArray
-    bodies: list[Any]
-    uppers: list[Any]
+OF_FIXED_LENGTH = frozenset({
+    numeric_expr.ProductExpression,
+    numeric_expr.MonomialTermExpression,
+    numeric_expr.DivisionExpression,
+    numeric_expr.NegationExpression,
+    numeric_expr.PowExpression,
+})
+NAMES = "exp log log10 sqrt ceil floor sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh"
+FUNCTIONS = {name: getattr(np, name) for name in NAMES.split()}
 
 
 class Values:
@@ -79,10 +74,10 @@ class Values:
         """(n,) values of n expressions, each at its point; those of one form at once."""
         groups = _grouped(nodes)
         if len(groups) == 1:
-            return self._alike(nodes, points)
+            return self._of_one_form(nodes, points)
         result = np.empty(len(nodes))
         for places in groups:
-            result[places] = self._alike([nodes[k] for k in places], points[places])
+            result[places] = self._of_one_form([nodes[k] for k in places], points[places])
         return result
 
     def terms(self, nodes: Sequence[Any], points: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -94,22 +89,19 @@ class Values:
                 parts = self._arguments(members, at)
                 value[places], size[places] = sum(parts), sum(map(np.abs, parts))
             else:
-                value[places] = self._alike(members, at)
+                value[places] = self._of_one_form(members, at)
                 size[places] = np.abs(value[places])
         return value, size
 
     def _arguments(self, nodes: Sequence[Any], points: Any) -> list[FloatArray]:
         return [self.of(column, points) for column in zip(*[n.args for n in nodes], strict=True)]
 
-    def _alike(self, nodes: Sequence[Any], points: Any) -> FloatArray:
+    def _of_one_form(self, nodes: Sequence[Any], points: Any) -> FloatArray:
         one = nodes[0]
         if one.__class__ in native_types:
             return np.array(nodes, dtype=float)
-        if not one.is_expression_type():
-            return self._leaves(nodes, points)
-        return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
-
-    def _leaves(self, nodes: Sequence[Any], points: Any) -> FloatArray:
+        if one.is_expression_type():
+            return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
         rows = list(map(self.rows.get, map(id, nodes), repeat(-1)))
         found = self.table[rows, points]
         for k in (k for k, row in enumerate(rows) if row < 0) if min(rows) < 0 else ():
@@ -145,48 +137,28 @@ def _form(kind: Any) -> Callable[[Any], Any] | None:
     return methodcaller("nargs")
 
 
-OF_FIXED_LENGTH = frozenset({
-    numeric_expr.ProductExpression,
-    numeric_expr.MonomialTermExpression,
-    numeric_expr.DivisionExpression,
-    numeric_expr.NegationExpression,
-    numeric_expr.PowExpression,
-})
-PLAIN = (
-    "exp",
-    "log",
-    "log10",
-    "sqrt",
-    "ceil",
-    "floor",
-    "sin",
-    "cos",
-    "tan",
-    "sinh",
-    "cosh",
-    "tanh",
-)
-INVERSE = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-FUNCTIONS = {n: getattr(np, n) for n in PLAIN} | {f"a{n}": getattr(np, f"arc{n}") for n in INVERSE}
-"""Pyomo's name of a function -> NumPy's function."""
-
-
 def _applied(node: Any, values: list[Any]) -> Any:
     """Pyomo's operation on arrays."""
-    if isinstance(node, numeric_expr.Expr_ifExpression):
-        return np.where(values[0] != 0, values[1], values[2])
-    if isinstance(node, numeric_expr.AbsExpression):
-        return np.abs(values[0])
-    if isinstance(node, numeric_expr.UnaryFunctionExpression):
-        return FUNCTIONS[node.name](values[0])
-    if isinstance(node, numeric_expr.MaxExpression | numeric_expr.MinExpression):
-        fold = np.maximum if isinstance(node, numeric_expr.MaxExpression) else np.minimum
-        return fold.reduce(values)
-    if isinstance(node, RangedExpression):
-        lower, body, upper = values
-        above = lower < body if node.strict[0] else lower <= body
-        return above & (body < upper if node.strict[1] else body <= upper)
+    for kind, apply in NODES.items():
+        if isinstance(node, kind):
+            return apply(node, *values)
     return node._apply_operation(values)
+
+
+def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
+    above = lower < body if node.strict[0] else lower <= body
+    return above & (body < upper if node.strict[1] else body <= upper)
+
+
+NODES: dict[type, Callable[..., Any]] = {
+    numeric_expr.Expr_ifExpression: lambda _, test, a, b: np.where(test != 0, a, b),
+    numeric_expr.AbsExpression: lambda _, a: np.abs(a),
+    numeric_expr.UnaryFunctionExpression: lambda node, a: FUNCTIONS[node.name](a),
+    numeric_expr.MaxExpression: lambda _, *of: np.maximum.reduce(of),
+    numeric_expr.MinExpression: lambda _, *of: np.minimum.reduce(of),
+    RangedExpression: _between,
+}
+"""Of all others Pyomo's own operation does for arrays. The first that fits decides."""
 
 
 def require_agreement(
@@ -209,7 +181,10 @@ class _Comparison:
     """One experiment's equations, as translated and as Pyomo evaluates them.
 
     instances  at the measured times, and our own at times between
-    points     (number of the instance, time) of each column of the table
+    points     (number of the instance, time) of each column of the table of values
+    series     of each equation and measured quantity its members by time, in each instance
+    of_row, of_point, bodies, uppers  (n,) the members that are compared: equation or measured
+               quantity, point, and two Pyomo expressions whose difference is the value
     """
 
     def __init__(
@@ -219,105 +194,41 @@ class _Comparison:
         system: System,
         instances: tuple[Instance, ...],
     ) -> None:
-        self.system, self.instances = system, instances
-        self.first = instances[0].first
+        self.system, self.symbols, self.instances = system, system.symbols, instances
         self.points = [(k, float(t)) for k, i in enumerate(instances) for t in i.time]
         self.names = (*system.equations, *system.measured)
-        draw = _Draw(problem, experiment, instances[0], system)
-        self.parts = draw.parts(np.array([t for _, t in self.points]))
+        self.expressions = [system.residual, *system.measured.values()]
+        self.series: list[list[Mapping[float, Any]]] = [
+            *([i.equations.get(n, {}) for i in instances] for n in system.equations),
+            *([i.over_time(n) or {} for i in instances] for n in system.measured),
+        ]
+        self.parts = _Draw(problem, experiment, instances[0], system).parts(
+            np.array([t for _, t in self.points])
+        )
         self.values = Values(self._rows(), np.vstack(self.parts[1:]))
+        members = [
+            (row, point, *_sides(data))
+            for row, by_instance in enumerate(self.series)
+            for point in self._chosen(row)
+            if (data := by_instance[self.points[point][0]].get(self.points[point][1])) is not None
+        ]
+        self.of_row, self.of_point = (np.array([m[i] for m in members]) for i in (0, 1))
+        self.bodies, self.uppers = ([m[i] for m in members] for i in (2, 3))
 
     def _rows(self) -> dict[int, int]:
         """id(Pyomo data) -> row of dx, x, z, u, p, s one below the other."""
-        s = self.system.symbols
+        s = self.symbols
         rows: dict[int, int] = {}
-        n_x = len(s.states)
-        after = 2 * n_x + len(s.algebraics)
-        p = after + len(s.inputs)
-        for instance in self.instances:
-            families: list[tuple[int, Sequence[str], Mapping[str, Series]]] = [
-                (0, s.states, instance.slopes),
-                (n_x, s.states, instance.states),
-                (2 * n_x, s.algebraics, instance.series),
-                (after, s.inputs, instance.series),
-            ]
-            for start, names, family in families:
-                for row, name in enumerate(names, start):
-                    rows.update(zip(map(id, family.get(name, {}).values()), repeat(row)))
-            for start, names in ((after, s.inputs), (p, s.parameters)):
-                for row, name in enumerate(names, start):
-                    if name in instance.scalars:
-                        rows[id(instance.scalars[name])] = row
-            for row, name in enumerate(s.states, p + len(s.parameters)):
-                rows[id(instance.states[name][instance.first])] = row
+        for i in self.instances:
+            data: list[Any] = [i.slopes[n].values() for n in s.states]
+            data += [i.states[n].values() for n in s.states]
+            data += [i.series.get(n, {}).values() for n in s.algebraics]
+            data += [i.series[n].values() if n in i.series else [i.scalars[n]] for n in s.inputs]
+            data += [[i.scalars[n]] for n in s.parameters]
+            data += [[i.states[n][i.first]] for n in s.states]
+            for row, members in enumerate(data):
+                rows.update(zip(map(id, members), repeat(row)))
         return rows
-
-    def equations(self) -> None:
-        """Compare residuals and measured quantities."""
-        members = self._members()
-        translated = self._translated()[members.rows, members.points]
-        body, size = self.values.terms(members.bodies, members.points)
-        upper, other = self.values.terms(members.uppers, members.points)
-        self._ask_pyomo(members, body)
-        true, size = body - upper, size + other
-        wrong = ~(np.abs(true - translated) <= TOLERANCE * size)
-        wrong &= np.isfinite(true) | np.isfinite(translated)
-        if wrong.any():
-            wrong &= ~self._is_same(members, true, translated, TOLERANCE * size)
-        for k in np.flatnonzero(wrong):
-            if not self._is_explained(members, int(k), float(true[k]), float(translated[k])):
-                raise self._difference(members, int(k), float(true[k]), float(translated[k]))
-
-    @cached_property
-    def explicit(self) -> Sequence[bool]:
-        """Which equations and measured quantities name the time itself."""
-        return ca.which_depends(stack(self._expressions), self.system.symbols.t, 1, True)
-
-    def _is_same(
-        self, members: Members, true: FloatArray, translated: FloatArray, allowed: FloatArray
-    ) -> BoolArray:
-        """Where an equation is turned round, or Pyomo computes no number but does elsewhere.
-
-        a == b and b == a are one equation; Python turns them round where one side alone is a
-        ScalarVar. 0 * sqrt(x) has no value at x < 0, but need not be kept.
-        """
-        turned = np.abs(true + translated) <= allowed
-        turned &= members.rows < len(self.system.equations)
-        right = turned | (np.abs(true - translated) <= allowed)
-        elsewhere = np.unique(members.rows[right])
-        return np.asarray(turned | (np.isnan(true) & np.isin(members.rows, elsewhere)))
-
-    @cached_property
-    def _expressions(self) -> list[Any]:
-        return [self.system.residual, *self.system.measured.values()]
-
-    def _translated(self) -> FloatArray:
-        """(n_equations + n_measured, n_points) values of the translation."""
-        t, *others = self.system.symbols.vectors
-        function = ca.Function("F", [t, ca.vertcat(*others)], self._expressions)
-        results = function.call([self.parts[0], self.values.table])
-        return np.vstack([one.full() for one in results])
-
-    def _members(self) -> Members:
-        rows, points, bodies, uppers = [], [], [], []
-        for row, series in enumerate(self._series()):
-            for point in self._chosen(row):
-                number, time = self.points[point]
-                data = series[number].get(time)
-                if data is not None:
-                    body, upper = _sides(data)
-                    rows.append(row)
-                    points.append(point)
-                    bodies.append(body)
-                    uppers.append(upper)
-        return Members(np.array(rows), np.array(points), bodies, uppers)
-
-    def _series(self) -> Iterator[list[Mapping[float, Any]]]:
-        """Each equation and measured quantity over time, in both instances."""
-        for name in self.system.equations:
-            yield [i.equations.get(name, {}) for i in self.instances]
-        for name in self.system.measured:
-            yield [i.over_time(name) or {} for i in self.instances]
 
     def _chosen(self, row: int) -> Sequence[int]:
         """All points; of a large model a share of them for each equation without explicit time.
@@ -325,70 +236,90 @@ class _Comparison:
         The shares of neighbouring equations are shifted, so that every point is one of some.
         """
         n = len(self.points)
-        if self.names[row] in self.system.symbols.states:  # measured: a symbol, no expression
+        if self.names[row] in self.symbols.states:  # measured: a symbol, no expression
             return [row % n]
         if n * len(self.names) <= ALL or n <= TIMES or self.explicit[row]:
             return range(n)
         return sorted({(row + k * n // TIMES) % n for k in range(TIMES)})
 
-    def _ask_pyomo(self, members: Members, body: FloatArray) -> None:
+    @cached_property
+    def explicit(self) -> Sequence[bool]:
+        """Which equations and measured quantities name the time itself."""
+        return ca.which_depends(stack(self.expressions), self.symbols.t, 1, True)
+
+    def equations(self) -> None:
+        """Compare residuals and measured quantities."""
+        t, *others = self.symbols.vectors
+        function = ca.Function("F", [t, ca.vertcat(*others)], self.expressions)
+        results = function.call([self.parts[0], self.values.table])
+        translated = np.vstack([one.full() for one in results])[self.of_row, self.of_point]
+        body, size = self.values.terms(self.bodies, self.of_point)
+        upper, other = self.values.terms(self.uppers, self.of_point)
+        self._insert_pyomo_values(body)
+        true, allowed = body - upper, TOLERANCE * (size + other)
+        wrong = ~(np.abs(true - translated) <= allowed)
+        wrong &= np.isfinite(true) | np.isfinite(translated)
+        if wrong.any():
+            wrong &= ~self._is_same(true, translated, allowed)
+        for k in np.flatnonzero(wrong).tolist():
+            values = float(true[k]), float(translated[k])
+            if not self._is_explained(k, *values):
+                point, s = int(self.of_point[k]), self.symbols
+                names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics]
+                names += [*s.inputs, *s.parameters]
+                used = sorted(self._quantities(self.bodies[k], self.uppers[k]) - {-1})
+                where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
+                time = f"t = {self.points[point][1]:.6g}"
+                raise _disagreement(self.names[self.of_row[k]], [time, *where], values)
+
+    def _is_same(self, true: FloatArray, translated: FloatArray, allowed: FloatArray) -> BoolArray:
+        """Where an equation is turned round, or Pyomo computes no number but does elsewhere.
+
+        a == b and b == a are one equation; Python turns them round where one side alone is a
+        ScalarVar. 0 * sqrt(x) has no value at x < 0, but need not be kept.
+        """
+        turned = np.abs(true + translated) <= allowed
+        turned &= self.of_row < len(self.system.equations)
+        right = turned | (np.abs(true - translated) <= allowed)
+        elsewhere = np.isin(self.of_row, np.unique(self.of_row[right]))
+        return np.asarray(turned | (np.isnan(true) & elsewhere))
+
+    def _insert_pyomo_values(self, body: FloatArray) -> None:
         """Put `pyo.value` in the place of our evaluation, at one point of our own instance."""
         point = len(self.points) - 2
-        self._set(point)
-        for k in np.flatnonzero(members.points == point)[:ASKED]:
-            with suppress(ArithmeticError):  # Pyomo raises where arrays become infinite
-                number = pyo.value(members.bodies[k], exception=False)
-                if isinstance(number, float | int) and np.isfinite(body[k]):
-                    body[k] = number
-
-    def _set(self, point: int) -> None:
         number, time = self.points[point]
-        instance = self.instances[number]
-        families = (instance.slopes, instance.states, instance.series)
-        at = [series[time] for family in families for series in family.values() if time in series]
-        starts = [series[instance.first] for series in instance.states.values()]
-        for data in (*at, *instance.scalars.values(), *starts):
+        i = self.instances[number]
+        over_time = [s for f in (i.slopes, i.states, i.series) for s in f.values() if time in s]
+        starts = [series[i.first] for series in i.states.values()]
+        for data in (*(series[time] for series in over_time), *i.scalars.values(), *starts):
             row = self.values.rows.get(id(data))
             if row is not None:
                 pyo.value(data, exception=False)  # a Param takes its default when first read
                 data._value = float(self.values.table[row, point])
+        for k in np.flatnonzero(self.of_point == point)[:PYOMO_VALUES]:
+            with suppress(ArithmeticError):  # Pyomo raises where arrays become infinite
+                value = pyo.value(self.bodies[k], exception=False)
+                if isinstance(value, float | int) and np.isfinite(body[k]):
+                    body[k] = value
 
-    def _is_explained(self, members: Members, k: int, true: float, translated: float) -> bool:
+    def _is_explained(self, k: int, true: float, translated: float) -> bool:
         """Whether a difference is rounding, overflow, or what holds at the first time alone.
 
         A slope at one instant moves nothing: `Expr_if(t > 0, feed, 0)` starts with the feed.
         """
-        body, point = members.bodies[k], int(members.points[k])
+        sides, point = (self.bodies[k], self.uppers[k]), int(self.of_point[k])
         number, time = self.points[point]
         instance = self.instances[number]
         if time in {instance.first, float(instance.time.last())}:
-            usual = self._member(int(members.rows[k]), len(self.points) - 2)
-            held = self._quantities(body, members.uppers[k])
-            has_slope = any(0 <= row < len(self.system.symbols.states) for row in held)
-            if held != self._quantities(*usual) or (time == instance.first and has_slope):
+            usual_number, usual_time = self.points[-2]
+            usual = self.series[self.of_row[k]][usual_number].get(usual_time, 0.0)
+            held = self._quantities(*sides)
+            has_slope = any(0 <= row < len(self.symbols.states) for row in held)
+            if held != self._quantities(*_sides(usual)) or (time == instance.first and has_slope):
                 return True
-        if not (np.isfinite(true) and np.isfinite(translated)):
-            return self._overflows(body, point)
-        return _is_rounding(self.values, (body, members.uppers[k]), point, true - translated)
-
-    def _member(self, row: int, point: int) -> tuple[Any, Any]:
-        number, time = self.points[point]
-        instance, name = self.instances[number], self.names[row]
-        is_equation = row < len(self.system.equations)
-        series = instance.equations.get(name) if is_equation else instance.over_time(name)
-        return _sides((series or {}).get(time, 0.0))
-
-    def _quantities(self, *sides: Any) -> set[int]:
-        """What expressions hold, the start value of a state counting as the state."""
-        n_x = len(self.system.symbols.states)
-        first = len(self.values.table) - n_x
-        held = (v for side in sides for v in identify_variables(side))
-        rows = (self.values.rows.get(id(v), -1) for v in held)
-        return {row - first + n_x if row >= first else row for row in rows}
-
-    def _overflows(self, body: Any, point: int) -> bool:
-        """Whether a result is so large or small that the order of operations counts."""
-        sizes = [abs(v) for v in self._intermediate(body, np.array([point]))]
+        if np.isfinite(true) and np.isfinite(translated):
+            return _is_rounding(self.values, sides, point, true - translated)
+        sizes = [abs(v) for v in self._intermediate(sides[0], np.array([point]))]
         return any(not np.isfinite(s) or s > LARGEST or 0 < s < 1 / LARGEST for s in sizes)
 
     def _intermediate(self, node: Any, point: IntArray) -> Iterator[float]:
@@ -396,45 +327,35 @@ class _Comparison:
         for argument in getattr(node, "args", ()):
             yield from self._intermediate(argument, point)
 
-    def _difference(self, members: Members, k: int, true: float, translated: float) -> ModelError:
-        row, point = int(members.rows[k]), int(members.points[k])
-        s = self.system.symbols
-        names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics, *s.inputs, *s.parameters]
-        used = sorted(self._quantities(members.bodies[k], members.uppers[k]) - {-1})
-        where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
-        return _disagreement(
-            self.names[row], [f"t = {self.points[point][1]:.6g}", *where], (true, translated)
-        )
+    def _quantities(self, *sides: Any) -> set[int]:
+        """What expressions hold, the start value of a state counting as the state."""
+        n_x = len(self.symbols.states)
+        first = len(self.values.table) - n_x
+        held = (v for side in sides for v in identify_variables(side))
+        rows = (self.values.rows.get(id(v), -1) for v in held)
+        return {row - first + n_x if row >= first else row for row in rows}
 
     def starts(self) -> None:
         """Compare the start values that the model's own conditions give."""
-        s = self.system.symbols
         instance = self.instances[0]
         conditions = model_starts(instance).conditions
-        names = [n for n in conditions if n in self.system.starts]
-        if not names:
+        given = {n: ca.SX(self.system.starts[n]) for n in conditions if n in self.system.starts}
+        if not given:
             return
         at = np.arange(len(self.points))[:STARTS]
-        p = self.parts[5][:, at]
-        told = ca.Function("starts", [s.p], [stack(ca.SX(self.system.starts[n]) for n in names)])
-        start = np.asarray(told(p), dtype=float).reshape(len(names), -1)
-        for name, value in zip(names, start, strict=True):
-            table = self.values.table[:, at].copy()
+        function = ca.Function("starts", [self.symbols.p], [stack(given.values())])
+        starts = np.asarray(function(self.parts[5][:, at]), dtype=float)
+        for name, start in zip(given, starts.reshape(len(given), -1), strict=True):
             row = self.values.rows[id(instance.states[name][instance.first])]
-            table[row] = value
-            self._compare_start(conditions[name], Values(self.values.rows, table), row)
-
-    def _compare_start(self, condition: Any, values: Values, row: int) -> None:
-        body, upper = _sides(condition)
-        at = np.arange(values.table.shape[1])
-        value, size = values.terms([body] * len(at), at)
-        other, more = values.terms([upper] * len(at), at)
-        wrong = np.abs(value - other) > TOLERANCE * (size + more)
-        for k in np.flatnonzero(wrong).tolist():
-            if _is_rounding(values, (body, upper), k, float(value[k] - other[k])):
-                continue
-            start = f"the start value {values.table[row, k]:.6g}"
-            raise _disagreement(condition.name, [start], (float(value[k]), float(other[k])))
+            values = Values(self.values.rows, self.values.table[:, at].copy())
+            values.table[row] = start
+            sides = _sides(conditions[name])
+            (one, size), (other, more) = (values.terms([side] * len(at), at) for side in sides)
+            for k in np.flatnonzero(np.abs(one - other) > TOLERANCE * (size + more)).tolist():
+                if not _is_rounding(values, sides, k, float(one[k] - other[k])):
+                    where = [f"the start value {start[k]:.6g}"]
+                    pair = float(one[k]), float(other[k])
+                    raise _disagreement(conditions[name].name, where, pair)
 
 
 class _Draw:
@@ -451,20 +372,18 @@ class _Draw:
         """t, dx, x, z, u, p, s: (n, n_times) each; at the start x is s."""
         s, n = self.symbols, len(times)
         n_x, n_z = len(s.states), len(s.algebraics)
-        span = float(times.max() - times.min()) or 1.0
+        span = float(np.ptp(times)) or 1.0
         sizes = [self._size(name) for name in s.states]
-        slopes = [size / span for size in sizes]
         guesses = [self._guess(name) for name in s.algebraics]
         bounds = self._bounds()
-        widths = [_width(*b) for b in bounds]
+        slopes, widths = [size / span for size in sizes], [_width(*b) for b in bounds]
         drawn = self._decades([*slopes, *sizes, *guesses, *sizes, *widths], n)
-        drawn[:n_x] *= self.random.random((n_x, n)) < HALF
-        x, start = drawn[n_x : 2 * n_x], drawn[2 * n_x + n_z : 3 * n_x + n_z]
+        dx, x, z, start, p = np.split(drawn, np.cumsum([n_x, n_x, n_z, n_x]))
+        dx *= self.random.random((n_x, n)) < HALF
         is_first = times == times.min()
         x[:, is_first] = start[:, is_first]
         u = np.array([self._input(name, times) for name in s.inputs]).reshape(-1, n)
-        p = self._within(bounds, drawn[3 * n_x + n_z :])
-        return [times[None], drawn[:n_x], x, drawn[2 * n_x : 2 * n_x + n_z], u, p, start]
+        return [times[None], dx, x, z, u, self._within(bounds, p), start]
 
     def _decades(self, sizes: Sequence[float], n: int) -> FloatArray:
         """(len(sizes), n) numbers near the sizes and decades away, some negative."""
@@ -493,24 +412,23 @@ class _Draw:
 
     def _input(self, name: str, times: FloatArray) -> FloatArray:
         given = self.experiment.inputs.get(name)
-        if given is None:
-            varying = self.problem.time_varying[name]
-            bounds = (varying.lower, varying.upper, np.nan)
-            drawn = self._decades([_width(*bounds)], len(times))
-            return np.asarray(self._within([bounds], drawn)[0])
-        return np.array([evaluate(given, t) for t in times.tolist()])
+        if given is not None:
+            return np.array([evaluate(given, t) for t in times.tolist()])
+        varying = self.problem.time_varying[name]
+        bounds = (varying.lower, varying.upper, np.nan)
+        drawn = self._decades([_width(*bounds)], len(times))
+        return np.asarray(self._within([bounds], drawn)[0])
 
     def _bounds(self) -> list[tuple[float, float, float]]:
         """Of each parameter the lower and upper bound, and the model's value (NaN if none)."""
         box = self.problem.unknowns
-        places = {name: k for k, name in enumerate(box.names)}
-        lower, upper = box.lower.tolist(), box.upper.tolist()
-        bounds = []
-        for name in self.symbols.parameters:
-            k = places[self.problem.unknown_of(name, self.experiment)]
-            value = self.instance.scalars[name].value
-            bounds.append((lower[k], upper[k], np.nan if value is None else float(value)))
-        return bounds
+        rows = zip(box.names, box.lower.tolist(), box.upper.tolist(), strict=True)
+        ends = {name: (low, high) for name, low, high in rows}
+        values = {n: self.instance.scalars[n].value for n in self.symbols.parameters}
+        return [
+            (*ends[self.problem.unknown_of(n, self.experiment)], np.nan if v is None else float(v))
+            for n, v in values.items()
+        ]
 
     def _within(self, bounds: list[tuple[float, float, float]], drawn: FloatArray) -> FloatArray:
         """(m, n) numbers drawn, moved between m bounds; some at these and at the nominal value."""
@@ -520,8 +438,7 @@ class _Draw:
         which = self.random.integers(0, 3, drawn.shape)
         chosen = ends[np.arange(len(bounds))[:, None], which]
         use = np.isfinite(chosen) & (self.random.random(drawn.shape) < AT_ENDS)
-        wide = np.minimum(np.maximum(drawn, ends[:, :1]), ends[:, 1:2])
-        return np.where(use, chosen, wide)
+        return np.where(use, chosen, np.minimum(np.maximum(drawn, ends[:, :1]), ends[:, 1:2]))
 
 
 def _width(lower: float, upper: float, nominal: float) -> float:
@@ -535,8 +452,7 @@ def _is_rounding(values: Values, sides: tuple[Any, Any], point: int, difference:
     n = 9
     change = 1 + ROUNDING * np.random.default_rng(1).uniform(-1, 1, (len(values.table), n))
     at = values.table[:, [point]]
-    table = np.hstack([at, at * change])
-    shaken = Values(values.rows, table)
+    shaken = Values(values.rows, np.hstack([at, at * change]))
     body, upper = (shaken.of([side] * (n + 1), np.arange(n + 1)) for side in sides)
     true, *others = body - upper
     return bool(abs(difference) <= AMPLIFIED * np.max(np.abs(np.array(others) - true)))
@@ -550,15 +466,13 @@ def _sides(data: Any) -> tuple[Any, Any]:
             return data, 0.0
         return data.to_bounded_expression()[1:]  # type: ignore[no-any-return]
     left, right = expression.args
-    if left.__class__ in native_types or not left.is_potentially_variable():
-        return right, left
-    return left, right
+    is_constant = left.__class__ in native_types or not left.is_potentially_variable()
+    return (right, left) if is_constant else (left, right)
 
 
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
-    true, translated = values
     return ModelError(
         f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo "
-        f"computes {true:.10g}, igpe {translated:.10g}. Write it with Pyomo's functions as a rule "
-        "over the time, and what changes with time as an input: Experiment(inputs=...)."
+        f"computes {values[0]:.10g}, igpe {values[1]:.10g}. Write it with Pyomo's functions as a "
+        "rule over the time, and what changes with time as an input: Experiment(inputs=...)."
     )

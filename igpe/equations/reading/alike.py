@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyomo.common.numeric_types import native_types
-from pyomo.core.expr.numeric_expr import Expr_ifExpression, UnaryFunctionExpression
-from pyomo.core.expr.relational_expr import (
-    EqualityExpression,
-    InequalityExpression,
-    RangedExpression,
-)
+from pyomo.core.expr import numeric_expr, relational_expr
 from pyomo.environ import value
 
 from igpe.equations.reading.instant import Instant, plain
 from igpe.equations.symbols import Role
-from igpe.equations.translate import DIRECT, FUNCTIONS, PYOMO_ARITHMETIC
+from igpe.equations.translate import FUNCTIONS, PYOMO_ARITHMETIC
 
 Roles = Mapping[int, Role]
-PLAIN = (*DIRECT, Expr_ifExpression, EqualityExpression)
+PLAIN = (
+    numeric_expr.AbsExpression,
+    numeric_expr.MaxExpression,
+    numeric_expr.MinExpression,
+    numeric_expr.Expr_ifExpression,
+    relational_expr.EqualityExpression,
+)
 
 
 def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
@@ -37,7 +38,9 @@ def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
     if one.__class__ in native_types or isinstance(one, Instant):
         return isinstance(one, Instant) or bool(one == other)
     if not one.is_expression_type():
-        return _same_number(one, other)
+        is_free = any(c.is_variable_type() and not c.fixed for c in (one, other))
+        number = None if is_free else value(one, exception=False)
+        return number is not None and bool(number == value(other, exception=False))
     if not is_plain(one, other) or one.nargs() != other.nargs():
         return False
     pairs = zip(one.args, other.args, strict=True)
@@ -48,19 +51,9 @@ def is_plain(one: Any, other: Any) -> bool:
     """Whether two nodes are of one kind and do the same to their arguments."""
     if one.__class__ is not other.__class__ or not hasattr(one, "args"):
         return False
-    if one.__class__ in PYOMO_ARITHMETIC or one.is_named_expression_type():
-        return True
-    if isinstance(one, InequalityExpression | RangedExpression):
+    if isinstance(one, relational_expr.InequalityExpression | relational_expr.RangedExpression):
         return bool(one.strict == other.strict)
-    if isinstance(one, PLAIN):
-        return True
-    is_function = isinstance(one, UnaryFunctionExpression)
-    return is_function and one.name in FUNCTIONS and one.name == other.name
-
-
-def _same_number(one: Any, other: Any) -> bool:
-    """Of components that are no roles: a free variable has no number."""
-    if any(c.is_variable_type() and not c.fixed for c in (one, other)):
-        return False
-    number = value(one, exception=False)
-    return number is not None and bool(number == value(other, exception=False))
+    if isinstance(one, numeric_expr.UnaryFunctionExpression) and not isinstance(one, PLAIN):
+        return one.name in FUNCTIONS and bool(one.name == other.name)
+    is_named = one.is_named_expression_type()
+    return one.__class__ in PYOMO_ARITHMETIC or is_named or isinstance(one, PLAIN)

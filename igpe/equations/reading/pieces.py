@@ -6,14 +6,12 @@ A rule or a function that asks `if t < 0.4` answers with one branch only. An `In
     if t < 0.4 the first, else the second
 
 is what it says at all times. Conditions stay as deep in the expression as they are in the model.
+Inputs that are functions of the time become expressions of it in the same way.
 
-Jumps whose time is not known before the integration: refused.
-
-`pyo.Expr_if(t < m.T, ...)` jumps where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the
-state x does. Integrators are cut at times that are known; sensitivities would lack what a jump that
-moves adds. Both branches meeting where the condition changes is no jump (see `Translator`).
-
-Inputs that are functions of the time, as expressions of it.
+Jumps whose time is not known before the integration are refused: `pyo.Expr_if(t < m.T, ...)` jumps
+where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the state x does. Integrators are cut
+at times that are known; sensitivities would lack what a jump that moves adds. Both branches meeting
+where the condition changes is no jump (see `Translator`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +26,7 @@ from pyomo.core.expr.numeric_expr import SumExpression
 
 from igpe.core.errors import DataError, ModelError
 from igpe.equations.reading.alike import Roles, alike, is_plain
-from igpe.equations.reading.instant import REFUSALS, Computed, Instant, plain, reason
+from igpe.equations.reading.instant import REFUSALS, Instant, plain, reason
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment, Unknown
@@ -36,6 +34,8 @@ from igpe.problem.inputs import Table, TimeExpression, evaluate
 from igpe.problem.problem import Problem
 
 MOST = 400  # times at which one rule may change
+LONGEST = 80  # characters of a condition in a message
+PLACES = 65  # times at which an input given as a function is compared with its expression
 
 Ask = Callable[[float], tuple[Any, set[float]]]
 """The time to pretend -> what is written then, and the numbers the time was compared with."""
@@ -70,8 +70,7 @@ def explored(ask: Ask, first: float, usual: float) -> Pieces:
     cuts: list[float] = []
     answers: dict[float, Any] = {}
     while True:
-        seen = set(cuts)
-        now = places(cuts, first, usual)
+        seen, now = set(cuts), places(cuts, first, usual)
         for t in now:
             if t not in answers:
                 answers[t], numbers = ask(t)
@@ -95,28 +94,20 @@ class Joined:
 
     def __call__(self, cuts: Sequence[float], nodes: Sequence[Any]) -> Any:
         """The expression that is nodes[0] before the first cut, nodes[1] at it, and so on."""
-        nodes = [plain(node) for node in nodes]
-        one = nodes[0]
-        if all(self._same(one, other) for other in nodes[1:]):
+        one, *others = nodes = [plain(node) for node in nodes]
+        if all(self._same(one, other) for other in others):
             return self.translate(one)
-        if all(isinstance(other, SumExpression) for other in nodes):
+        if all(isinstance(node, SumExpression) for node in nodes):
             rows = zip_longest(*(n.args for n in nodes), fillvalue=0.0)
             return sum(self(cuts, row) for row in rows)
-        if all(is_plain(one, other) and one.nargs() == other.nargs() for other in nodes[1:]):
+        if all(is_plain(one, other) and one.nargs() == other.nargs() for other in others):
             columns = zip(*(n.args for n in nodes), strict=True)
             return self.translate.exitNode(one, [self(cuts, column) for column in columns])
-        return self._chosen(cuts, nodes)
-
-    def _same(self, one: Any, other: Any) -> bool:
-        return one is other or alike(one, other, self.roles, self.roles)
-
-    def _chosen(self, cuts: Sequence[float], nodes: Sequence[Any]) -> Any:
         kinds: list[Any] = []
         for node in nodes:
             kinds.append(next((k for k in kinds if self._same(k, node)), node))
         written = {id(k): self.translate(k) for k in kinds}
-        t = self.translate.time
-        result, after = written[id(kinds[-1])], kinds[-1]
+        t, result, after = self.translate.time, written[id(kinds[-1])], kinds[-1]
         for cut, at, before in reversed(list(zip(cuts, kinds[1::2], kinds[0::2], strict=False))):
             if at is not after and at is not before:
                 result, after = _either(t <= cut, written[id(at)], result), at
@@ -125,6 +116,9 @@ class Joined:
                 result = _either(condition, written[id(before)], result)
             after = before
         return result
+
+    def _same(self, one: Any, other: Any) -> bool:
+        return one is other or alike(one, other, self.roles, self.roles)
 
 
 def _either(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -143,101 +137,69 @@ def mentions(node: Any, ids: set[int]) -> bool:
     kind = node.__class__
     if kind in native_types or (kind is VarData and not ids):
         return False
-    if kind is Instant or kind is Computed or id(node) in ids:
+    if kind is Instant or id(node) in ids:
         return True
     if kind is tuple or kind is list:
         return any(mentions(part, ids) for part in node)
-    if not (hasattr(node, "is_expression_type") and node.is_expression_type()):
-        return False
-    return any(mentions(argument, ids) for argument in node.args)
-
-
-LONGEST = 80  # characters of a condition in a message
-
-
-class _Cause(NamedTuple):
-    """What moves a jump: its kind, its name, and the problem's unknown if it is one."""
-
-    kind: str
-    name: str
-    unknown: str | None = None
+    is_expression = hasattr(node, "is_expression_type") and node.is_expression_type()
+    return bool(is_expression) and any(mentions(argument, ids) for argument in node.args)
 
 
 def refuse_switches(problem: Problem, experiment: Experiment, system: System) -> None:
     """Raise ModelError if a jump of the system depends on a free unknown or a state."""
     for name, condition in system.jumps:
-        for cause in _moved_by(problem, experiment, system, ca.symvar(condition)):
-            raise _unknown_time(name, str(condition), cause)
-
-
-def _unknown_time(name: str, condition: str, cause: _Cause) -> ModelError:
-    shown = condition if len(condition) <= LONGEST else condition[:LONGEST] + "..."
-    hold = f"Hold it (problem.fixing({{'{cause.unknown}': ...}})), or write"
-    advice = hold if cause.unknown else "Write"
-    return ModelError(
-        f"'{name}' jumps where {shown} changes, which depends on the {cause.kind} "
-        f"'{cause.name}': the time of the jump is not known beforehand. igpe integrates jumps at "
-        f"known times only. {advice} a smooth transition instead of the condition, for example "
-        "1/(1 + pyo.exp(-(a - b)/width))."
-    )
+        for kind, cause, unknown in _moved_by(problem, experiment, system, condition):
+            shown = str(condition)
+            shown = shown if len(shown) <= LONGEST else shown[:LONGEST] + "..."
+            hold = f"Hold it (problem.fixing({{'{unknown}': ...}})), or write"
+            raise ModelError(
+                f"'{name}' jumps where {shown} changes, which depends on the {kind} '{cause}': the "
+                "time of the jump is not known beforehand. igpe integrates jumps at known times "
+                f"only. {hold if unknown else 'Write'} a smooth transition instead of the "
+                "condition, for example 1/(1 + pyo.exp(-(a - b)/width))."
+            )
 
 
 def _moved_by(
-    problem: Problem, experiment: Experiment, system: System, used: Sequence[Any]
-) -> Iterator[_Cause]:
+    problem: Problem, experiment: Experiment, system: System, expression: Any
+) -> Iterator[tuple[str, str, str]]:
+    """What moves a jump: its kind, its name, and the problem's free unknown if it is one."""
     s = system.symbols
-    unknown = {n: problem.unknown_of(n, experiment) for n in s.parameters}
-    free = set(problem.box.names)
-    for symbol in used:
-        kind, place = _role(s, symbol)
+    roles = {
+        symbol.element_hash(): (kind, place)
+        for kind in ("t", "dx", "x", "z", "u", "p", "s")
+        for place, symbol in enumerate(ca.vertsplit(getattr(s, kind)))
+    }
+    for symbol in ca.symvar(ca.SX(expression)):
+        kind, place = roles[symbol.element_hash()]
+        moving: dict[str, str] = {}  # unknown -> its name in the model
+        inner: Any = 0.0
         if kind in {"x", "dx"}:
-            yield _Cause("state" if kind == "x" else "slope of the state", s.states[place])
-        elif kind == "p" and unknown[s.parameters[place]] in free:
-            yield _Cause("unknown", s.parameters[place], unknown[s.parameters[place]])
+            yield "state" if kind == "x" else "slope of the state", s.states[place], ""
+        elif kind == "p":
+            moving = {problem.unknown_of(s.parameters[place], experiment): s.parameters[place]}
         elif kind == "u" and s.inputs[place] in problem.time_varying:
-            yield from _of_varying(problem, experiment, s.inputs[place])
+            moving = {unknown: unknown for unknown in problem.pieces(s.inputs[place], experiment)}
         elif kind == "s":
-            yield from _of_start(problem, experiment, system, s.states[place])
+            moving, inner = _start(problem, experiment, system, s.states[place])
+        elif kind == "z" and len(s.states) + place in system.solved.implicit:
+            yield "variable", s.algebraics[place], ""
         elif kind == "z":
-            solved = system.solved.expressions[len(s.states) + place]
-            if len(s.states) + place in system.solved.implicit:
-                yield _Cause("variable", s.algebraics[place])
-            else:
-                yield from _moved_by(problem, experiment, system, ca.symvar(solved))
+            inner = system.solved.expressions[len(s.states) + place]
+        yield from (("unknown", moving[u], u) for u in moving if u in problem.box.names)
+        yield from _moved_by(problem, experiment, system, inner)
 
 
-def _of_varying(problem: Problem, experiment: Experiment, name: str) -> Iterator[_Cause]:
-    for unknown in problem.pieces(name, experiment):
-        if unknown in problem.box.names:
-            yield _Cause("unknown", unknown, unknown)
-
-
-def _of_start(
+def _start(
     problem: Problem, experiment: Experiment, system: System, state: str
-) -> Iterator[_Cause]:
+) -> tuple[dict[str, str], Any]:
+    """The unknown (and its name) that a start value is, or the expression that gives it."""
     given: Any = experiment.start.get(state, system.starts.get(state))
+    if isinstance(given, str):
+        return {problem.unknown_of(given, experiment): given}, 0.0
     if isinstance(given, Unknown):
-        unknown = problem.start_unknown(state, experiment)
-        if unknown in problem.box.names:
-            yield _Cause("unknown", unknown, unknown)
-    elif isinstance(given, str):
-        unknown = problem.unknown_of(given, experiment)
-        if unknown in problem.box.names:
-            yield _Cause("unknown", given, unknown)
-    elif not isinstance(given, float):
-        yield from _moved_by(problem, experiment, system, ca.symvar(ca.SX(given)))
-
-
-def _role(symbols: Any, symbol: Any) -> tuple[str, int]:
-    for kind in ("t", "dx", "x", "z", "u", "p", "s"):
-        vector = getattr(symbols, kind)
-        for place in range(vector.numel()):
-            if ca.is_equal(vector[place], symbol):
-                return kind, place
-    raise KeyError(str(symbol))
-
-
-PLACES = 65  # times at which an input given as a function is compared with its expression
+        return {(unknown := problem.start_unknown(state, experiment)): unknown}, 0.0
+    return {}, given
 
 
 def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) -> Any:
@@ -253,14 +215,14 @@ def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) ->
         expression = ca.SX(Joined(Translator({}, t), {})(cuts, answers))
     except REFUSALS as error:
         raise _unexplained(name, reason(error)) from error
-    places = np.linspace(first, last, PLACES)
-    places = np.unique([*places, *experiment.times, *(c for c in cuts if c <= last)])
-    came = np.asarray(ca.Function("input", [t], [expression])(places[None])).ravel()
-    true = np.array([evaluate(given, p) for p in places.tolist()])
+    times = np.linspace(first, last, PLACES)
+    times = np.unique([*times, *experiment.times, *(c for c in cuts if c <= last)])
+    came = np.asarray(ca.Function("input", [t], [expression])(times[None])).ravel()
+    true = np.array([evaluate(given, time) for time in times.tolist()])
     wrong = ~np.isclose(came, true, rtol=1e-10, atol=0) & (np.isfinite(came) | np.isfinite(true))
     if wrong.any():
         k = int(np.argmax(wrong))
-        why = f"at {places[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
+        why = f"at {times[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
         raise _unexplained(name, why)
     return expression
 
@@ -279,6 +241,5 @@ def _unexplained(name: str, why: str) -> DataError:
     return DataError(
         f"Input '{name}' depends on time in a way igpe cannot follow: {why}. Write it with Pyomo's "
         "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as "
-        "igpe.linear_input or "
-        "igpe.step_input."
+        "igpe.linear_input or igpe.step_input."
     )

@@ -38,15 +38,21 @@ def read_system(problem: Problem, experiment: Experiment, *, compare: bool = Tru
     places = [first + share * span for share in INTERIOR]
     times = [first, *places, first + span]
     instance = build(problem.model, times, experiment)
-    instants = _nearest(instance, places)
-    symbols = make_symbols(problem, experiment, instance, instants[0])
-    reading = read_equations(instance, symbols, experiment.told, instants)
+    interior = np.array(list(instance.time)[1:-1])  # the model may have times of its own
+    if not interior.size:
+        raise ModelError(
+            f"The model's time has only the points {list(instance.time)}; the builder must put the "
+            "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
+        )
+    nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)
+    symbols = make_symbols(problem, experiment, instance, next(iter(nearest)))
+    reading = read_equations(instance, symbols, experiment.told, list(nearest))
     system = System(
         symbols=symbols,
         equations=tuple(reading.equations),
         residual=stack(reading.equations.values()),
         measured=reading.measured,
-        starts=_model_starts(instance, symbols),
+        starts=_starts(instance, symbols),
         any_times=set(map(float, instance.time)) == set(times),
         jumps=tuple(reading.jumps),
     )
@@ -56,27 +62,14 @@ def read_system(problem: Problem, experiment: Experiment, *, compare: bool = Tru
     return system
 
 
-def _nearest(instance: Instance, places: list[float]) -> list[float]:
-    """Times of the model (which may have its own) next to the places, without the ends."""
-    interior = list(instance.time)[1:-1]
-    if not interior:
-        raise ModelError(
-            f"The model's time has only the points {list(instance.time)}; the builder must put the "
-            "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
-        )
-    order = [int(np.argmin(np.abs(np.array(interior) - p))) for p in places]
-    return [float(interior[i]) for i in dict.fromkeys(order)]
-
-
-def _model_starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
-    found = model_starts(instance)
+def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
+    given = model_starts(instance)
     known = {id(instance.scalars[n]): symbols.p[i] for i, n in enumerate(symbols.parameters)}
-    starts: dict[str, Any] = dict(found.fixed)
-    for state, constraint in found.conditions.items():
+    starts: dict[str, Any] = dict(given.fixed)
+    for state, constraint in given.conditions.items():
         unknown = ca.SX.sym(state)
-        translate = Translator(
-            {**known, id(instance.states[state][instance.first]): unknown}, symbols.t
-        )
+        start = instance.states[state][instance.first]
+        translate = Translator({**known, id(start): unknown}, symbols.t)
         lower, body, _ = constraint.to_bounded_expression()
         residual = ca.SX(translate(body) - translate(lower))
         slope = ca.jacobian(residual, unknown)
@@ -93,24 +86,6 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     found = parts(incidence(system.residual, system.unknowns))
     if not found.spare_rows and not found.spare_columns:
         return
-    _refuse_timeless(instance)
-    spare = [system.equations[i] for i in found.over_rows]
-    free = [system.unknown_names[j] for j in found.under_columns]
-    raise ModelError(
-        "The equations do not determine the slopes and algebraic variables at each time"
-        + (
-            f"; too many equations: {spare} hold only known quantities or share unknowns"
-            * bool(spare)
-        )
-        + (f"; undetermined: {free}" * bool(free))
-        + ". If an equation constrains states alone the model has a higher index: differentiate it "
-        "and use the result in its place. If a variable is an input, give it in "
-        "Experiment(inputs=...)."
-    )
-
-
-def _refuse_timeless(instance: Instance) -> None:
-    """Refuse differential equations that are not indexed by the time, as those of a list."""
     slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
@@ -120,3 +95,14 @@ def _refuse_timeless(instance: Instance) -> None:
                 "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
                 "ConstraintList or as single constraints."
             )
+    spare = [system.equations[i] for i in found.over_rows]
+    free = [system.unknown_names[j] for j in found.under_columns]
+    many = f"; too many equations: {spare} hold only known quantities or share unknowns"
+    raise ModelError(
+        "The equations do not determine the slopes and algebraic variables at each time"
+        + many * bool(spare)
+        + f"; undetermined: {free}" * bool(free)
+        + ". If an equation constrains states alone the model has a higher index: differentiate it "
+        "and use the result in its place. If a variable is an input, give it in "
+        "Experiment(inputs=...)."
+    )

@@ -45,7 +45,8 @@ def read_equations(
     raises  ModelError if they depend on the time in a way that no symbol for the time explains
     """
     reader = _Reader(instance, symbols, times)
-    series = {n: _over_time(instance, n, times) for n in measured}
+    constant = {n: dict.fromkeys(times, instance.scalars.get(n)) for n in measured}
+    series = {n: instance.over_time(n) or constant[n] for n in measured}
     return Reading(
         {n: reader.read(n, c) for n, c in instance.equations.items()},
         {n: reader.read(n, c) for n, c in series.items()},
@@ -57,16 +58,22 @@ class _Reader:
     """Reads components over time; knows which named expressions depend on the time."""
 
     def __init__(self, instance: Instance, symbols: Symbols, times: Sequence[float]) -> None:
-        self.times, self.first = times, instance.first
-        self.last = float(instance.time.last())
+        self.times, self.first, self.last = times, instance.first, float(instance.time.last())
         self.time = instance.time
         self.roles: list[dict[int, Role]] = [dict(symbols.roles(instance, t)) for t in times]
-        self.symbols = symbols.by_identity(instance, times[0])
+        self.symbols = {i: getattr(symbols, r.kind)[r.place] for i, r in self.roles[0].items()}
         self.translate = Translator(self.symbols, symbols.t)  # making one takes Pyomo long
         self.explicit: set[int] = set()
         self.jumps: list[tuple[str, Any]] = []
         for place, (name, series) in enumerate(instance.expressions.items()):
-            self._remember(name, series, place)
+            # They may hide the time from equations that use them. One that cannot be read is
+            # looked into wherever it is used.
+            with suppress(ModelError, *REFUSALS):
+                if all(t in series for t in times) and self._depends_on_time(name, series):
+                    self.symbols[id(series[times[0]])] = self._with_time(name, series)
+                    self.explicit.add(id(series[times[0]]))
+                    for time, roles in zip(times, self.roles, strict=True):
+                        roles[id(series[time])] = Role("e", place)
 
     def read(self, name: str, series: Series) -> Any:
         """What a component over time says at any time."""
@@ -75,25 +82,13 @@ class _Reader:
         if self._depends_on_time(name, series):
             return self._with_time(name, series)
         self.translate.jumps.clear()
-        sides = [self.translate(side) for side in _sides(series[self.times[0]])]
-        self._keep_jumps(name)
-        return sides[0] - sides[1] if len(sides) > 1 else sides[0]
+        return self._residual(name, [self.translate(s) for s in _sides(series[self.times[0]])])
 
-    def _remember(self, name: str, series: Series, place: int) -> None:
-        """Expressions may hide the time from the equations that use them."""
-        if any(time not in series for time in self.times):
-            return
-        # One that cannot be read is looked into wherever it is used.
-        with suppress(ModelError, *REFUSALS):
-            if self._depends_on_time(name, series):
-                self.symbols[id(series[self.times[0]])] = self._with_time(name, series)
-                self.explicit.add(id(series[self.times[0]]))
-                for time, roles in zip(self.times, self.roles, strict=True):
-                    roles[id(series[time])] = Role("e", place)
-
-    def _keep_jumps(self, name: str) -> None:
+    def _residual(self, name: str, sides: Sequence[Any]) -> Any:
+        """The difference of both sides, or the only one; keeps the jumps of what was translated."""
         self.jumps += [(name, condition) for condition in self.translate.jumps]
         self.translate.jumps.clear()
+        return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _depends_on_time(self, name: str, series: Series) -> bool:
         """Whether the members differ in structure, or the rule asks for the time."""
@@ -110,58 +105,61 @@ class _Reader:
         try:
             answer = said(series[self.times[0]], self.times[0], instant)
         except REFUSALS as error:
-            self._refuse_if_computed(name, series, error)
+            if isinstance(error, TypeError | PyomoException):
+                self._refuse_if_computed(name, series[self.times[0]], error)
             return False
-        inside = {n for n in instant.seen if n > self.first}
-        return bool(inside) or mentions(answer, set())
+        return any(n > self.first for n in instant.seen) or mentions(answer, set())
 
-    def _refuse_if_computed(self, name: str, series: Series, error: Exception) -> None:
+    def _refuse_if_computed(self, name: str, data: Any, error: Exception) -> None:
         """Refuse a rule that computes with the time outside Pyomo if it ever says another thing."""
-        data, roles = series[self.times[0]], self.roles[0]
-        if not isinstance(error, TypeError | PyomoException):
-            return
         for k in range(1, PRETENDED + 1):
             now = self.first + (self.last - self.first) * k / (PRETENDED + 1)
             with suppress(*REFUSALS):
                 answer = said(data, self.times[0], Pretended(now, self.times[0]))
+                roles = self.roles[0]
                 if not _alike(_standard(data, answer), _sides(data), roles, roles):
                     raise _unexplained(name, reason(error))
 
     def _with_time(self, name: str, series: Series) -> Any:
         """What the rule says with a symbol for the time."""
-        if id(series[self.times[0]]) in self.explicit:
-            return self.symbols[id(series[self.times[0]])]
-        for side in _sides(series[self.times[0]]):
+        data = series[self.times[0]]
+        if id(data) in self.explicit:
+            return self.symbols[id(data)]
+        for side in _sides(data):
             self.translate(side)  # what cannot be translated at all is refused for that
         try:
             cuts, answers = explored(
                 lambda now: self._ask(series, 0, now), self.first, self.times[0]
             )
-            self._require_rule(name, series)
-            self._require_same(name, series, cuts, answers)
+            self._require_rule(name, series, cuts, answers)
             self.translate.jumps.clear()
             joined = Joined(self.translate, self.roles[0])
-            sides = [joined(cuts, row) for row in zip(*self._complete(cuts, answers), strict=True)]
+            for k in range(1, len(answers)):  # an equation may be skipped where the horizon ends
+                if answers[k] is None and cuts[(k - 1) // 2] >= self.last:
+                    answers[k] = answers[k - 1]
+            if any(answer is None for answer in answers):
+                raise ValueError("it is skipped at some times; an equation must hold at all times")
+            return self._residual(name, [joined(cuts, row) for row in zip(*answers, strict=True)])
         except REFUSALS as error:
             raise _unexplained(name, reason(error)) from error
-        self._keep_jumps(name)
-        return sides[0] - sides[1] if len(sides) > 1 else sides[0]
 
     def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:
         data, instant = series[self.times[k]], Instant(self.times[k], now)
-        return _written(data, said(data, self.times[k], instant)), instant.seen
+        answer = said(data, self.times[k], instant)
+        if not isinstance(answer, EqualityExpression):
+            return _standard(data, answer), instant.seen
+        left, right = answer.args  # as the user wrote them, in the order of a member's
+        is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
+        return ((right, left) if is_turned else (left, right)), instant.seen
 
-    def _require_rule(self, name: str, series: Series) -> None:
-        """The members must say what the rule says: they may have been changed since."""
+    def _require_rule(
+        self, name: str, series: Series, cuts: Sequence[float], answers: Sequence[Any]
+    ) -> None:
+        """The members must say what the rule says, and that at all times but for the symbol."""
         for time, roles in zip(self.times, self.roles, strict=True):
             data = series[time]
             if not _alike(_standard(data, said(data, time, time)), _sides(data), roles, roles):
                 raise _unexplained(name, "it was changed after its rule was carried out")
-
-    def _require_same(
-        self, name: str, series: Series, cuts: Sequence[float], answers: Sequence[Any]
-    ) -> None:
-        """The rule must say the same of all times but for the symbol."""
         for k in range(1, len(self.times)):
             for now, answer in zip(places(cuts, self.first, self.times[k]), answers, strict=True):
                 other, _ = self._ask(series, k, now)
@@ -170,28 +168,15 @@ class _Reader:
 
     def _numbers_over_time(self, series: Series) -> str:
         """Name what holds other numbers at other times: Params by a rule, Vars that are fixed."""
-        model, time = series[self.times[0]].model(), self.time
-        kinds = (pyo.Param, pyo.Var)
-        values = {n: s for kind in kinds for n, s in along_time(model, time, kind)[1].items()}
-        fixed = {n: [_number(s.get(t)) for t in self.times] for n, s in values.items()}
-        varying = sorted(repr(n) for n, numbers in fixed.items() if len(set(numbers)) > 1)
+        model = series[self.times[0]].model()
+        varying = sorted(
+            repr(name)
+            for kind in (pyo.Param, pyo.Var)
+            for name, data in along_time(model, self.time, kind)[1].items()
+            if len({_number(data.get(t)) for t in self.times}) > 1
+        )
         named = f", for example those of {', '.join(varying)}" if varying else ""
         return f"it uses numbers that depend on the time{named}"
-
-    def _complete(self, cuts: Sequence[float], answers: Sequence[Any]) -> list[Any]:
-        """The answers; at the end of the horizon an equation may be skipped."""
-        found = list(answers)
-        for k in range(1, len(found)):
-            if found[k] is None and cuts[(k - 1) // 2] >= self.last:
-                found[k] = found[k - 1]
-        if any(answer is None for answer in found):
-            raise ValueError("it is skipped at some times; an equation must hold at all times")
-        return found
-
-
-def _over_time(instance: Instance, name: str, times: Sequence[float]) -> Series:
-    series = instance.over_time(name)
-    return dict.fromkeys(times, instance.scalars[name]) if series is None else series
 
 
 def _number(data: Any) -> float | None:
@@ -205,8 +190,7 @@ def _sides(component: Any) -> tuple[Any, ...]:
     """Both sides of a constraint; anything else is one."""
     if not hasattr(component, "to_bounded_expression"):
         return component.args if component.is_named_expression_type() else (component,)
-    _, body, upper = component.to_bounded_expression()
-    return body, upper
+    return component.to_bounded_expression()[1:]  # type: ignore[no-any-return]
 
 
 def _standard(data: Any, answer: Any) -> tuple[Any, ...] | None:
@@ -218,15 +202,6 @@ def _standard(data: Any, answer: Any) -> tuple[Any, ...] | None:
     constraint = pyo.Constraint(expr=answer)
     constraint.construct()
     return _sides(constraint)
-
-
-def _written(data: Any, answer: Any) -> tuple[Any, ...] | None:
-    """The sides of a rule's answer as the user wrote them, in the order of a member's."""
-    if not isinstance(answer, EqualityExpression):
-        return _standard(data, answer)
-    left, right = answer.args
-    is_turned = is_potentially_variable(right) and not is_potentially_variable(left)
-    return (right, left) if is_turned else (left, right)
 
 
 def _alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:

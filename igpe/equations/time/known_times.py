@@ -4,24 +4,34 @@ The horizon is bisected until, on each piece, interval arithmetic decides a ques
 condition has, or whether a function rises, falls, or is constant. What is left undecided are pieces
 as short as the numbers allow. So nothing between two samples can be overlooked.
 
-Interval arithmetic on CasADi expressions, many intervals at once.
-
-An enclosure holds every value that an expression takes while its symbols stay in their intervals.
-Each result is widened by some units of rounding. What has no bound here is the whole line, also an
-operation that this file does not know.
+An enclosure holds every value that a CasADi expression takes while its symbols stay in their
+intervals, many intervals at once. Each result is widened by some units of rounding. What has no
+bound here is the whole line, also an operation that this file does not know.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import Graph
+from igpe.problem.inputs import Table
 
 UNITS = 8  # in the last place that a function of the C library may be off
 TURN = 2 * np.pi
+MOST = 20_000  # pieces that may be undecided at the same time
+LEVELS = 200  # bisections; a horizon of doubles that begins at 0 has no more that matter
+SHORTEST = 1e-13  # of the horizon: a rise that is shorter is a jump, which is seen from both sides
+NOISE = 1e-12  # of a function's largest value: a smaller change is none
+NOTHING = 1e-250  # next to the smallest numbers, which have no digits
+UNDECIDED = 9
+BENT = 2  # an upward bend, -2 a downward one: one extremum at most
+HALVINGS = 45
+KEPT = 256  # functions whose times are kept
+SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
+ABRUPT = 2.0  # times its own length that nothing happened before a rise
 
 
 class Range(NamedTuple):
@@ -29,10 +39,6 @@ class Range(NamedTuple):
 
     low: FloatArray
     high: FloatArray
-
-
-_Work: TypeAlias = list[Range]
-_Given: TypeAlias = Sequence[Sequence[Range]]
 
 
 def point(number: Any) -> Range:
@@ -45,32 +51,16 @@ class Enclosure:
     """Encloses the rows of a CasADi function with one output column."""
 
     def __init__(self, function: Any) -> None:
-        self.tape: list[Callable[[_Work, _Given], Range]] = []
-        graph = Graph.of_function(function)
-        self.results = graph.evaluate(self._input, self._constant, self._operation)
+        self.graph = Graph.of_function(function)
 
     def __call__(self, *given: Sequence[Range]) -> list[Range]:
         """One range for each row. given: for each argument one range for each of its elements."""
-        work: _Work = []
         with np.errstate(all="ignore"):
-            for instruction in self.tape:
-                work.append(instruction(work, given))
-        return [work[k] for k in self.results]
-
-    def _input(self, argument: int, element: int) -> int:
-        return self._put(lambda _, given: given[argument][element])
-
-    def _constant(self, number: float) -> int:
-        constant = point(number)
-        return self._put(lambda _, __: constant)
-
-    def _operation(self, name: str, operands: list[int]) -> int:
-        rule = RULES.get(name, _nothing_known)
-        return self._put(lambda work, _: rule(*(work[k] for k in operands)))
-
-    def _put(self, instruction: "Callable[[_Work, _Given], Range]") -> int:
-        self.tape.append(instruction)
-        return len(self.tape) - 1
+            return self.graph.evaluate(
+                lambda argument, element: given[argument][element],
+                point,
+                lambda name, operands: RULES.get(name, _nothing_known)(*operands),
+            )
 
 
 def _nothing_known(*operands: Range) -> Range:
@@ -105,13 +95,10 @@ def _is_exact(x: FloatArray, y: FloatArray, total: FloatArray) -> BoolArray:
 def _product(a: Range, b: Range) -> Range:
     corners = np.stack([np.asarray(x * y) for x in a for y in b])
     low, high = corners.min(axis=0), corners.max(axis=0)  # min hands on nan
-    nothing = (low == 0) & (high == 0) & (_is_zero(a) | _is_zero(b))  # no product that underflowed
+    is_zero = [(r.low == 0) & (r.high == 0) for r in (a, b)]
+    nothing = (low == 0) & (high == 0) & (is_zero[0] | is_zero[1])  # no product that underflowed
     found = _outward(low, high)
     return Range(np.where(nothing, 0.0, found.low), np.where(nothing, 0.0, found.high))
-
-
-def _is_zero(a: Range) -> BoolArray:
-    return np.asarray((a.low == 0) & (a.high == 0))
 
 
 def _inverse(a: Range) -> Range:
@@ -120,34 +107,16 @@ def _inverse(a: Range) -> Range:
     return _outward(low, high)
 
 
-def _square(a: Range) -> Range:
-    least = np.maximum(np.maximum(a.low, -a.high), 0.0)
-    size = np.maximum(np.abs(a.low), np.abs(a.high))
-    found = _outward(least * least, size * size)
-    return Range(np.maximum(found.low, 0.0), found.high)
+def _increasing(
+    function: Callable[[FloatArray], FloatArray], least: float = -np.inf, most: float = np.inf
+) -> Callable[[Range], Range]:
+    """Return the rule of an increasing function whose values lie between least and most."""
 
+    def rule(a: Range) -> Range:
+        found = _outward(function(a.low), function(a.high), UNITS)
+        return Range(np.maximum(found.low, least), np.minimum(found.high, most))
 
-def _increasing(function: Callable[[FloatArray], FloatArray]) -> Callable[[Range], Range]:
-    return lambda a: _outward(function(a.low), function(a.high), UNITS)
-
-
-def _decreasing(function: Callable[[FloatArray], FloatArray]) -> Callable[[Range], Range]:
-    return lambda a: _outward(function(a.high), function(a.low), UNITS)
-
-
-def _exponential(a: Range) -> Range:
-    found = _outward(np.exp(a.low), np.exp(a.high), UNITS)
-    return Range(np.maximum(found.low, 0.0), found.high)
-
-
-def _hyperbolic_tangent(a: Range) -> Range:
-    found = _outward(np.tanh(a.low), np.tanh(a.high), UNITS)
-    return Range(np.maximum(found.low, -1.0), np.minimum(found.high, 1.0))
-
-
-def _hyperbolic_cosine(a: Range) -> Range:
-    size = _absolute(a)
-    return _outward(np.cosh(size.low), np.cosh(size.high), UNITS)
+    return rule
 
 
 def _cosine(a: Range) -> Range:
@@ -164,10 +133,6 @@ def _cosine(a: Range) -> Range:
     )
 
 
-def _sine(a: Range) -> Range:
-    return _cosine(_outward(a.low - np.pi / 2, a.high - np.pi / 2))
-
-
 def _tangent(a: Range) -> Range:
     branch = np.floor(a.low / np.pi + 0.5 - 1e-12) == np.floor(a.high / np.pi + 0.5 + 1e-12)
     found = _outward(np.tan(a.low), np.tan(a.high), UNITS)
@@ -181,19 +146,16 @@ def _absolute(a: Range) -> Range:
 
 def _power(a: Range, b: Range) -> Range:
     """Bases above 0; whole exponents of any base; else no bound."""
-    if np.size(b.low) == 1 and np.all(b.low == b.high) and float(np.ravel(b.low)[0]).is_integer():
-        return _whole_power(a, int(np.ravel(b.low)[0]))
+    exponent = float(np.ravel(b.low)[0])
+    if np.size(b.low) == 1 and np.all(b.low == b.high) and exponent.is_integer():
+        base = _absolute(a) if exponent % 2 == 0 else a
+        size = abs(exponent)
+        found = _outward(np.power(base.low, size), np.power(base.high, size), UNITS)
+        return _inverse(found) if exponent < 0 else found
     corners = np.stack([np.asarray(np.power(x, y)) for x in a for y in b])
     found = _outward(corners.min(axis=0), corners.max(axis=0), UNITS)
     good = (a.low > 0) | ((a.low >= 0) & (b.low >= 0))
     return Range(np.where(good, found.low, -np.inf), np.where(good, found.high, np.inf))
-
-
-def _whole_power(a: Range, n: int) -> Range:
-    if n < 0:
-        return _inverse(_whole_power(a, -n))
-    base = _absolute(a) if n % 2 == 0 else a
-    return _outward(np.power(base.low, float(n)), np.power(base.high, float(n)), UNITS)
 
 
 def _truth(surely: BoolArray, possibly: BoolArray) -> Range:
@@ -206,8 +168,12 @@ def _equal(a: Range, b: Range) -> Range:
 
 
 def _not(a: Range) -> Range:
-    zero, never_zero = (a.low == 0) & (a.high == 0), (a.low > 0) | (a.high < 0)
-    return _truth(zero, ~never_zero)
+    return _truth((a.low == 0) & (a.high == 0), ~((a.low > 0) | (a.high < 0)))
+
+
+def _or(a: Range, b: Range) -> Range:
+    a, b = _not(_not(a)), _not(_not(b))
+    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
 
 
 def _chosen(condition: Range, a: Range) -> Range:
@@ -219,11 +185,12 @@ def _chosen(condition: Range, a: Range) -> Range:
     return Range(low, high)
 
 
-def _or(a: Range, b: Range) -> Range:
-    a, b = _not(_not(a)), _not(_not(b))
-    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
+def _each(function: Callable[..., FloatArray]) -> Callable[..., Range]:
+    """Return the rule of an increasing function that does not round."""
+    return lambda *of: Range(function(*(a.low for a in of)), function(*(a.high for a in of)))
 
 
+INCREASING = {"LOG", "LOG1P", "SQRT", "ASIN", "ATAN", "SINH", "ASINH", "ACOSH", "ATANH"}
 RULES: dict[str, Callable[..., Range]] = {
     "ASSIGN": lambda a: a,
     "ADD": _sum,
@@ -233,32 +200,24 @@ RULES: dict[str, Callable[..., Range]] = {
     "NEG": lambda a: Range(-a.high, -a.low),
     "INV": _inverse,
     "TWICE": lambda a: Range(2 * a.low, 2 * a.high),
-    "SQ": _square,
+    "SQ": lambda a: _increasing(np.square, 0.0)(_absolute(a)),
     "POW": _power,
     "CONSTPOW": _power,
-    "EXP": _exponential,
-    "EXPM1": _increasing(np.expm1),
-    "LOG": _increasing(np.log),
-    "LOG1P": _increasing(np.log1p),
-    "SQRT": _increasing(np.sqrt),
-    "SIN": _sine,
+    **{name: _increasing(getattr(np, name.lower())) for name in INCREASING},
+    "EXP": _increasing(np.exp, 0.0),
+    "EXPM1": _increasing(np.expm1, -1.0),
+    "TANH": _increasing(np.tanh, -1.0, 1.0),
+    "COSH": lambda a: _increasing(np.cosh, 1.0)(_absolute(a)),
+    "ACOS": lambda a: _outward(np.arccos(a.high), np.arccos(a.low), UNITS),
+    "SIN": lambda a: _cosine(_outward(a.low - np.pi / 2, a.high - np.pi / 2)),
     "COS": _cosine,
     "TAN": _tangent,
-    "ASIN": _increasing(np.arcsin),
-    "ACOS": _decreasing(np.arccos),
-    "ATAN": _increasing(np.arctan),
-    "SINH": _increasing(np.sinh),
-    "COSH": _hyperbolic_cosine,
-    "TANH": _hyperbolic_tangent,
-    "ASINH": _increasing(np.arcsinh),
-    "ACOSH": _increasing(np.arccosh),
-    "ATANH": _increasing(np.arctanh),
     "FABS": _absolute,
-    "FMIN": lambda a, b: Range(np.minimum(a.low, b.low), np.minimum(a.high, b.high)),
-    "FMAX": lambda a, b: Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
-    "FLOOR": lambda a: Range(np.floor(a.low), np.floor(a.high)),
-    "CEIL": lambda a: Range(np.ceil(a.low), np.ceil(a.high)),
-    "SIGN": lambda a: Range(np.sign(a.low), np.sign(a.high)),
+    "FMIN": _each(np.minimum),
+    "FMAX": _each(np.maximum),
+    "FLOOR": _each(np.floor),
+    "CEIL": _each(np.ceil),
+    "SIGN": _each(np.sign),
     "LT": lambda a, b: _truth(a.high < b.low, a.low < b.high),
     "LE": lambda a, b: _truth(a.high <= b.low, a.low <= b.high),
     "EQ": _equal,
@@ -269,19 +228,6 @@ RULES: dict[str, Callable[..., Range]] = {
     "IF_ELSE_ZERO": _chosen,
 }
 """By CasADi's name of the operation."""
-
-
-MOST = 20_000  # pieces that may be undecided at the same time
-LEVELS = 200  # bisections; a horizon of doubles that begins at 0 has no more that matter
-SHORTEST = 1e-13  # of the horizon: a rise that is shorter is a jump, which is seen from both sides
-NOISE = 1e-12  # of a function's largest value: a smaller change is none
-NOTHING = 1e-250  # next to the smallest numbers, which have no digits
-UNDECIDED = 9
-BENT = 2  # an upward bend, -2 a downward one: one extremum at most
-HALVINGS = 45
-KEPT = 256  # functions whose times are kept
-SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
-ABRUPT = 2.0  # times its own length that nothing happened before a rise
 
 
 class Segments(NamedTuple):
@@ -306,6 +252,11 @@ class Pieces(NamedTuple):
     high: FloatArray
     label: IntArray
 
+    def in_order(self) -> "Pieces":
+        """The pieces by their beginnings."""
+        order = np.argsort(self.low, kind="stable")
+        return Pieces(self.low[order], self.high[order], self.label[order])
+
 
 Classify = Callable[[FloatArray, FloatArray, FloatArray], IntArray]
 """(low, high, inputs) -> for each piece what is decided, or UNDECIDED."""
@@ -324,9 +275,9 @@ def bisected(segments: Segments, classify: Classify, name: str, *, shortest: flo
         final = (label != UNDECIDED) | (middle <= low) | (middle >= high)
         final |= high - low < shortest
         done.append(Pieces(low[final], high[final], label[final]))
-        if final.all():
-            break
         low, high, middle, inputs = (v[~final] for v in (low, high, middle, inputs))
+        if not len(low):
+            break
         if len(low) > MOST:
             raise ModelError(
                 f"{name} changes too often between t = {segments.edges[0]:g} and "
@@ -335,29 +286,12 @@ def bisected(segments: Segments, classify: Classify, name: str, *, shortest: flo
             )
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
         inputs = np.concatenate([inputs, inputs])
-    else:
-        done.append(Pieces(low, high, np.full(len(low), UNDECIDED)))
-    return _in_order(
-        np.concatenate([p.low for p in done]),
-        np.concatenate([p.high for p in done]),
-        np.concatenate([p.label for p in done]),
-    )
+    done.append(Pieces(low, high, np.full(len(low), UNDECIDED)))
+    return Pieces(*map(np.concatenate, zip(*done, strict=True))).in_order()
 
 
-def _in_order(low: FloatArray, high: FloatArray, label: IntArray) -> Pieces:
-    order = np.argsort(low, kind="stable")
-    return Pieces(low[order], high[order], label[order])
-
-
-class Switched(NamedTuple):
-    """A function that is constant between switches: (n,) where each value begins, and the value."""
-
-    times: FloatArray
-    values: FloatArray
-
-
-def switched(function: Any, segments: Segments) -> Switched:
-    """The values of a function (t, inputs) of time that changes by jumps alone.
+def switched(function: Any, segments: Segments) -> Table:
+    """The values of a function (t, inputs) of time that changes by jumps alone, held between them.
 
     raises ModelError if it jumps too often, or has no value
 
@@ -369,13 +303,21 @@ def switched(function: Any, segments: Segments) -> Switched:
 
     def classify(low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
         (found,) = enclose([Range(low, high)], [point(c) for c in inputs.T])
-        known = np.broadcast_to(found.low == found.high, low.shape)
-        label = np.full(len(low), UNDECIDED)
-        for value in np.unique(np.broadcast_to(found.low, low.shape)[known]):
+        lowest, highest = (np.broadcast_to(v, low.shape) for v in found)
+        label, known = np.full(len(low), UNDECIDED), lowest == highest
+        for value in np.unique(lowest[known]):
             if value not in values:
                 values.append(float(value))
-            label[known & (found.low == value)] = UNDECIDED + 1 + values.index(value)
+            label[known & (lowest == value)] = UNDECIDED + 1 + values.index(value)
         return label
+
+    def has(value: float, time: float) -> bool:
+        return float(function(time, segments.at(np.array([time]))[0])) == value
+
+    def first_new(old: float, new: float, value: float) -> float:
+        while old < (middle := old + (new - old) / 2) < new:
+            old, new = (old, middle) if has(value, middle) else (middle, new)
+        return old if has(value, old) else new
 
     pieces = bisected(segments, classify, name)
     decided = pieces.label != UNDECIDED
@@ -387,23 +329,8 @@ def switched(function: Any, segments: Segments) -> Switched:
     low, high, label = (part[decided] for part in pieces)
     changes = np.flatnonzero(label[1:] != label[:-1])
     number = np.array(values)[label - UNDECIDED - 1]
-    jumps = [_first_new(function, segments, (high[k], low[k + 1]), number[k + 1]) for k in changes]
-    begins = np.array([segments.edges[0], *jumps])
-    return Switched(begins, number[np.concatenate([[0], changes + 1])])
-
-
-def _first_new(
-    function: Any, segments: Segments, between: tuple[float, float], value: float
-) -> float:
-    """The first number from which on the function has a value, as it is computed."""
-    old, new = between
-    while old < (middle := old + (new - old) / 2) < new:
-        if float(function(middle, segments.at(np.array([middle]))[0])) == value:
-            new = middle
-        else:
-            old = middle
-    there = float(function(old, segments.at(np.array([old]))[0])) == value
-    return float(old if there else new)
+    jumps = [first_new(float(high[k]), float(low[k + 1]), number[k + 1]) for k in changes]
+    return Table(np.array([segments.edges[0], *jumps]), number[[0, *(changes + 1)]], hold=True)
 
 
 class Changing:
@@ -412,25 +339,10 @@ class Changing:
     each  a CasADi function (t, [a, b] of the inputs, q) of one number
     """
 
-    def __init__(self, value: Any, slope: Any, curvature: Any) -> None:
-        self.value, self.slope = value, slope
-        self.text = str(value.serialize())
-        self.enclosures = tuple(Enclosure(f) for f in (value, slope, curvature))
-
-
-class Rises(NamedTuple):
-    """Stretches on which a function rises or falls, one after the other.
-
-    flat         (n,) where the change begins to count
-    early, half, late  (n,) where a tenth, half, and nine tenths of it are done
-    rest         (n,) where all of it that counts is done
-    """
-
-    flat: FloatArray
-    early: FloatArray
-    half: FloatArray
-    late: FloatArray
-    rest: FloatArray
+    def __init__(self, *functions: Any) -> None:
+        self.value, self.slope, _ = functions
+        self.text = str(self.value.serialize())
+        self.enclosures = tuple(map(Enclosure, functions))
 
 
 _marked: dict[tuple[object, ...], FloatArray] = {}
@@ -454,16 +366,12 @@ def abrupt(
     if key not in _marked:
         if len(_marked) == KEPT:
             _marked.pop(next(iter(_marked)))
-        _marked[key] = _abrupt(_Course(function, segments, numbers).rises(), segments, through)
+        marks = _Trajectory(function, segments, numbers).rises()
+        short = _is_abrupt(segments.edges[0], marks[1], marks[1], marks[3])
+        if through:
+            short |= np.append([False], short[:-1])[: len(short)]
+        _marked[key] = marks[:, short][:: 1 if through else 3].ravel()
     return _marked[key]
-
-
-def _abrupt(rises: Rises, segments: Segments, through: bool) -> FloatArray:
-    short = _is_abrupt(segments.edges[0], rises.early, rises.early, rises.late)
-    if through:
-        short |= np.append([False], short[:-1])[: len(short)]
-        return np.concatenate([marks[short] for marks in rises])
-    return np.concatenate([rises.flat[short], rises.late[short]])
 
 
 def _is_abrupt(first: float, after: FloatArray, early: FloatArray, late: FloatArray) -> BoolArray:
@@ -472,48 +380,45 @@ def _is_abrupt(first: float, after: FloatArray, early: FloatArray, late: FloatAr
     after  (n,) where each rise is a tenth done, at the earliest;  early  the same, at the latest
     late   (n,) where it is nine tenths done
     """
-    before = np.concatenate([[first], after])[: len(after)]
+    before = np.append(first, after)[:-1]
     return np.asarray(early - before > ABRUPT * (late - early))
 
 
-class _Course:
+class _Trajectory:
     """One function over the horizon, with numbers for the unknowns."""
 
     def __init__(self, function: Changing, segments: Segments, numbers: FloatArray) -> None:
         self.function, self.segments, self.numbers = function, segments, numbers
-        self.given = [point(number) for number in numbers]
         self.largest = 0.0
 
-    def rises(self) -> Rises:
-        """See there."""
+    def rises(self) -> FloatArray:
+        """(5, n) when `SHARES` of each rise or fall are done, one after the other."""
         pieces = self._monotone()
         moving = np.flatnonzero(np.isin(pieces.label, (-1, 1)))
         if len(moving) == 0:
-            return Rises(*np.zeros((len(SHARES), 0)))
+            return np.zeros((len(SHARES), 0))
         sign = pieces.label[moving]
         end = pieces.high[moving][np.append(sign[1:] != sign[:-1], True)]
-        begin = np.concatenate([self.segments.edges[:1], end[:-1]])
-        return Rises(*self._reached(begin, end))
+        return self._reached(np.concatenate([self.segments.edges[:1], end[:-1]]), end)
 
     def _monotone(self) -> Pieces:
         """Pieces on which it rises (1), falls (-1) or is constant up to `NOISE` (0)."""
-        whole = float(self.segments.edges[-1] - self.segments.edges[0])
-        name = "A function of time"
-        found = bisected(self.segments, self._classified, name, shortest=SHORTEST * whole)
-        bent = np.flatnonzero(np.abs(found.label) == BENT)
-        first, turn = self._turns(found.low[bent], found.high[bent])
-        rest = np.where(turn < found.high[bent], found.label[bent] // BENT, 0)
-        low, high = np.append(found.low, turn), np.append(found.high, found.high[bent])
-        high[bent], label = turn, np.append(found.label, rest)
-        label[bent] = first
-        return _in_order(low, high, label)
+        shortest = SHORTEST * float(self.segments.edges[-1] - self.segments.edges[0])
+        low, high, label = bisected(
+            self.segments, self._classified, "A function of time", shortest=shortest
+        )
+        bent = np.flatnonzero(np.abs(label) == BENT)
+        first, turn = self._turns(low[bent], high[bent])
+        rest = np.where(turn < high[bent], label[bent] // BENT, 0)
+        low, label = np.append(low, turn), np.append(label, rest)
+        high = np.append(high, high[bent])
+        high[bent], label[bent] = turn, first
+        return Pieces(low, high, label).in_order()
 
     def _classified(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
-        arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given
-        enclose, enclose_slope, _ = self.function.enclosures
-        value, slope = (_full(e(*arguments)[0], low) for e in (enclose, enclose_slope))
         sizes = np.abs(self._values(self.function.value, low + (high - low) / 2))
         self.largest = max(self.largest, float(np.max(sizes[np.isfinite(sizes)], initial=0.0)))
+        value, slope = (self._enclosed(k, low, high, inputs) for k in (0, 1))
         with np.errstate(invalid="ignore"):
             constant = value.high - value.low <= max(NOISE * self.largest, NOTHING)
         label = np.full(len(low), UNDECIDED)
@@ -521,22 +426,19 @@ class _Course:
         label[constant] = 0
         rest = np.flatnonzero(label == UNDECIDED)  # the curvature costs as much as all else
         if len(rest):
-            label[rest] = self._bend(low[rest], high[rest], inputs[rest])
+            # an edge of the inputs may be a corner; inside a segment the slope is continuous
+            curvature = self._enclosed(2, low[rest], high[rest], inputs[rest])
+            label[rest[curvature.low > 0]], label[rest[curvature.high < 0]] = BENT, -BENT
         return label
 
-    def _bend(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
-        """BENT where the slope surely rises, -BENT where it falls, or UNDECIDED."""
-        arguments = [Range(low, high)], [point(c) for c in inputs.T], self.given
-        curvature = _full(self.function.enclosures[2](*arguments)[0], low)
-        label = np.full(len(low), UNDECIDED)
-        # an edge of the inputs may be a corner; inside a segment the slope is continuous
-        label[curvature.low > 0], label[curvature.high < 0] = BENT, -BENT
-        return label
+    def _enclosed(self, k: int, low: FloatArray, high: FloatArray, inputs: FloatArray) -> Range:
+        columns = [point(c) for c in inputs.T], [point(number) for number in self.numbers]
+        (found,) = self.function.enclosures[k]([Range(low, high)], *columns)
+        return Range(*(np.broadcast_to(bound, low.shape) for bound in found))
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
         """Of pieces on which the slope rises or falls: its first sign, and where that ends."""
         first = np.sign(self._values(self.function.slope, low))
-        low, high = low.copy(), high.copy()
         for _ in range(HALVINGS if len(low) else 0):
             middle = low + (high - low) / 2
             passed = np.sign(self._values(self.function.slope, middle)) != first
@@ -546,9 +448,8 @@ class _Course:
     def _values(self, function: Any, times: FloatArray) -> FloatArray:
         if len(times) == 0:
             return np.zeros(0)
-        inputs = self.segments.at(times)
         fixed = np.tile(self.numbers[:, None], len(times))
-        return np.asarray(function(times[None], inputs.T, fixed)).reshape(len(times))
+        return np.asarray(function(times[None], self.segments.at(times).T, fixed)).ravel()
 
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
         """(5, n) where shares of the change are done, on stretches without extrema.
@@ -566,7 +467,3 @@ class _Course:
             if not _is_abrupt(self.segments.edges[0], low[1], high[1], low[3]).any():
                 return np.zeros((len(SHARES), 0))  # whatever the digits to come
         return high
-
-
-def _full(found: Range, like: FloatArray) -> Range:
-    return Range(np.broadcast_to(found.low, like.shape), np.broadcast_to(found.high, like.shape))

@@ -8,7 +8,8 @@ integrator has to land, or it may step over the whole pulse and see nothing.
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -17,25 +18,15 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import Graph, apply_to_sx
-from igpe.equations.time.known_times import Changing, Segments, Switched, abrupt, switched
+from igpe.equations.time.known_times import Changing, Segments, abrupt, switched
 from igpe.problem.inputs import SAME, Table
 
-TIME, UNKNOWN, STATE, HELD = 1, 2, 4, 8  # what an expression depends on, as bits
-CONDITIONS = frozenset({
-    "LT",
-    "LE",
-    "EQ",
-    "NE",
-    "NOT",
-    "AND",
-    "OR",
-    "FLOOR",
-    "CEIL",
-    "SIGN",
-})
+TIME, UNKNOWN, STATE = 1, 2, 4  # what an expression depends on, as bits
+CONDITIONS = {"LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "FLOOR", "CEIL", "SIGN"}
 """Operations whose results jump."""
-SUMS = frozenset({"ADD", "SUB", "NEG"})
-REGULAR = frozenset({"EXP", "LOG", "SQRT", "SIN", "COS", "SQ", "INV"})
+SUMS = {"ADD", "SUB", "NEG"}
+LINEAR = {*SUMS, "TWICE", "ASSIGN"}
+REGULAR = {"EXP", "LOG", "SQRT", "SIN", "COS", "SQ", "INV"}
 """Of a + b t they change everywhere or at regular times: none has a pulse after a time at rest."""
 
 
@@ -44,66 +35,29 @@ class _Node(NamedTuple):
     operands: tuple[int, ...]
     expression: Any
     depends: int
-    is_affine: bool  # a + b t, with a and b that do not depend on time
-    is_regular: bool
+    is_affine: bool = False  # a + b t, with a and b that do not depend on time
+    is_regular: bool = True
 
     @property
     def by_time(self) -> bool:
         return bool(self.depends & TIME)
 
-
-class _Graph:
-    """Expressions node by node, with what each depends on."""
-
-    def __init__(self, symbols: list[tuple[Any, int]]) -> None:
-        self.nodes: list[_Node] = []
-        self.symbols = [(s, bits) for column, bits in symbols for s in ca.vertsplit(column)]
-
-    def rows(self, expressions: Any) -> list[int]:
-        """The nodes of the rows of a column."""
-        variables = ca.vertcat(ca.SX(0, 1), *(s for s, _ in self.symbols))
-        graph = Graph.of(expressions, [variables])
-        return graph.evaluate(self._given, self._constant, self._apply)
-
-    def _given(self, _: int, element: int) -> int:
-        expression, bits = self.symbols[element]
-        return self._add(_Node("INPUT", (), expression, bits, bool(bits & TIME), True))
-
-    def _constant(self, number: float) -> int:
-        return self._add(_Node("CONST", (), ca.SX(number), 0, False, True))
-
-    def _apply(self, operation: str, operands: list[int]) -> int:
-        nodes = [self.nodes[k] for k in operands]
-        depends = 0
-        for node in nodes:
-            depends |= node.depends
-        expression = apply_to_sx(operation, [node.expression for node in nodes])
-        affine = bool(depends & TIME) and _is_affine(operation, nodes)
-        regular = affine or not depends & TIME or _is_regular(operation, nodes)
-        return self._add(_Node(operation, tuple(operands), expression, depends, affine, regular))
-
-    def _add(self, node: _Node) -> int:
-        self.nodes.append(node)
-        return len(self.nodes) - 1
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is a condition on time alone."""
+        return self.operation in CONDITIONS and self.depends == TIME
 
 
 def _is_linear(operation: str, nodes: list[_Node]) -> bool:
     """Whether the result is linear in those operands that depend on time."""
-    if operation in {*SUMS, "TWICE", "ASSIGN"}:
-        return True
     if operation == "MUL":
         return not (nodes[0].by_time and nodes[1].by_time)
-    return operation == "DIV" and not nodes[1].by_time
-
-
-def _is_affine(operation: str, nodes: list[_Node]) -> bool:
-    parts = [node.is_affine for node in nodes if node.by_time]
-    return all(parts) and _is_linear(operation, nodes)
+    return operation in LINEAR or (operation == "DIV" and not nodes[1].by_time)
 
 
 def _is_regular(operation: str, nodes: list[_Node]) -> bool:
     moving = [node for node in nodes if node.by_time]
-    if operation in {"MUL", *SUMS, "TWICE", "ASSIGN"}:
+    if operation in {"MUL", *LINEAR}:
         return all(node.is_regular for node in moving)
     if operation == "DIV":
         return nodes[0].is_regular and (nodes[1].is_affine or not nodes[1].by_time)
@@ -149,13 +103,28 @@ class TimeSymbols:
     def _runs(self, table: Table) -> bool:
         return self.by_held or not table.hold
 
-    def graph(self) -> _Graph:
-        """For the expressions of the problem."""
-        inputs = [
-            (self.u[i], TIME | HELD if self._runs(table) else HELD)
-            for i, table in enumerate(self.tables)
-        ]
-        return _Graph([(self.t, TIME), *inputs, (self.q, UNKNOWN), (self.rest, STATE)])
+    def nodes(self, column: Any) -> tuple[list[_Node], list[int]]:
+        """The operations of a column with what each depends on; which of them its rows are."""
+        symbols = [(self.t, TIME)]
+        symbols += [(self.u[i], TIME * self._runs(table)) for i, table in enumerate(self.tables)]
+        symbols += [(s, UNKNOWN) for s in ca.vertsplit(self.q)]
+        symbols += [(s, STATE) for s in ca.vertsplit(self.rest)]
+        graph = Graph.of(column, [ca.vertcat(*(s for s, _ in symbols))])
+        nodes: list[_Node] = []
+        for name, arguments, value, place in graph.nodes:
+            if name == "INPUT":
+                expression, depends = symbols[place[1]]
+                nodes.append(_Node(name, (), expression, depends, bool(depends & TIME)))
+                continue
+            operands = [nodes[k] for k in arguments]
+            of = [operand.expression for operand in operands]
+            expression = ca.SX(value) if name == "CONST" else apply_to_sx(name, of)
+            depends = reduce(or_, (operand.depends for operand in operands), 0)
+            affine = bool(depends & TIME) and _is_linear(name, operands)
+            affine = affine and all(o.is_affine for o in operands if o.by_time)
+            regular = affine or not depends & TIME or _is_regular(name, operands)
+            nodes.append(_Node(name, arguments, expression, depends, affine, regular))
+        return nodes, graph.results
 
     def function(self, expression: Any, slopes: int = 0) -> tuple[Any, ...]:
         """(t, [a, b], q) -> the expression, and its slopes, where u = a + b t."""
@@ -167,17 +136,23 @@ class TimeSymbols:
         return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in found)
 
 
-class Held(NamedTuple):
-    """Expressions without conditions on time alone: those are inputs now.
+class Held:
+    """Expressions in which conditions on time alone are switches, held between their jumps.
 
     expressions  as given;  switches, tables  symbols and tables that came in
     conditions   each condition, a function (t, [a, b]), and its table
+    raises       ModelError for a condition that changes too often
     """
 
-    expressions: list[Any]
-    switches: list[Any]
-    tables: list[Table]
-    conditions: list[tuple[Any, Table]]
+    def __init__(
+        self, clock: TimeSymbols, expressions: Iterable[Any], known: Iterable[float]
+    ) -> None:
+        """known: times that matter besides; a jump equal to one up to rounding lies there."""
+        self._clock, self._known = clock, [float(t) for t in known]
+        self.switches: list[Any] = []
+        self.tables: list[Table] = []
+        self.conditions: list[tuple[Any, Table]] = []
+        self.expressions = [self._without(e) for e in expressions]
 
     def differs(self, segments: Segments, times: FloatArray) -> float | None:
         """The first of the times at which a condition is not what it is just before.
@@ -192,94 +167,35 @@ class Held(NamedTuple):
                     return float(time)
         return None
 
-
-def held(clock: TimeSymbols, expressions: Iterable[Any], known: Iterable[float]) -> Held:
-    """Replace conditions on time alone by switches, which are held between their jumps.
-
-    known   times that matter besides: a jump that is equal to one up to rounding lies there
-    raises  ModelError for a condition that changes too often
-    """
-    maker = _Switches(clock, known)
-    without = [maker.without(e) for e in expressions]
-    return Held(without, maker.switches, maker.tables, maker.conditions)
-
-
-def as_products(expressions: Any, switches: Any) -> Any:
-    """The column in which a choice by a switch is a product: what is not chosen is taken 0 times.
-
-    For arithmetic that knows no choices. The product has no value where what is not chosen has
-    none.
-    """
-    column = ca.densify(ca.SX(expressions))
-    symbols = ca.vertcat(*ca.symvar(ca.vertcat(column, switches)))
-
-    def operation(name: str, operands: list[Any]) -> Any:
-        if name == "IF_ELSE_ZERO" and _is_switch(operands[0], switches):
-            return operands[0] * operands[1]
-        return apply_to_sx(name, operands)
-
-    rows = Graph.of(column, [symbols]).evaluate(lambda _, i: symbols[i], ca.SX, operation)
-    return ca.vertcat(*rows)
-
-
-def _is_switch(condition: Any, switches: Any) -> bool:
-    """Whether it is one of the switches, which are 0 or 1, or 1 less one."""
-    return any(
-        ca.is_equal(condition, form, 2) for s in ca.vertsplit(switches) for form in (s, 1 - s)
-    )
-
-
-class _Switches:
-    def __init__(self, clock: TimeSymbols, known: Iterable[float]) -> None:
-        self.clock, self.known = clock, [float(t) for t in known]
-        self.switches: list[Any] = []
-        self.tables: list[Table] = []
-        self.conditions: list[tuple[Any, Table]] = []
-
-    def without(self, expressions: Any) -> Any:
+    def _without(self, expressions: Any) -> Any:
         """The column with switches where it has conditions on time."""
         column = ca.densify(ca.SX(expressions))
-        if not self.clock.moves(column):
+        if not self._clock.moves(column):
             return expressions
-        graph = self.clock.graph()
-        rows = graph.rows(column)
-        jumps = [n.operation in CONDITIONS and _of_time_alone(n) for n in graph.nodes]
-        if not any(jumps):
+        nodes, rows = self._clock.nodes(column)
+        if not any(node.is_condition for node in nodes):
             return expressions
+        used = {k for node in nodes if not node.is_condition for k in node.operands} | {*rows}
         made: list[Any] = []
-        for k, node in enumerate(graph.nodes):
-            if jumps[k] or not node.operands:
+        for k, node in enumerate(nodes):
+            if node.is_condition:
+                made.append(self._switch(node.expression) if k in used else None)
+            elif node.operands:
+                made.append(apply_to_sx(node.operation, [made[i] for i in node.operands]))
+            else:
                 made.append(node.expression)
-                continue
-            used = [self._held(graph.nodes[i]) if jumps[i] else made[i] for i in node.operands]
-            made.append(apply_to_sx(node.operation, used))
-        wanted = [self._held(graph.nodes[r]) if jumps[r] else made[r] for r in rows]
-        return ca.reshape(ca.vertcat(*wanted), *column.shape)
+        return ca.reshape(ca.vertcat(*(made[r] for r in rows)), *column.shape)
 
-    def _held(self, node: _Node) -> Any:
-        """The switch of a condition, or its number."""
-        (function,) = self.clock.function(node.expression)
+    def _switch(self, condition: Any) -> Any:
+        """The symbol of a condition, or its number."""
+        (function,) = self._clock.function(condition)
         t, inputs, q = function.sx_in()
-        two = ca.Function("alone", [t, inputs], [function(t, inputs, ca.DM.zeros(*q.shape))])
-        found = switched(two, self.clock.segments)
-        table = self._placed(found)
-        self.conditions.append((two, table))
-        if len(found.values) == 1:
-            return ca.SX(found.values[0])
-        return self._symbol(table)
-
-    def _placed(self, found: Switched) -> Table:
-        times = [self._at(float(t)) for t in found.times]
-        return Table(np.array(times), found.values, hold=True)
-
-    def _at(self, time: float) -> float:
-        for other in self.known:
-            if abs(other - time) <= SAME * np.spacing(max(abs(other), abs(time))):
-                return other
-        self.known.append(time)
-        return time
-
-    def _symbol(self, table: Table) -> Any:
+        alone = ca.Function("alone", [t, inputs], [function(t, inputs, ca.DM.zeros(*q.shape))])
+        table = switched(alone, self._clock.segments)
+        table = replace(table, times=np.array([self._snapped(float(t)) for t in table.times]))
+        self.conditions.append((alone, table))
+        if len(table.values) == 1:
+            return ca.SX(table.values[0])
         for symbol, other in zip(self.switches, self.tables, strict=True):
             if np.array_equal(table.times, other.times):
                 if np.array_equal(table.values, other.values):
@@ -290,9 +206,32 @@ class _Switches:
         self.tables.append(table)
         return self.switches[-1]
 
+    def _snapped(self, time: float) -> float:
+        for other in self._known:
+            if abs(other - time) <= SAME * np.spacing(max(abs(other), abs(time))):
+                return other
+        self._known.append(time)
+        return time
 
-def _of_time_alone(node: _Node) -> bool:
-    return node.by_time and not node.depends & (UNKNOWN | STATE)
+
+def as_products(expressions: Any, switches: Any) -> Any:
+    """The column in which a choice by a switch is a product: what is not chosen is taken 0 times.
+
+    For arithmetic that knows no choices. The product has no value where what is not chosen has
+    none.
+    """
+    column = ca.densify(ca.SX(expressions))
+    symbols = ca.vertcat(*ca.symvar(ca.vertcat(column, switches)))
+    forms = [form for s in ca.vertsplit(switches) for form in (s, 1 - s)]
+
+    def operation(name: str, operands: list[Any]) -> Any:
+        if name == "IF_ELSE_ZERO" and any(ca.is_equal(operands[0], form, 2) for form in forms):
+            return operands[0] * operands[1]
+        return apply_to_sx(name, operands)
+
+    return ca.vertcat(
+        *Graph.of(column, [symbols]).evaluate(lambda _, i: symbols[i], ca.SX, operation)
+    )
 
 
 @dataclass(frozen=True)
@@ -333,18 +272,12 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
     column = ca.vertcat(*(ca.SX(e) for e in expressions))
     if not clock.moves(column):
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
-    graph = clock.graph()
-    rows = graph.rows(column)
-    known: list[Changing] = []
-    moving: list[Changing] = []
+    found = list(_irregular(*clock.nodes(column)))
     alone = replace(clock, q=ca.SX(0, 1))
-    for expression, by_unknown in _irregular(graph, rows):
-        if by_unknown:
-            moving.append(Changing(*clock.function(expression, 2)))
-        else:
-            known.append(Changing(*alone.function(expression, 2)))
+    known = tuple(Changing(*alone.function(e, 2)) for e, by_unknown in found if not by_unknown)
+    moving = tuple(Changing(*clock.function(e, 2)) for e, by_unknown in found if by_unknown)
     times = _times(clock.segments, known, np.zeros(0), ())
-    return Stops(clock.segments, times, tuple(known), tuple(moving))
+    return Stops(clock.segments, times, known, moving)
 
 
 def _times(
@@ -357,44 +290,43 @@ def _times(
 ) -> tuple[float, ...]:
     """Increasing, inside the horizon, none where the segments have an edge anyway."""
     found = [abrupt(f, segments, numbers, through=through) for f in functions]
-    times = np.unique(np.concatenate([np.array(known), *found]))
-    near = 1e-12 * (segments.edges[-1] - segments.edges[0])
+    first, last = segments.edges[[0, -1]]
+    near = 1e-12 * (last - first)
     kept: list[float] = []
-    for time in times:
+    for time in np.unique(np.concatenate([np.array(known), *found])).tolist():
         apart = np.abs(segments.edges - time).min() > near and (not kept or time - kept[-1] > near)
-        if apart and segments.edges[0] < time < segments.edges[-1]:
-            kept.append(float(time))
+        if apart and first < time < last:
+            kept.append(time)
     return tuple(kept)
 
 
-def _irregular(graph: _Graph, rows: list[int]) -> Iterator[tuple[Any, bool]]:
+def _irregular(nodes: list[_Node], rows: list[int]) -> Iterator[tuple[Any, bool]]:
     """The largest parts that depend on no state and may have pulses; whether unknowns move them.
 
     Sums are taken apart, so that a small pulse beside a large one counts as much.
     """
     seen: set[int] = set()
-    open_ = list(rows)
-    while open_:
-        k = open_.pop()
-        node = graph.nodes[k]
+    waiting = list(rows)
+    while waiting:
+        k = waiting.pop()
+        node = nodes[k]
         if k in seen or not node.by_time:
             continue
         seen.add(k)
-        nodes = [graph.nodes[i] for i in node.operands]
         if node.depends & STATE:
-            open_ += node.operands
+            waiting += node.operands
             if node.operation == "EXP":  # exp(s(t) + x) = exp(s(t)) exp(x)
-                for part, sign in _terms(graph, node.operands[0], 1):
+                for part, sign in _terms(nodes, node.operands[0], 1):
                     yield ca.exp(sign * part.expression), bool(part.depends & UNKNOWN)
-        elif _is_linear(node.operation, nodes):
-            open_ += node.operands
+        elif _is_linear(node.operation, [nodes[i] for i in node.operands]):
+            waiting += node.operands
         elif not node.is_regular:
             yield node.expression, bool(node.depends & UNKNOWN)
 
 
-def _terms(graph: _Graph, k: int, sign: int) -> Iterator[tuple[_Node, int]]:
+def _terms(nodes: list[_Node], k: int, sign: int) -> Iterator[tuple[_Node, int]]:
     """The terms of a sum that depend on time, on no state, and not linearly; with their signs."""
-    node = graph.nodes[k]
+    node = nodes[k]
     if not node.depends & STATE:
         if node.by_time and not node.is_affine:
             yield node, sign
@@ -402,4 +334,4 @@ def _terms(graph: _Graph, k: int, sign: int) -> Iterator[tuple[_Node, int]]:
         first = -sign if node.operation == "NEG" else sign
         rest = -sign if node.operation == "SUB" else sign
         for i, own in zip(node.operands, (first, rest), strict=False):
-            yield from _terms(graph, i, own)
+            yield from _terms(nodes, i, own)

@@ -40,7 +40,7 @@ from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import TimeSymbols, as_products, held
+from igpe.equations.time.timed import Held, TimeSymbols, as_products
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
@@ -493,9 +493,9 @@ class _Given:
         )
         known = [*clock.segments.edges, *self.times]
         try:
-            measured = held(clock, [parts[2][: self.measured]], known)
+            measured = Held(clock, [parts[2][: self.measured]], known)
             at = measured.differs(clock.segments, np.unique(self.single))
-            result = held(clock, parts, known)
+            result = Held(clock, parts, known)
         except IgpeError as error:
             raise UnknownOperation(str(error)) from error
         if at is not None:
