@@ -27,7 +27,7 @@ def test_it_runs(path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # else pictures would not be inline
     notebook = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    NotebookClient(notebook, timeout=None, kernel_name="python3", resources=where).execute()
     said = [o for cell in notebook.cells for o in cell.get("outputs", [])]
     assert [o.text for o in said if o.get("name") == "stderr"] == []
     assert any("image/png" in o.get("data", {}) for o in said)
