@@ -92,7 +92,7 @@ def judged(case: str) -> Answer:
         return {"refused": f"{type(error).__name__}: {error}"}
     words = {True: "lost", False: "seen", None: "unclear"}
     told = {f.unknown: f.verdict.name for f in found.findings}
-    unique = {f.unknown for f in found.findings if f.unique}
+    unique = {f.unknown for f in found.findings if f.values == 1}
     is_fitted = unique and int(case.rsplit("-", 1)[1].strip("x")) % FITTED == 0
     return {
         "verdicts": {n: [told[n], words[r]] for n, r in zip(values, rank, strict=True)},

@@ -37,12 +37,11 @@ from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
-from igpe.structure.identifiability.alternatives import Alternatives
+from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.identifiability.identifiability import (
     Access,
     Identifiability,
     Identifiable,
-    PosedAlgebra,
     identifiability,
 )
 from igpe.structure.identifiability.posed import of_errors_alone, pose
@@ -171,8 +170,7 @@ def _verdicts(problem: Problem, *, count: bool = False) -> Identifiability:
     """Of the unknowns that were estimated: others are held now."""
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    algebra = PosedAlgebra(posed, [{} for _ in posed])
-    return identifiability(problem, algebra, most_work=MOST_WORK, count=count)
+    return identifiability(problem, posed, most_work=MOST_WORK, count=count)
 
 
 def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:

@@ -6,7 +6,6 @@ from math import ceil, log10
 import pandas as pd
 
 from igpe.core.markup import paragraph, table
-from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.combinations import IdentifiableCombination
 from igpe.structure.identifiability.identifiability import (
     Access,
@@ -26,46 +25,6 @@ def text(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
     return "\n".join([*(lines or ["No unknowns are free."]), *_shared(findings), *remarks])
 
 
-def sentence(finding: Finding) -> str:
-    """What an engineer must know about one unknown."""
-    words = _WORDS[finding.reach](finding)
-    if finding.prior and finding.reach is Access.UNREACHABLE:
-        words += " All that is known of it is its prior."
-    return words + _identifiable(finding)
-
-
-def remarks(
-    groups: Sequence[SlopeGroup], surplus: Sequence[Surplus], exact: Identifiability
-) -> list[str]:
-    """Decoupling, superfluous equations, and how sure the verdicts on identifiability are."""
-    return [
-        *_decoupling(groups),
-        *_superfluous(surplus),
-        *_several(exact.alternatives),
-        *_certificate(exact),
-        *_undecided(exact),
-    ]
-
-
-def frame(findings: Sequence[Finding]) -> pd.DataFrame:
-    """One row per unknown, indexed by its name."""
-    table = pd.DataFrame(
-        {
-            "reach": [f.reach.name.lower() for f in findings],
-            "states": [", ".join(f.states) for f in findings],
-            "equations": [", ".join(f.equations) for f in findings],
-            "form": [f.form.value if f.form else "" for f in findings],
-            "measure": [_sets(f.measure) for f in findings],
-            "identifiable": [f.verdict.value for f in findings],
-            "globally": [_globally(f) for f in findings],
-            "determined": [", ".join(f.shared.functions) if f.shared else "" for f in findings],
-            "freeing": [_sets(f.freeing) for f in findings],
-        },
-        index=pd.Index([f.unknown for f in findings], name="unknown"),
-    )
-    return table.astype(object)
-
-
 def html(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
     """A table for notebooks."""
     rows = [(f.unknown, f.reach.name.lower(), sentence(f)) for f in findings]
@@ -73,34 +32,89 @@ def html(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
     return table(("unknown", "reach", "how"), rows) + below
 
 
+def frame(findings: Sequence[Finding]) -> pd.DataFrame:
+    """One row per unknown, indexed by its name."""
+    several = {0: "undecided", 1: "yes"}
+    rows = {
+        f.unknown: {
+            "reach": f.reach.name.lower(),
+            "states": ", ".join(f.states),
+            "equations": ", ".join(f.equations),
+            "form": f.form.value if f.form else "",
+            "measure": _sets(f.measure),
+            "identifiable": f.verdict.value,
+            "globally": several.get(f.values, f"up to {f.values} values")
+            * (f.verdict is Identifiable.YES),
+            "determined": ", ".join(f.shared.functions) if f.shared else "",
+            "freeing": _sets(f.freeing),
+        }
+        for f in findings
+    }
+    columns = list(next(iter(rows.values()), []))
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=object).rename_axis(
+        index="unknown"
+    )
+
+
 def _sets(options: Sequence[tuple[str, ...]]) -> str:
     return " or ".join(", ".join(one) for one in options)
 
 
-def _identifiable(finding: Finding) -> str:
-    """What follows the sentence on how an unknown is reached."""
-    if finding.verdict is Identifiable.UNDECIDED or finding.reach is Access.UNREACHABLE:
-        return ""  # what nothing measured depends on is called so
+def sentence(finding: Finding) -> str:
+    """What an engineer must know about one unknown."""
+    words = _reached(finding)
+    if finding.reach is Access.UNREACHABLE:
+        return words + " All that is known of it is its prior." * finding.prior
+    if finding.verdict is Identifiable.UNDECIDED:
+        return words
     if finding.values > 1:
-        return f"; locally identifiable: up to {finding.values} values"
-    return f"; {'globally ' * finding.unique}{finding.verdict.value}"
+        return f"{words}; locally identifiable: up to {finding.values} values"
+    return f"{words}; {'globally ' * (finding.values == 1)}{finding.verdict.value}"
 
 
-def _globally(finding: Finding) -> str:
-    if finding.verdict is not Identifiable.YES:
-        return ""
-    return {0: "undecided", 1: "yes"}.get(finding.values, f"up to {finding.values} values")
+def _reached(finding: Finding) -> str:
+    """How the measurements reach the unknown, and what else to measure."""
+    equations = _named("equation", finding.equations)
+    more = _either(finding.measure) if finding.measure else ""
+    if finding.reach is Access.ALGEBRAIC:
+        form = f" ({finding.form.value})" if finding.form else ""
+        return f"from the {_named('slope', finding.states, ' of')}: {equations}{form}"
+    if finding.reach is Access.SMOOTHING:
+        return f"from the smoothed measurements of {_cut(finding.states)}, as a start value"
+    if finding.reach is Access.UNREACHABLE:
+        visible = f"measured quantity depends on it. Measuring {more} would free it."
+        return f"not identifiable: no {visible if more else 'equation contains it.'}"
+    if finding.implicit:
+        return (
+            f"only on the dynamics: {equations} would give it, but "
+            f"{_cut(finding.implicit)} cannot be written in closed form"
+        )
+    wish = f"; measuring {more} as well would make it algebraic" * bool(more)
+    return f"only on the dynamics: no equations that stand alone contain it{wish}"
 
 
-def _several(alternatives: Sequence[Alternatives]) -> list[str]:
-    """One line for unknowns that change together."""
-    return [
-        f"{_both(one.unknowns)} have up to {one.number} {'sets of ' * (len(one.unknowns) > 1)}"
-        "values that give the same measurements"
-        + f"; the same for all: {', '.join(one.functions)}"
-        * bool(one.functions)
-        for one in alternatives
+def remarks(
+    groups: Sequence[SlopeGroup], surplus: Sequence[Surplus], exact: Identifiability
+) -> list[str]:
+    """Decoupling, superfluous equations, and how sure the verdicts on identifiability are."""
+    lines = []
+    if len(groups) > 1:
+        parts = [", ".join(g.parameters[:MOST_NAMED]) for g in groups[:MOST_NAMED]]
+        more = ["..."] * (len(groups) > MOST_NAMED)
+        lines = [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
+    superfluous = [
+        f"{_named('equation', one.equations)} not needed: all in it is known"
+        if len(one.equations) == 1
+        else f"{one.needless} of the equations {_cut(one.equations)} not needed: they overlap"
+        for one in surplus
     ]
+    lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
+    for one in exact.alternatives:
+        same = f"; the same for all: {', '.join(one.functions)}" * bool(one.functions)
+        number = f"{one.number} {'sets of ' * (len(one.unknowns) > 1)}"
+        names = _both(one.unknowns)
+        lines.append(f"{names} have up to {number}values that give the same measurements{same}")
+    return [*lines, *_certainty(exact)]
 
 
 def _shared(findings: Sequence[Finding]) -> list[str]:
@@ -116,12 +130,12 @@ def _determined(shared: IdentifiableCombination) -> str:
     names = _cut(shared.unknowns)
     if shared.nothing:
         return f"of {names} nothing can be determined"
-    if shared.functions:
-        known = " (c is known)" * any("c*" in f and "exp" in f for f in shared.functions)
-        return f"of {names} only {_both(shared.functions)}{known} can be determined"
     number = len(shared.unknowns) - shared.directions
-    word = "one combination" if number == 1 else f"{number} combinations"
-    return f"of {names} only {word} can be determined"
+    known = "one combination" if number == 1 else f"{number} combinations"
+    if shared.functions:
+        is_mixed = any("c*" in f and "exp" in f for f in shared.functions)
+        known = _both(shared.functions) + " (c is known)" * is_mixed
+    return f"of {names} only {known} can be determined"
 
 
 def _freeing(own: Sequence[Finding]) -> str:
@@ -132,22 +146,32 @@ def _freeing(own: Sequence[Finding]) -> str:
     return "".join(f"; measuring {_either(v)} as well would free {n}" for n, v in sets.items())
 
 
-def _certificate(exact: Identifiability) -> list[str]:
+def _certainty(exact: Identifiability) -> list[str]:
+    """How sure the verdicts are, and what is known of other values of what is identifiable."""
     if exact.why:
         return [f"Identifiability is undecided: {exact.why}."]
     if not exact.verdicts or not (exact.orders or exact.numerical):
         return []  # it was not tested
     lines = [f"Identifiability is structural and local ({_how(exact)})."]
-    if exact.integrated and not exact.numerical:
+    if exact.integrated:
         lines.append(
             f"Verdicts on {_cut(exact.integrated)}: numerical rank of integrated sensitivities, "
             "not proved."
         )
-    if exact.open:
+    if undecided := exact.names(Identifiable.UNDECIDED):
         lines.append(
-            f"Undecided at these start values and inputs: {_cut(exact.open)}. Series of "
+            f"Undecided at these start values and inputs: {_cut(undecided)}. Series of "
             f"{exact.orders} orders do not show it, and integrations give no clear answer."
         )
+    if set(exact.values) - exact.unique:
+        lines.append(
+            "Numbers of values: by Groebner bases, alike at four random points, not proved; "
+            "complex ones count."
+        )
+    several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
+    if several and not exact.numerical:
+        why = f": {exact.why_not}" * bool(exact.why_not)
+        lines.append(f"Globally undecided are {_cut(several)}{why}.")
     return lines
 
 
@@ -155,103 +179,21 @@ def _how(exact: Identifiability) -> str:
     """By which means, and under which premises."""
     if exact.numerical:
         return "numerical rank, not proved"
-    sure = ["exact rank"]
+    sure = ["proved"] * (not exact.doubtful)
     if exact.chance:
-        sure.append(f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}")
-    elif not exact.doubtful:
-        sure.append("proved")
-    parts = [", ".join(sure)]
-    if exact.beyond:
-        parts.append(f"{', '.join(exact.beyond)} by differential equation")
-    if exact.breaks:
-        parts.append("for nearly all durations of the experiments")
-    if exact.left_out:
-        parts.append(f"{_cut(exact.left_out)} left out")
-    if exact.generic:
-        parts.append("start values that were given are taken as any")
-    return "; ".join(parts)
+        sure = [f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}"]
+    premises = {
+        ", ".join(["exact rank", *sure]): True,
+        f"{', '.join(exact.beyond)} by differential equation": exact.beyond,
+        "for nearly all durations of the experiments": exact.breaks,
+        f"{_cut(exact.left_out)} left out": exact.left_out,
+        "start values that were given are taken as any": exact.generic,
+    }
+    return "; ".join(words for words, holds in premises.items() if holds)
 
 
-def _undecided(exact: Identifiability) -> list[str]:
-    """What is known of other values of what is identifiable."""
-    yes = exact.names(Identifiable.YES)
-    open_ = [n for n in yes if n not in exact.values]
-    lines = []
-    if set(exact.values) - exact.unique:
-        lines = [
-            "Numbers of values: by Groebner bases, alike at four random points, not proved; "
-            "complex ones count."
-        ]
-    if open_ and not exact.numerical:
-        why = f": {exact.why_not}" * bool(exact.why_not)
-        lines.append(f"Globally undecided are {_cut(open_)}{why}.")
-    return lines
-
-
-def _algebraic(finding: Finding) -> str:
-    form = f" ({finding.form.value})" if finding.form else ""
-    slopes = _count("the slope", finding.states)
-    return f"from {slopes} of {_cut(finding.states)}: {_named('equation', finding.equations)}{form}"
-
-
-def _smoothing(finding: Finding) -> str:
-    return f"from the smoothed measurements of {_cut(finding.states)}, as a start value"
-
-
-def _dynamic(finding: Finding) -> str:
-    if finding.implicit:
-        return (
-            f"only on the dynamics: {_named('equation', finding.equations)} would give it, but "
-            f"{_cut(finding.implicit)} cannot be written in closed form"
-        )
-    why = "only on the dynamics: no equations that stand alone contain it"
-    if not finding.measure:
-        return why
-    return f"{why}; measuring {_either(finding.measure)} as well would make it algebraic"
-
-
-def _unreachable(finding: Finding) -> str:
-    if not finding.measure:
-        return "not identifiable: no equation contains it."
-    return (
-        "not identifiable: no measured quantity depends on it. "
-        f"Measuring {_either(finding.measure)} would free it."
-    )
-
-
-_WORDS = {
-    Access.ALGEBRAIC: _algebraic,
-    Access.SMOOTHING: _smoothing,
-    Access.DYNAMIC: _dynamic,
-    Access.UNREACHABLE: _unreachable,
-}
-
-
-def _decoupling(groups: Sequence[SlopeGroup]) -> list[str]:
-    if len(groups) < 2:  # noqa: PLR2004 - one alone is not decoupled
-        return []
-    parts = [", ".join(g.parameters[:MOST_NAMED]) for g in groups[:MOST_NAMED]]
-    more = ["..."] if len(groups) > MOST_NAMED else []
-    return [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
-
-
-def _superfluous(surplus: Sequence[Surplus]) -> list[str]:
-    """The same in several experiments is said once."""
-    lines = [
-        f"{_named('equation', one.equations)} not needed: all in it is known"
-        if len(one.equations) == 1
-        else f"{one.needless} of the equations {_cut(one.equations)} not needed: they overlap"
-        for one in surplus
-    ]
-    return list(dict.fromkeys(lines))
-
-
-def _named(noun: str, names: Sequence[str]) -> str:
-    return f"{_count(noun, names)} {_cut(names)}"
-
-
-def _count(noun: str, names: Sequence[str]) -> str:
-    return noun if len(names) == 1 else f"{noun}s"
+def _named(noun: str, names: Sequence[str], link: str = "") -> str:
+    return f"{noun}{'s' * (len(names) != 1)}{link} {_cut(names)}"
 
 
 def _cut(names: Sequence[str]) -> str:

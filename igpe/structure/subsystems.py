@@ -1,45 +1,26 @@
 """The parts of an experiment's equations from which slopes follow by algebra alone.
 
-Suitable rows. Call a set S of equations suitable if all unknowns N(S) that occur in it can be
-matched with equations of S. The largest suitable set is the well- and the over-constrained part of
-Dulmage and Mendelsohn, and every suitable set lies in it:
+The reduced system (Michalik et al. 2009, IGPE, eq. 4). Equations with the slope of an unmeasured
+state are removed; what they say is left to the dynamics. In the rest are unknown: slopes of
+measured states, unmeasured states, unmeasured algebraic variables. Known are measured quantities,
+inputs, time and, for this analysis, the parameters.
 
-    - In the underconstrained part every equation is matched, and every non-empty subset B of it
-      has more unknowns than equations. Otherwise the unknowns of B inside the part were exactly
-      those matched with B, and no alternating path from an unmatched unknown could enter B; but
-      such paths reach all of the part, by its definition.
-    - Equations of the other two parts contain no unknown of the underconstrained part, and their
-      unknowns are all matched among them: together they are suitable.
-    - Let S be suitable, B its equations in the underconstrained part. The unknowns of B inside the
-      part are matched with equations of S that contain them, which lie in B. So they are at most
-      as many as B, and B is empty.
+Suitable rows. A set S of equations is suitable if all unknowns that occur in it can be matched with
+equations of S. The largest suitable set is the well- and the over-constrained part of Dulmage and
+Mendelsohn, and every suitable set lies in it: the unknowns of the two parts are all matched inside
+them. Of a suitable S let B be its equations in the underconstrained part. Their unknowns there are
+matched with equations of B, so they are at most as many as B. But every non-empty set of equations
+of that part has more unknowns than equations, or no alternating path from an unmatched unknown
+could enter it; so B is empty. (Counting alone would not do: one superfluous equation pays for a
+missing one that it has nothing to do with.) A block of the triangular form together with all blocks
+it needs is the smallest suitable subsystem that contains it.
 
-(Counting alone, |N(S)| <= |S|, would not do: one superfluous equation pays for a missing one that
-it has nothing to do with.)
-
-Block triangular form. Of the suitable rows a square part is matched; a block of it needs the
-blocks that compute the other unknowns it contains. A block together with all it needs is the
-smallest suitable subsystem that contains it.
-
-Where equations are superfluous, which of them are used decides how the errors of the data reach
-the slopes: an amount computed from its own balance is as exact as the amounts measured beside it,
-one computed from the volume of the mixture may be worth nothing. Used are first those linear in
-their unknowns, for the sake of closed expressions, among them those with the fewest unknowns, among
-these those with the fewest variables. Sets of rows that can be matched are a matroid, so the
-matching with the least sum of places in this order is the one that a greedy choice would make.
-
-Which equations and unknowns are left for a choice of measured quantities.
-
-Equations with the slope of an unmeasured state are removed; what they say is left to the dynamics.
-In the rest are unknown: slopes of measured states, unmeasured states, unmeasured algebraic
-variables. Known are measured quantities, inputs, time and, for this analysis, the parameters.
-(Michalik et al. 2009, IGPE, step 2, eq. 4)
-
-The estimation problems of step 3: as large as can be solved, as small as they fall apart.
-
-All smallest suitable subsystems that matter are taken together ("choose the largest estimation
-problem that can be solved", Michalik et al. 2009, IGPE, section 3.6). Those that share an unknown
-belong together, in whichever experiments they are; others are independent of each other.
+Superfluous equations. Which of them are used decides how the errors of the data reach the slopes:
+an amount computed from its own balance is as exact as the amounts measured beside it, one computed
+from the volume of the mixture may be worth nothing. Used are first those linear in their unknowns,
+for the sake of closed expressions, among them those with the fewest unknowns, among these those
+with the fewest variables. Sets of rows that can be matched are a matroid, so the matching with the
+least sum of places in this order is the one that a greedy choice would make.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +34,7 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from igpe.core.arrays import IntArray
 from igpe.core.connected import connected
-from igpe.equations.elimination import Solved, solve_for
+from igpe.equations.elimination import solve_for
 from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, parts
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
@@ -76,22 +57,19 @@ def select(posed: PosedEquations, measured: Iterable[str]) -> Selection:
 
     Rows of measured expressions exist only for those the experiment measures often enough.
     """
-    known = set(measured)
-    is_known = np.array([n in known for n in posed.variable_names], dtype=bool)
-    n = posed.n_states
+    known, n = set(measured), posed.n_states
+    is_known = np.array([name in known for name in posed.variable_names], dtype=bool)
     has_slope = is_known[n : 2 * n]
     is_hidden = np.zeros(len(is_known))
     is_hidden[:n] = ~has_slope
     removed = (posed.pattern @ is_hidden) > 0
-    extra = posed.row_names[posed.n_equations :]
-    gone = [name.removeprefix("measured ") not in known for name in extra]
-    removed[posed.n_equations :] |= np.array(gone, dtype=bool)
+    extra = (name.removeprefix("measured ") for name in posed.row_names[posed.n_equations :])
+    removed[posed.n_equations :] |= np.array([name not in known for name in extra], dtype=bool)
     rows = np.flatnonzero(~removed)
     is_unknown = ~is_known
     is_unknown[:n] = has_slope
-    used = np.zeros(len(is_known), dtype=bool)
-    used[posed.pattern[rows].indices] = True
-    return Selection(rows, np.flatnonzero(is_unknown & used))
+    used = np.unique(posed.pattern[rows].indices)
+    return Selection(rows, used[is_unknown[used]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +108,7 @@ class Subsystem:
 
     experiment  index of the experiment
     equations   names of the rows, in order of solution;  rows: places in `ReducedSystem.residual`
-    unknowns    names of the columns;  columns: places in `ReducedSystem.unknowns`
+    unknowns    names of the columns
     parameters  free unknowns of the problem that occur in the equations
     slopes      states whose slope is predicted
     implicit    unknowns that cannot be written explicitly; if there are any, the slopes are no
@@ -141,7 +119,6 @@ class Subsystem:
     equations: tuple[str, ...]
     rows: tuple[int, ...]
     unknowns: tuple[str, ...]
-    columns: tuple[int, ...]
     parameters: tuple[str, ...]
     slopes: tuple[str, ...]
     implicit: tuple[str, ...]
@@ -168,13 +145,11 @@ class Suitable(NamedTuple):
     """What can be computed algebraically in one experiment.
 
     subsystems  smallest ones that predict a slope and contain a parameter; the smallest first
-    equations   names of all suitable equations
     slopes      state -> predicted slope, SX of q, data, time and inputs; explicit ones only
     surplus     superfluous equations
     """
 
     subsystems: tuple[Subsystem, ...]
-    equations: tuple[str, ...]
     slopes: Mapping[str, Any]
     surplus: tuple[Surplus, ...]
 
@@ -199,27 +174,25 @@ def suitable(reduced: ReducedSystem) -> Suitable:
     result = parts(reduced.pattern)
     rows = [*result.well_rows, *used_rows(reduced, result)]
     columns = [*result.well_columns, *result.over_columns]
-    order = blocks(reduced.pattern, rows, columns)
-    solved = _solve(reduced, rows, columns)
-    implicit = set(solved.implicit)
-    subsystems = _subsystems(reduced, order, implicit)
-    expressions = dict(zip(columns, solved.expressions, strict=True))
+    n = range(len(rows))  # solved on the part alone, at its own cost
+    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n)
+    implicit = {columns[j] for j in solved.implicit}
+    subsystems = _subsystems(reduced, blocks(reduced.pattern, rows, columns), implicit)
     closed = {s for one in subsystems if one.explicit for s in one.slopes}
-    slopes = reduced.slopes(columns)
+    expressions = dict(zip(columns, solved.expressions, strict=True))
+    # Rows without an unknown are superfluous each by itself, the others together.
+    index, names = reduced.posed.experiment, reduced.row_names
+    counts, over = np.diff(reduced.pattern.tocsr().indptr), sorted(result.over_rows)
+    alone = [Surplus(index, (names[i],), 1) for i in over if counts[i] == 0]
+    if shared := tuple(names[i] for i in over if counts[i] > 0):
+        alone.append(Surplus(index, shared, len(result.spare_rows) - len(alone)))
     return Suitable(
         subsystems=subsystems,
-        equations=tuple(reduced.row_names[i] for i in sorted({*rows, *result.over_rows})),
-        slopes={s: expressions[j] for j, s in sorted(slopes.items()) if s in closed},
-        surplus=_surplus(reduced, result),
+        slopes={
+            s: expressions[j] for j, s in sorted(reduced.slopes(columns).items()) if s in closed
+        },
+        surplus=tuple(alone),
     )
-
-
-def predicted_slopes(reduced: ReducedSystem, subsystem: Subsystem) -> dict[str, Any]:
-    """State -> its slope as SX of q, data, time and inputs (and of the implicit unknowns)."""
-    solved = _solve(reduced, subsystem.rows, subsystem.columns)
-    slopes = reduced.slopes(subsystem.columns)
-    by_column = dict(zip(subsystem.columns, solved.expressions, strict=True))
-    return {state: by_column[j] for j, state in slopes.items()}
 
 
 def used_rows(reduced: ReducedSystem, result: DulmageMendelsohn) -> list[int]:
@@ -243,76 +216,35 @@ def first_matched(pattern: csr_array, order: IntArray) -> list[int]:
     return sorted(int(i) for i in chosen)
 
 
-def _solve(reduced: ReducedSystem, rows: Iterable[int], columns: Iterable[int]) -> Solved:
-    """`solve_for` on a part alone, at its own cost; indices are those of the whole."""
-    rows, columns = list(rows), list(columns)
-    n = range(len(rows))
-    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n)
-    return Solved(solved.expressions, tuple(columns[j] for j in solved.implicit), solved.remaining)
-
-
 def _subsystems(
     reduced: ReducedSystem, order: list[Block], implicit: set[int]
 ) -> tuple[Subsystem, ...]:
-    needs = _needs(reduced, order)
-    result = []
-    for number, block in enumerate(order):
-        if not reduced.slopes(block.columns):
-            continue  # whatever it adds predicts no further slope
-        members = sorted(_closure(number, needs))
-        subsystem = _subsystem(reduced, [order[k] for k in members], implicit)
-        if subsystem.parameters:
-            result.append(subsystem)
-    return tuple(sorted(result, key=lambda s: (len(s.rows), s.rows)))
-
-
-def _subsystem(reduced: ReducedSystem, members: list[Block], implicit: set[int]) -> Subsystem:
-    rows = [i for block in members for i in block.rows]
-    columns = [j for block in members for j in block.columns]
-    names = reduced.unknown_names
-    q = np.unique(reduced.q_pattern[rows].indices)
-    return Subsystem(
-        experiment=reduced.posed.experiment,
-        equations=tuple(reduced.row_names[i] for i in rows),
-        rows=tuple(rows),
-        unknowns=tuple(names[j] for j in columns),
-        columns=tuple(columns),
-        parameters=tuple(reduced.posed.q_names[i] for i in q),
-        slopes=tuple(reduced.slopes(columns).values()),
-        implicit=tuple(names[j] for j in columns if j in implicit),
-    )
-
-
-def _needs(reduced: ReducedSystem, order: list[Block]) -> list[set[int]]:
-    """For each block, the other blocks that compute unknowns it contains."""
-    adjacent = reduced.pattern.tocsr()
+    """Each block that gives a slope, with all blocks that give unknowns it contains."""
+    adjacent, names = reduced.pattern.tocsr(), reduced.unknown_names
     block_of = {j: k for k, block in enumerate(order) for j in block.columns}
-    return [
-        {block_of[int(j)] for j in adjacent[block.rows].indices} - {k}
-        for k, block in enumerate(order)
-    ]
-
-
-def _closure(start: int, needs: list[set[int]]) -> set[int]:
-    seen, waiting = {start}, [start]
-    while waiting:
-        new = needs[waiting.pop()] - seen
-        seen |= new
-        waiting += new
-    return seen
-
-
-def _surplus(reduced: ReducedSystem, result: DulmageMendelsohn) -> tuple[Surplus, ...]:
-    """Rows without an unknown are superfluous each by itself, the others together."""
-    counts = np.diff(reduced.pattern.tocsr().indptr)
-    index, names = reduced.posed.experiment, reduced.row_names
-    alone = [i for i in sorted(result.over_rows) if counts[i] == 0]
-    shared = tuple(names[i] for i in sorted(result.over_rows) if counts[i] > 0)
-    left = len(result.spare_rows) - len(alone)
-    return (
-        *(Surplus(index, (names[i],), 1) for i in alone),
-        *([Surplus(index, shared, left)] if shared else []),
-    )
+    needs: list[set[int]] = []  # of each block with all that it needs, which come before it
+    result = []
+    for k, block in enumerate(order):
+        before = {block_of[int(j)] for j in adjacent[block.rows].indices} - {k}
+        needs.append({k}.union(*(needs[i] for i in before)))
+        members = [order[i] for i in sorted(needs[k])]
+        rows = [i for one in members for i in one.rows]
+        q = np.unique(reduced.q_pattern[rows].indices)
+        if not len(q) or not reduced.slopes(block.columns):
+            continue  # whatever it adds predicts no further slope
+        columns = [j for one in members for j in one.columns]
+        result.append(
+            Subsystem(
+                experiment=reduced.posed.experiment,
+                equations=tuple(reduced.row_names[i] for i in rows),
+                rows=tuple(rows),
+                unknowns=tuple(names[j] for j in columns),
+                parameters=tuple(reduced.posed.q_names[i] for i in q),
+                slopes=tuple(reduced.slopes(columns).values()),
+                implicit=tuple(names[j] for j in columns if j in implicit),
+            )
+        )
+    return tuple(sorted(result, key=lambda s: (len(s.rows), s.rows)))
 
 
 class Member(NamedTuple):
@@ -325,6 +257,10 @@ class Member(NamedTuple):
 @dataclass(frozen=True)
 class SlopeGroup:
     """Slopes whose predictions share unknowns: one problem for step 3.
+
+    As large as can be solved, as small as it falls apart ("choose the largest estimation problem
+    that can be solved", Michalik et al. 2009, IGPE, section 3.6): all smallest suitable subsystems
+    are taken together, those that share an unknown in one group, in whichever experiments they are.
 
     parameters    free unknowns of the problem, in its order
     members       the slopes that depend on them
@@ -363,36 +299,26 @@ def groups(
     gathered: dict[int, list[Subsystem]] = {}
     for one in sorted(explicit, key=lambda s: (min(place[n] for n in s.parameters), len(s.rows))):
         gathered.setdefault(number[one.parameters[0]], []).append(one)
-    return tuple(_group(own, reduced, slopes, place) for own in gathered.values())
-
-
-def _group(
-    own: list[Subsystem],
-    reduced: Sequence[ReducedSystem],
-    slopes: Sequence[Mapping[str, Any]],
-    place: Mapping[str, int],
-) -> SlopeGroup:
-    names = sorted({n for s in own for n in s.parameters}, key=place.__getitem__)
-    members = sorted({Member(s.experiment, x) for s in own for x in s.slopes})
-    p = stack(ca.SX.sym(n) for n in names)
-    symbol = dict(zip(names, ca.vertsplit(p), strict=True))
-    predictions = stack(
-        _in_common([slopes[k][m.state] for m in members if m.experiment == k], reduced[k], symbol)
-        for k in sorted({m.experiment for m in members})
-    )
-    linear = linear_parameters(predictions, p)
-    return SlopeGroup(
-        parameters=tuple(names),
-        members=tuple(members),
-        subsystems=tuple(sorted(own, key=lambda s: (len(s.rows), s.experiment, s.rows))),
-        individually=tuple(names[i] for i in linear.individually),
-        jointly=tuple(names[i] for i in linear.jointly),
-    )
-
-
-def _in_common(slopes: list[Any], reduced: ReducedSystem, symbol: Mapping[str, Any]) -> Any:
-    """The slopes in symbols that all experiments of the group have in common."""
-    posed = reduced.posed
-    old = [(posed.q[i], n) for i, n in enumerate(posed.q_names) if n in symbol]
-    new = stack(symbol[n] for _, n in old)
-    return ca.substitute(stack(slopes), stack(s for s, _ in old), new)
+    result = []
+    for own in gathered.values():
+        names = sorted({n for s in own for n in s.parameters}, key=place.__getitem__)
+        members = sorted({Member(s.experiment, x) for s in own for x in s.slopes})
+        symbol = {name: ca.SX.sym(name) for name in names}
+        p, predictions = stack(symbol.values()), []
+        for k in sorted({m.experiment for m in members}):
+            posed = reduced[k].posed
+            old = [i for i, n in enumerate(posed.q_names) if n in symbol]
+            predicted = stack(slopes[k][m.state] for m in members if m.experiment == k)
+            new = stack(symbol[posed.q_names[i]] for i in old)
+            predictions.append(ca.substitute(predicted, stack(posed.q[i] for i in old), new))
+        linear = linear_parameters(stack(predictions), p)
+        result.append(
+            SlopeGroup(
+                parameters=tuple(names),
+                members=tuple(members),
+                subsystems=tuple(sorted(own, key=lambda s: (len(s.rows), s.experiment, s.rows))),
+                individually=tuple(names[i] for i in linear.individually),
+                jointly=tuple(names[i] for i in linear.jointly),
+            )
+        )
+    return tuple(result)

@@ -13,7 +13,6 @@ from repeated import statistical
 import igpe
 from igpe.structure.identifiability.identifiability import (
     Identifiable,
-    PosedAlgebra,
     identifiability,
     moved_unknowns,
 )
@@ -22,7 +21,7 @@ from igpe.structure.identifiability.posed import pose
 
 def examined(problem, seed=0, **options):
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    return identifiability(problem, PosedAlgebra(posed, [{} for _ in posed]), seed=seed, **options)
+    return identifiability(problem, posed, seed=seed, **options)
 
 
 def lost(problem, seed=0):

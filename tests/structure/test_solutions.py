@@ -14,9 +14,8 @@ from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.identifiability.posed import expand, pose
 from igpe.structure.identifiability.sensitivity_rows import SeriesStart
 from igpe.structure.identifiability.solutions import solutions
-from igpe.structure.series import polynomials as poly
 from igpe.structure.series.ideal import Ideal
-from igpe.structure.series.polynomials import TooLong
+from igpe.structure.series.polynomials import Polynomial, TooLong
 from igpe.structure.series.relations import Relations, Unrolled
 
 PRIME = 2**31 - 1
@@ -133,26 +132,22 @@ def test_equations_hold_at_the_point_they_were_made_at(name):
         assert all(relations.value(a) == 0 for a in relations.equations)
 
 
-def circle_and_line():
-    """x**2 + y**2 = 25, x + y = 7, of variables 0 and 1."""
-    x, y = poly.variable(0), poly.variable(1)
-    square = poly.plus(poly.times(x, x, PRIME), poly.times(y, y, PRIME), PRIME)
-    line = poly.plus(x, y, PRIME)
-    return [
-        poly.plus(square, poly.number(25, PRIME), PRIME, -1),
-        poly.plus(line, poly.number(7, PRIME), PRIME, -1),
-    ]
+def variable(i):
+    return Polynomial({(i,): 1}, PRIME)
+
+
+X, Y = variable(0), variable(1)
+CIRCLE, LINE = X**2 + Y**2 - 25, X + Y - 7
 
 
 def test_an_ideal_knows_its_solutions():
-    ideal = Ideal(circle_and_line(), PRIME, 1e6)
-    x, y = poly.variable(0), poly.variable(1)
-    assert ideal.degree(x, 5) == ideal.degree(y, 5) == 2
-    assert ideal.degree(poly.plus(x, y, PRIME), 5) == 1
-    assert ideal.reduced(poly.times(x, y, PRIME)) == poly.number(12, PRIME)
-    assert ideal.degree(poly.variable(2), 5) is None  # of which nothing is said
+    ideal = Ideal([CIRCLE, LINE], PRIME, 1e6)
+    assert ideal.degree(X, 5) == ideal.degree(Y, 5) == 2
+    assert ideal.degree(X + Y, 5) == 1
+    assert ideal.reduced(X * Y).constant == 12
+    assert ideal.degree(variable(2), 5) is None  # of which nothing is said
     with pytest.raises(TooLong):
-        Ideal(circle_and_line()[:1] * 2 + [poly.times(x, y, PRIME)], PRIME, 3)
+        Ideal([CIRCLE, CIRCLE, X * Y], PRIME, 3)
 
 
 def test_normal_forms_agree_with_those_over_the_rationals():
@@ -160,15 +155,18 @@ def test_normal_forms_agree_with_those_over_the_rationals():
     x, y, z = sympy.symbols("x y z")
     system = [x**2 - y * z - 1, y**2 - z - 2, x + y + z - 4]
     equations = [
-        {
-            tuple(i for i, e in enumerate(m) for _ in range(e)): int(c) % PRIME
-            for m, c in sympy.Poly(a, x, y, z).terms()
-        }
+        Polynomial(
+            {
+                tuple(i for i, e in enumerate(m) for _ in range(e)): int(c)
+                for m, c in sympy.Poly(a, x, y, z).terms()
+            },
+            PRIME,
+        )
         for a in system
     ]
     ideal = Ideal(equations, PRIME, 1e6)
     basis = sympy.groebner(system, x, y, z, order="lex")
-    assert ideal.degree(poly.variable(2), 10) == sympy.Poly(basis.exprs[-1], z).degree() > 2
+    assert ideal.degree(variable(2), 10) == sympy.Poly(basis.exprs[-1], z).degree() > 2
 
 
 def test_signs_that_bounds_exclude_do_not_count():

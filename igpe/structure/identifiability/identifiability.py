@@ -2,35 +2,24 @@
 
 An unknown is structurally locally identifiable if, for nearly all values of the unknowns, no other
 value next to its own gives the same outputs at all times. The mathematics, and what is certified,
-are in docs/identifiability.md.
-
-Identifiability by integration and singular values, where nothing exact can be computed.
-
-At random unknowns within their bounds every experiment is integrated with its sensitivities. Scaled
-to outputs and unknowns of order one, the sensitivities have singular values that a wide gap divides
-into those of what is determined and those of nothing but errors of integration; without such a gap
-nothing is decided. This is evidence, not a proof: it speaks of the points tried, and of the inputs,
-start values and measured times as they were given.
-
-`Finding` is what structure analysis says about one unknown.
+are in docs/identifiability.md. `Finding` is what structure analysis says about one unknown.
 """
 
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.dynamics.integrators.base import Integrator, Simulation
+from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.problem.problem import Problem
-from igpe.structure.identifiability.alternatives import Alternatives
 from igpe.structure.identifiability.combinations import (
     IdentifiableCombination,
     additional,
@@ -48,6 +37,7 @@ from igpe.structure.identifiability.sensitivity_rows import (
     sensitivity_rows,
     work,
 )
+from igpe.structure.identifiability.solutions import Alternatives, solutions
 from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.field import Singular, null_space
 from igpe.structure.series.points import NoPoint
@@ -112,11 +102,6 @@ class Finding:
     shared: IdentifiableCombination | None = None
     freeing: tuple[tuple[str, ...], ...] = ()
 
-    @property
-    def unique(self) -> bool:
-        """Whether it is globally identifiable."""
-        return self.values == 1
-
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)
 STEPS = 10_000  # of an integration; counted, so that every machine says the same
@@ -135,10 +120,23 @@ def moved_unknowns(
 ) -> BoolArray | None:
     """(n,) which unknowns some unseen direction moves; None if it is not clear.
 
-    All points must say the same.
+    At random unknowns within their bounds every experiment is integrated with its sensitivities.
+    Scaled to outputs and unknowns of order one, these have singular values that a wide gap divides
+    into those of what is determined and those of nothing but errors of integration; without such a
+    gap nothing is decided. All points must say the same. This is evidence, not a proof: it speaks
+    of the points tried, and of inputs, start values and measured times as they were given.
     """
-    random = np.random.default_rng(seed)
-    runs = [_run(problem, k, integrator) for k in range(len(problem.experiments))]
+    random, names = np.random.default_rng(seed), problem.box.names
+    runs = []
+    for k, experiment in enumerate(problem.experiments):
+        ivp = compiled(problem).initial_value_problem(k)
+        own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
+        dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
+        times = np.unique(np.concatenate([dense, *own]))
+        simulation = integrator.simulation(ivp, times, sensitivities=True)
+        # (n_times, n_measured) when each quantity is measured, or known over time
+        seen = [times <= t[-1] if len(t) >= FEWEST_TIMES else np.isin(times, t) for t in own]
+        runs.append((simulation, [names.index(n) for n in ivp.unknowns], np.stack(seen, 1)))
     result: list[BoolArray] = []
     for _ in range(ATTEMPTS):
         q = _drawn(problem.box, random)
@@ -153,46 +151,23 @@ def moved_unknowns(
     return None
 
 
-class _Run(NamedTuple):
-    """One experiment.
-
-    places  of its unknowns among all n
-    seen    (n_times, n_measured) when each quantity is measured, or known over time
-    """
-
-    simulation: Simulation
-    places: list[int]
-    n: int
-    seen: BoolArray
-
-
-def _run(problem: Problem, k: int, integrator: Integrator) -> _Run:
-    experiment, names = problem.experiments[k], problem.box.names
-    ivp = compiled(problem).initial_value_problem(k)
-    own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
-    dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
-    times = np.unique(np.concatenate([dense, *own]))
-    simulation = integrator.simulation(ivp, times, sensitivities=True)
-    seen = [times <= t[-1] if len(t) >= FEWEST_TIMES else np.isin(times, t) for t in own]
-    return _Run(simulation, [names.index(n) for n in ivp.unknowns], len(names), np.stack(seen, 1))
-
-
 def _drawn(box: Box, random: np.random.Generator) -> FloatArray:
     """Unknowns well inside their bounds, spread over the logarithm where these allow it."""
     bounded = np.isfinite(box.lower) & np.isfinite(box.upper)
     lower = np.where(bounded, box.lower, np.maximum(box.lower, 1 / WIDEST))
     upper = np.where(bounded, box.upper, np.maximum(lower, 1 / WIDEST) * WIDEST**2)
-    share = random.uniform(0.2, 0.8, len(box))
-    plain = lower + share * (upper - lower)
-    positive = lower > 0
+    share, positive = random.uniform(0.2, 0.8, len(box)), lower > 0
     safe = np.where(positive, lower, 1.0)
-    return np.where(positive, safe * (np.where(positive, upper, 1.0) / safe) ** share, plain)
+    ratio = np.where(positive, upper, 1.0) / safe
+    return np.where(positive, safe * ratio**share, lower + share * (upper - lower))
 
 
-def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
+def _sensitivities(
+    runs: Sequence[tuple[Any, list[int], BoolArray]], q: FloatArray
+) -> FloatArray | None:
     """(rows, n) all outputs of all experiments, each relative to its largest; None if one broke."""
     result = []
-    for simulation, places, n, seen in runs:
+    for simulation, places, seen in runs:
         with allowance(STEPS):
             came = simulation.run(q[places])
         if not came.status.usable or not np.isfinite(came.measured_by_unknown).all():
@@ -200,9 +175,8 @@ def _sensitivities(runs: Sequence[_Run], q: FloatArray) -> FloatArray | None:
         m = seen.shape[1]
         size = np.max(np.abs(came.measured[:, :m]), axis=0)
         rows = (came.measured_by_unknown[:, :m] / np.where(size > 0, size, 1.0)[:, None])[seen]
-        whole = np.zeros((len(rows), n))
-        whole[:, places] = rows
-        result.append(whole)
+        result.append(np.zeros((len(rows), len(q))))
+        result[-1][:, places] = rows
     return np.vstack(result)
 
 
@@ -228,6 +202,13 @@ MOST_WORK = 2e9  # products of residues: about a second
 MOST_SOLVING = 2e5  # comparisons of monomials at each point: about half a second for all
 MOST_SOLVING_ASKED_FOR = 1e6
 MOST_INTEGRATED = 300  # states times unknowns: integrations take about a second
+REASONS: dict[type[Exception], str] = {
+    UnknownOperation: "the equations contain {}",
+    NoPoint: "no exact point was found for the implicit equations",
+    TooMany: "an input has too many pieces",
+    Singular: "the equations are not defined at any start values tried",
+}
+"""Why an exact test cannot be made."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +236,6 @@ class Identifiability:
                   values or inputs may need more orders
     breaks        whether inputs have breaks: then what is exact holds for nearly all lengths of the
                   experiments
-    lengths       whether what is determined depends on these lengths
     orders        how many coefficients of the series were computed
     left_out      constraints without time that may tie unknowns, which the test does not know
     why           why nothing was decided; empty if it was
@@ -275,7 +255,6 @@ class Identifiability:
     integrated: tuple[str, ...] = ()
     doubtful: bool = False
     breaks: bool = False
-    lengths: bool = False
     orders: int = 0
     left_out: tuple[str, ...] = ()
     why: str = ""
@@ -284,30 +263,16 @@ class Identifiability:
         """Unknowns with that verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
 
-    @property
-    def open(self) -> tuple[str, ...]:
-        """Unknowns left undecided though others are decided."""
-        return self.names(Identifiable.UNDECIDED) if self.orders else ()
 
-    def shared(self, unknown: str) -> IdentifiableCombination | None:
-        """The combination that an unknown belongs to, if it is not identifiable."""
-        return next((c for c in self.combinations if unknown in c.unknowns), None)
-
-
-class PosedAlgebra(NamedTuple):
-    """The equations of all experiments, and what they say by algebra alone.
-
-    posed   of each experiment
-    slopes  of each experiment, state -> predicted slope
-    """
-
-    posed: Sequence[PosedEquations]
-    slopes: Sequence[Mapping[str, Any]]
+def undecided(names: Sequence[str], why: str) -> Identifiability:
+    """Nothing is known, for that reason."""
+    return Identifiability(dict.fromkeys(names, Identifiable.UNDECIDED), why=why)
 
 
 def identifiability(
     problem: Problem,
-    algebra: PosedAlgebra,
+    posed: Sequence[PosedEquations],
+    slopes: Sequence[Mapping[str, Any]] = (),
     *,
     seed: int = 0,
     most_work: float = MOST_WORK,
@@ -317,97 +282,92 @@ def identifiability(
 
     Where nothing exact can be computed, integrations decide, if the test may take long.
 
-    algebra    what is known of their equations
+    posed      the equations of each experiment
+    slopes     of each experiment, state -> slope predicted from data
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not started
     count      whether the values of each unknown are counted; if not, nothing is integrated
     """
-    result = _exact(problem, algebra, seed, most_work, count=count)
+    names = problem.box.names
+    if problem.time_varying:
+        result = undecided(names, "unknowns that vary with time are not tested")
+    else:
+        try:
+            experiments = expand(problem, posed, slopes)
+            result = _exact(problem, experiments, seed, most_work, count=count)
+        except tuple(REASONS) as error:
+            result = undecided(names, REASONS[type(error)].format(error))
     if result.why and np.isinf(most_work) and not problem.time_varying:
-        result = _numerical(problem, seed, result.why)
+        moved = moved_unknowns(problem, seed)
+        clear = (
+            Identifiability(_verdicts(names, moved), numerical=True) if moved is not None else None
+        )
+        result = clear or undecided(names, f"{result.why}, and integrations give no clear answer")
     if result.doubtful:
         result = _integrated(problem, result, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
     return replace(result, left_out=tuple(left_out))
 
 
+def _verdicts(names: Sequence[str], moved: BoolArray) -> dict[str, Identifiable]:
+    verdict = {True: Identifiable.NO, False: Identifiable.YES}
+    return {n: verdict[bool(m)] for n, m in zip(names, moved, strict=True)}
+
+
 def _exact(
-    problem: Problem, algebra: PosedAlgebra, seed: int, most_work: float, *, count: bool
-) -> Identifiability:
-    names = problem.box.names
-    if problem.time_varying:
-        return undecided(names, "unknowns that vary with time are not tested")
-    try:
-        experiments = expand(problem, algebra.posed, algebra.slopes)
-        if work(experiments, len(names)) > most_work:
-            return undecided(
-                names, "the test is long; ask for it: igpe.check(problem, identifiability=True)"
-            )
-        result = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
-        if not count:
-            return result
-        alone = unique(experiments, len(names), seed=seed)
-        result = replace(result, unique=frozenset(names[i] for i in alone))
-        return _counted(problem, experiments, result, seed, most_work)
-    except (UnknownOperation, NoPoint, TooMany, Singular) as error:
-        return undecided(names, _reason(error))
-
-
-def _reason(error: Exception) -> str:
-    """Why an exact test cannot be made."""
-    if isinstance(error, UnknownOperation):
-        return f"the equations contain {error}"
-    if isinstance(error, NoPoint):
-        return "no exact point was found for the implicit equations"
-    if isinstance(error, TooMany):
-        return "an input has too many pieces"
-    return "the equations are not defined at any start values tried"
-
-
-def _counted(
     problem: Problem,
     experiments: Sequence[SeriesExpansion],
-    result: Identifiability,
     seed: int,
     most_work: float,
+    *,
+    count: bool,
 ) -> Identifiability:
-    """With the number of values of each unknown, where the slopes do not determine all."""
-    from igpe.structure.identifiability.solutions import solutions  # noqa: PLC0415 - SymPy takes half a second
-
-    names, proved = problem.box.names, dict.fromkeys(result.unique, 1)
-    if result.unique.issuperset(result.names(Identifiable.YES)):
-        return replace(result, values=proved)
+    """Ranks, and the number of values of each unknown where slopes do not determine all."""
+    box, names = problem.box, problem.box.names
+    if work(experiments, len(names)) > most_work:
+        long = "the test is long; ask for it: igpe.check(problem, identifiability=True)"
+        return undecided(names, long)
+    result = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
+    if not count:
+        return result
+    proved = {names[i]: 1 for i in sorted(unique(experiments, len(names), seed=seed))}
+    result = replace(result, unique=frozenset(proved), values=proved)
+    own = set(result.names(Identifiable.YES))
+    if own <= proved.keys():
+        return result
     if result.generic:
-        return replace(result, values=proved, why_not="the equations are not defined at the start")
-    box = problem.box
+        return replace(result, why_not="the equations are not defined at the start")
+
     counted = solutions(
         experiments,
         names,
         one_sign=((box.lower >= 0) | (box.upper <= 0)).tolist(),
-        proved=[names.index(n) for n in result.unique],
+        proved=[names.index(n) for n in proved],
         seed=seed,
         most_work=MOST_SOLVING_ASKED_FOR if np.isinf(most_work) else MOST_SOLVING,
     )
     values = {names[i]: number for i, number in counted.values.items()} | proved
-    is_open = not set(result.names(Identifiable.YES)) <= set(values)
-    why = counted.why if is_open else ""
+    why = "" if own <= values.keys() else counted.why
     return replace(result, values=values, alternatives=counted.alternatives, why_not=why)
 
 
-def _numerical(problem: Problem, seed: int, why: str) -> Identifiability:
-    names = problem.box.names
-    moved = moved_unknowns(problem, seed)
-    if moved is None:
-        return undecided(names, f"{why}, and integrations give no clear answer")
-    verdicts = {
-        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
-    }
-    return Identifiability(verdicts, numerical=True)
-
-
-def undecided(names: Sequence[str], why: str) -> Identifiability:
-    """Nothing is known, for that reason."""
-    return Identifiability(dict.fromkeys(names, Identifiable.UNDECIDED), why=why)
+def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
+    # At one point of full rank a component may vanish by chance, but none appears by chance.
+    moved = np.zeros(len(names), dtype=bool)
+    for k in rows.best:
+        moved |= null_space(rows.measured[k], rows.primes[k]).any(axis=0)
+    doubtful = rows.generic or not rows.is_complete
+    return Identifiability(
+        _verdicts(names, moved),
+        combinations=combinations(rows, names),
+        measure={names[i]: sets for i, sets in additional(rows).items()},
+        chance=rows.chance if moved.any() and not doubtful else 0.0,
+        generic=rows.generic,
+        beyond=rows.beyond,
+        breaks=rows.pieces > 1,
+        orders=rows.orders,
+        doubtful=doubtful,
+    )
 
 
 def _integrated(
@@ -421,15 +381,13 @@ def _integrated(
     states = sum(len(system.symbols.states) for system in compiled(problem).systems)
     quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
     moved = moved_unknowns(problem, seed) if quick else None
-    verdicts = dict(result.verdicts)
-    integrated = []
-    for i, name in enumerate(names):
-        exact = result.verdicts[name]
-        seen = None if moved is None else Identifiable.NO if moved[i] else Identifiable.YES
-        if exact is Identifiable.YES and not result.generic and seen is not Identifiable.NO:
-            continue
-        verdicts[name] = exact if seen is exact else Identifiable.UNDECIDED
-        integrated += [name] * (seen is exact)
+    seen = {} if moved is None else _verdicts(names, moved)
+    verdicts, integrated = dict(result.verdicts), []
+    for name, exact in result.verdicts.items():
+        is_sure = exact is Identifiable.YES and not result.generic
+        if not is_sure or seen.get(name) is Identifiable.NO:
+            verdicts[name] = exact if seen.get(name) is exact else Identifiable.UNDECIDED
+            integrated += [name] * (seen.get(name) is exact)
     kept = {n for n, v in verdicts.items() if v is not Identifiable.UNDECIDED}
     return replace(
         result,
@@ -440,31 +398,4 @@ def _integrated(
         alternatives=tuple(a for a in result.alternatives if kept.issuperset(a.unknowns)),
         measure={n: sets for n, sets in result.measure.items() if n in kept},
         integrated=tuple(integrated),
-    )
-
-
-def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
-    # At one point of full rank a component may vanish by chance, but none appears by chance.
-    moved = np.zeros(len(names), dtype=bool)
-    for k in rows.best:
-        moved |= null_space(rows.measured[k], rows.primes[k]).any(axis=0)
-    verdicts = {
-        n: Identifiable.NO if m else Identifiable.YES for n, m in zip(names, moved, strict=True)
-    }
-    known = Identifiability(
-        verdicts,
-        generic=rows.generic,
-        beyond=rows.beyond,
-        breaks=rows.pieces > 1,
-        orders=rows.orders,
-        doubtful=rows.generic or not rows.is_complete,
-    )
-    if not moved.any():
-        return known
-    return replace(
-        known,
-        combinations=combinations(rows, names),
-        measure={names[i]: sets for i, sets in additional(rows).items()},
-        chance=0.0 if known.doubtful else rows.chance,
-        lengths=rows.lengths,
     )

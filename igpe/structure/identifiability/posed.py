@@ -2,23 +2,8 @@
 
 Fixed unknowns are numbers here, and start values are what the experiment or the model says they
 are, so that what remains as a symbol is a variable over time, the time, an input, or one of q.
-
-Unknowns on which nothing depends but standard deviations that are estimated.
-
-Which unknown has an influence on what is measured, through algebra and dynamics.
-
-Every equation is matched with a slope or algebraic variable it may be solved for. Then everything
-else in the equation influences that variable; a slope influences its state; what gives a start
-value influences the state. Equations that must be solved together form a strongly connected part
-under any matching, so the answer does not depend on which one was found. (By structure: terms that
-cancel and functions that are constant are not noticed.)
-
-The problem's experiments in the form that is expanded in power series.
-
-A constant input is its number. One given as a function of time is that function. One given by a
-table is what the table says between the start and the last measurement: on each piece between two
-of its times a number, or a straight line. A condition on time, or on inputs, is a further input
-that is held: 0 or 1.
+`influence` says which unknown has an influence on what is measured, by patterns alone; `expand`
+brings the experiments into the form of power series.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,12 +84,21 @@ class PosedEquations:
         """Number of states, and of slopes."""
         return len(self.states)
 
+    @property
+    def single_starts(self) -> dict[str, str]:
+        """Unknown -> state whose start value it is, and nothing but that."""
+        rows = [self.start_pattern[[i]].indices for i in range(self.n_states)]
+        return {
+            self.q_names[int(row[0])]: state
+            for i, (state, row) in enumerate(zip(self.states, rows, strict=True))
+            if len(row) == 1 and self.starts[i].is_symbolic()
+        }
+
 
 def pose(problem: Problem, index: int) -> PosedEquations:
     """The equations of experiment `index` in the problem's free unknowns."""
     experiment, system = problem.experiments[index], compiled(problem).systems[index]
-    symbols = system.symbols
-    n_inputs = len(experiment.inputs)
+    symbols, n_inputs = system.symbols, len(experiment.inputs)
     u = [symbols.u[i] for i in range(len(symbols.inputs))]
     slopes = (f"d({n})" for n in symbols.states)
     names = (*slopes, *symbols.states, *symbols.algebraics, *symbols.inputs[n_inputs:])
@@ -112,14 +106,12 @@ def pose(problem: Problem, index: int) -> PosedEquations:
     extra = [n for n in experiment.measured if n not in names]
     data = dict(zip(names, ca.vertsplit(variables), strict=True))
     data |= {n: ca.SX.sym(n) for n in extra}
-    free = _free(problem, experiment, system)
     rows = [system.residual, *(data[n] - system.measured[n] for n in extra)]
-    outputs = [system.measured[n] for n in experiment.measured]
-    starts, residual, measured = _inserted(
-        problem, experiment, system, [stack(rows), stack(outputs)]
-    )
+    columns = [stack(rows), stack(system.measured[n] for n in experiment.measured)]
+    free, starts, (residual, measured) = _in_unknowns(problem, experiment, system, columns)
     q = stack(free.values())
-    often = _measured_often(experiment)
+    count = {n: len(np.unique(experiment.measurements.of(n)[0])) for n in experiment.measured}
+    often = tuple(n for n, times in count.items() if times >= FEWEST_TIMES)
     return PosedEquations(
         experiment=index,
         states=symbols.states,
@@ -133,7 +125,7 @@ def pose(problem: Problem, index: int) -> PosedEquations:
         starts=starts,
         data_names=often,
         data=stack(data[n] for n in often),
-        once=frozenset(n for n in experiment.measured if _count(experiment, n) > 0),
+        once=frozenset(n for n, times in count.items() if times > 0),
         measured=dict(zip(experiment.measured, ca.vertsplit(measured), strict=True)),
         time=symbols.t,
         input_names=tuple(experiment.inputs),
@@ -144,81 +136,47 @@ def pose(problem: Problem, index: int) -> PosedEquations:
     )
 
 
-def _free(problem: Problem, experiment: Experiment, system: System) -> dict[str, Any]:
-    """Free unknown -> symbol, in the problem's order."""
-    symbols = system.symbols
-    result: dict[str, Any] = {}
-    for i, parameter in enumerate(symbols.parameters):
-        result[problem.unknown_of(parameter, experiment)] = symbols.p[i]
-    for i, state in enumerate(symbols.states):
-        if isinstance(experiment.start.get(state), Unknown):
-            result[problem.start_unknown(state, experiment)] = symbols.s[i]
-    return {n: result[n] for n in problem.box.names if n in result}
-
-
-def _inserted(
+def _in_unknowns(
     problem: Problem, experiment: Experiment, system: System, columns: list[Any]
-) -> list[Any]:
-    """Start values, and then each of the columns, in free unknowns."""
+) -> tuple[dict[str, Any], Any, list[Any]]:
+    """Free unknown -> symbol, in the problem's order; start values and columns in these."""
     symbols = system.symbols
-    p = stack(
-        problem.fixed.get(problem.unknown_of(n, experiment), symbols.p[i])
-        for i, n in enumerate(symbols.parameters)
-    )
-    given = stack(_start(problem, experiment, system, state) for state in symbols.states)
-    starts = ca.substitute(given, symbols.p, p)
-    return [starts, *ca.substitute(columns, [symbols.p, symbols.s], [p, starts])]
-
-
-def _start(problem: Problem, experiment: Experiment, system: System, state: str) -> Any:
-    symbols = system.symbols
-    value = experiment.start.get(state, system.starts.get(state))
-    if isinstance(value, Unknown):
-        name = problem.start_unknown(state, experiment)
-        return problem.fixed.get(name, symbols.s[symbols.states.index(state)])
-    if isinstance(value, str):
-        return symbols.p[symbols.parameters.index(value)]
-    return value
-
-
-def _measured_often(experiment: Experiment) -> tuple[str, ...]:
-    return tuple(n for n in experiment.measured if _count(experiment, n) >= FEWEST_TIMES)
-
-
-def _count(experiment: Experiment, name: str) -> int:
-    times, _, _ = experiment.measurements.of(name)
-    return len(np.unique(times))
+    unknown = [problem.unknown_of(n, experiment) for n in symbols.parameters]
+    symbol = {name: symbols.p[i] for i, name in enumerate(unknown)}
+    given = []
+    for i, state in enumerate(symbols.states):
+        value = experiment.start.get(state, system.starts.get(state))
+        if isinstance(value, Unknown):
+            name = problem.start_unknown(state, experiment)
+            symbol[name] = symbols.s[i]
+            value = problem.fixed.get(name, symbols.s[i])
+        elif isinstance(value, str):
+            value = symbols.p[symbols.parameters.index(value)]
+        given.append(value)
+    p = stack(problem.fixed.get(name, symbols.p[i]) for i, name in enumerate(unknown))
+    starts = ca.substitute(stack(given), symbols.p, p)
+    result = ca.substitute(columns, [symbols.p, symbols.s], [p, starts])
+    return {n: symbol[n] for n in problem.box.names if n in symbol}, starts, result
 
 
 def _pattern(expressions: Any, symbols: Any) -> Any:
     result = incidence(expressions, symbols)
-    return csr_array(
-        (np.ones(result.nnz, dtype=bool), (result.row, result.col)), shape=result.shape
-    )
-
-
-def single_starts(posed: PosedEquations) -> Mapping[str, str]:
-    """Unknown -> state whose start value it is, and nothing but that."""
-    result = {}
-    for i, state in enumerate(posed.states):
-        indices = posed.start_pattern[[i]].indices
-        if len(indices) == 1 and posed.starts[i].is_symbolic():
-            result[posed.q_names[int(indices[0])]] = state
-    return result
+    ones = np.ones(result.nnz, dtype=bool)
+    return csr_array((ones, (result.row, result.col)), shape=result.shape)
 
 
 def of_errors_alone(problem: Problem) -> set[str]:
-    """Names of free unknowns that no equation, start value or measured quantity contains."""
+    """Names of free unknowns on which nothing depends but standard deviations."""
     errors: set[str] = set()
     others: set[str] = set()
     for experiment, system in zip(problem.experiments, compiled(problem).systems, strict=True):
-        given = [s for s in experiment.start.values() if isinstance(s, str)]
         starts = [s for s in system.starts.values() if not isinstance(s, float)]
         measured = [system.measured[n] for n in experiment.measured]
-        model = [*_parameters(system, [system.residual, *starts, *measured]), *given]
-        outputs = [system.measured[n] for n in experiment.estimated_sigma.values()]
+        deviations = [system.measured[n] for n in experiment.estimated_sigma.values()]
+        model = _parameters(system, [system.residual, *starts, *measured])
+        model += [s for s in experiment.start.values() if isinstance(s, str)]
         others |= {problem.unknown_of(n, experiment) for n in model}
-        errors |= {problem.unknown_of(n, experiment) for n in _parameters(system, outputs)}
+        errors |= {problem.unknown_of(n, experiment) for n in _parameters(system, deviations)}
     return (errors - others) & set(problem.box.names)
 
 
@@ -233,7 +191,12 @@ def _parameters(system: System, expressions: Sequence[Any]) -> list[str]:
 class Influence:
     """Directed graphs of one experiment as matrices: entry (i, j) says that i influences j.
 
-    Nodes are the variables of `posed`, then its unknowns q, then measured expressions.
+    Nodes are the variables of `posed`, then its unknowns q, then measured expressions. Every
+    equation is matched with a slope or algebraic variable it may be solved for. Everything else in
+    the equation influences that variable; a slope influences its state; what gives a start value
+    influences the state. Equations that must be solved together form a strongly connected part
+    under any matching, so the answer does not depend on which one was chosen. (By structure: terms
+    that cancel and functions that are constant are not noticed.)
 
     names      of the nodes
     always     through algebra and dynamics
@@ -247,9 +210,10 @@ class Influence:
 
     def visible(self) -> set[str]:
         """Unknowns that influence something measured."""
-        ends = [i for i, n in enumerate(self.names) if n in self.posed.once and not self._is_q(i)]
-        seen = reached(csr_array(self.always.T), ends)
-        return {self.names[i] for i in seen if self._is_q(int(i))}
+        first = len(self.posed.variable_names)
+        q = range(first, first + len(self.posed.q_names))
+        ends = [i for i, n in enumerate(self.names) if n in self.posed.once and i not in q]
+        return {self.names[i] for i in reached(csr_array(self.always.T), ends) if int(i) in q}
 
     def downstream(self, unknown: str) -> list[str]:
         """States and algebraic variables that the unknown influences, in the model's order."""
@@ -260,10 +224,6 @@ class Influence:
     def node(self, unknown: str) -> int:
         """Number of the node of an unknown."""
         return len(self.posed.variable_names) + self.posed.q_names.index(unknown)
-
-    def _is_q(self, node: int) -> bool:
-        first = len(self.posed.variable_names)
-        return first <= node < first + len(self.posed.q_names)
 
 
 def reached(graph: Any, starts: Iterable[int]) -> IntArray:
@@ -279,42 +239,30 @@ def reached(graph: Any, starts: Iterable[int]) -> IntArray:
 
 def influence(posed: PosedEquations) -> Influence:
     """Who influences whom in one experiment."""
-    n, n_x = len(posed.variable_names), posed.n_states
-    n_q, n_extra = len(posed.q_names), len(posed.row_names) - posed.n_equations
-    target = _targets(posed)
-    causes = [_edges(posed.pattern, target, 0), _edges(posed.q_pattern, target, n)]
-    states = np.arange(n_x)
-    dynamics = np.column_stack([states, states + n_x])
-    starts = _edges(posed.start_pattern, {i: i + n_x for i in range(n_x)}, n)
-    size = n + n_q + n_extra
-    extra = (r.removeprefix("measured ") for r in posed.row_names[posed.n_equations :])
-    names = (*posed.variable_names, *posed.q_names, *extra)
-    always = _graph([*causes, dynamics, starts], size)
-    return Influence(posed, names, always, _graph(causes, size))
-
-
-def _targets(posed: PosedEquations) -> dict[int, int]:
-    """Row -> the node it determines: a slope, an algebraic variable or a measured expression."""
-    n_x, n_e = posed.n_states, posed.n_equations
+    n, n_x, n_e = len(posed.variable_names), posed.n_states, posed.n_equations
+    first, size = n + len(posed.q_names), n + len(posed.q_names) + len(posed.row_names) - n_e
+    # Row -> the node it determines: a slope, an algebraic variable or a measured expression.
     solvable = [j for j in range(n_x + n_e) if not n_x <= j < 2 * n_x]
-    result = matching(posed.pattern[:n_e][:, solvable].tocoo())
-    first = len(posed.variable_names) + len(posed.q_names)
-    extra = {r: first + r - n_e for r in range(n_e, len(posed.row_names))}
-    return {r: solvable[c] for r, c in result.items()} | extra
+    matched = matching(posed.pattern[:n_e][:, solvable].tocoo())
+    target = {r: solvable[c] for r, c in matched.items()}
+    target |= {r: first + r - n_e for r in range(n_e, len(posed.row_names))}
 
+    def edges(pattern: Any, target: Mapping[int, int], shift: int) -> list[tuple[int, int]]:
+        """From every column (shifted) to the target of its row."""
+        entries = pattern.tocoo()
+        pairs = zip(entries.row.tolist(), entries.col.tolist(), strict=True)
+        return [(c + shift, target[r]) for r, c in pairs if r in target]
 
-def _edges(pattern: Any, target: dict[int, int], shift: int) -> IntArray:
-    """(n, 2) from every column (shifted) to the target of its row."""
-    entries = pattern.tocoo()
-    pairs = zip(entries.row.tolist(), entries.col.tolist(), strict=True)
-    edges = [(c + shift, target[r]) for r, c in pairs if r in target]
-    return np.array(edges, dtype=int).reshape(-1, 2)
+    def graph(pairs: list[tuple[int, int]]) -> Any:
+        ends = np.array([(a, b) for a, b in pairs if a != b], dtype=int).reshape(-1, 2)
+        return csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
 
-
-def _graph(edges: list[IntArray], size: int) -> Any:
-    ends = np.vstack(edges)
-    ends = ends[ends[:, 0] != ends[:, 1]]
-    return csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
+    causes = edges(posed.pattern, target, 0) + edges(posed.q_pattern, target, n)
+    state = {i: i + n_x for i in range(n_x)}
+    always = [*causes, *state.items(), *edges(posed.start_pattern, state, n)]
+    extra = (r.removeprefix("measured ") for r in posed.row_names[n_e:])
+    names = (*posed.variable_names, *posed.q_names, *extra)
+    return Influence(posed, names, graph(always), graph(causes))
 
 
 @dataclass(frozen=True)
@@ -323,32 +271,15 @@ class Output:
 
     name   of the quantity
     since  times from the start at which it is measured; none if it is not
-    start  the time of the start
     """
 
     name: str
     since: tuple[Fraction, ...]
-    start: float = 0.0
-
-    @property
-    def times(self) -> int:
-        """At how many times it is measured."""
-        return len(self.since)
-
-    @property
-    def at_start(self) -> bool:
-        """Whether one of these is the start."""
-        return Fraction(0) in self.since
-
-    @property
-    def last(self) -> float:
-        """The last of them."""
-        return self.start + float(max(self.since, default=Fraction(0)))
 
     @property
     def continuous(self) -> bool:
         """Whether it is measured so often that it counts as known over time."""
-        return self.times >= FEWEST_TIMES
+        return len(self.since) >= FEWEST_TIMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,15 +304,19 @@ class SeriesExpansion:
         """
         place = {output.name: i for i, output in enumerate(self.outputs)}
         data = stack(self.dynamics.outputs[place[n]] for n in self.posed.data_names)
-        return replace(
-            self.dynamics, outputs=ca.substitute([expressions], [self.posed.data], [data])[0]
-        )
+        outputs = ca.substitute([expressions], [self.posed.data], [data])[0]
+        return replace(self.dynamics, outputs=outputs)
 
 
 def expand(
     problem: Problem, posed: Sequence[PosedEquations], slopes: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[SeriesExpansion, ...]:
     """Every experiment, with all its states and algebraic variables among the outputs.
+
+    A constant input is its number. One given as a function of time is that function. One given by
+    a table is what the table says between the start and the last measurement: on each piece
+    between two of its times a number, or a straight line. A condition on time, or on inputs, is a
+    further input that is held: 0 or 1.
 
     slopes  of each experiment, state -> slope predicted from its data
     raises  UnknownOperation for conditions that cannot be followed
@@ -396,128 +331,89 @@ def _expanded(
     experiment, n = problem.experiments[posed.experiment], posed.n_states
     unknowns = ca.vertcat(posed.variables[:n], posed.variables[2 * n :])
     solved = solve_all(posed.residual[: posed.n_equations], unknowns)
-    names = posed.variable_names
+    names, first = posed.variable_names, experiment.start_time
     others = [m for m in names[n:] if m not in posed.measured]
     variable = dict(zip(names[n:], ca.vertsplit(posed.variables[n:]), strict=True))
     outputs = stack([*posed.measured.values(), *(variable[m] for m in others)])
-    measured = tuple(_measured(experiment, m) for m in posed.measured)
-    given = _Given.of(posed, experiment, measured)
-    (start,) = given.inserted([posed.starts])
-    f, g, h, *predicted = given.without_conditions(
-        [
-            stack(solved.expressions[:n]),
-            solved.remaining,
-            ca.substitute(outputs, unknowns, stack(solved.expressions)),
-            *slopes.values(),
-        ],
+    times = {m: np.unique(experiment.measurements.of(m)[0]).tolist() for m in posed.measured}
+    last = float(max((t for own in times.values() for t in own), default=experiment.times[-1]))
+    given = [_given(name, posed, experiment, last) for name in posed.input_names]
+    varying = [i for i, v in enumerate(given) if isinstance(v, Table)]
+    inputs = [
+        posed.inputs,
+        stack(posed.inputs[i] if i in varying else v for i, v in enumerate(given)),
+    ]
+    (start,) = ca.substitute([posed.starts], *([one] for one in inputs))
+    columns = [
+        stack(solved.expressions[:n]),
+        solved.remaining,
+        ca.substitute(outputs, unknowns, stack(solved.expressions)),
+        *slopes.values(),
+    ]
+    expressions = list(ca.substitute(columns, *([one] for one in inputs)))
+    symbols, tables = [posed.inputs[i] for i in varying], [given[i] for i in varying]
+    f, g, h, *predicted = _without_conditions(
+        posed, expressions, (symbols, tables), times, (first, last)
     )
-    tables = given.tables
     dynamics = Dynamics(
         x=posed.variables[n : 2 * n],
         y=stack(unknowns[j] for j in solved.implicit),
         q=posed.q,
-        u=stack(given.symbols),
+        u=stack(symbols),
         t=posed.time,
         f=f,
         g=g,
         start=start,
         outputs=h,
-        t0=experiment.start_time,
+        t0=first,
         columns=tuple(problem.box.names.index(q) for q in posed.q_names),
         inputs=tuple((v.times.tobytes(), v.values.tobytes(), v.hold) for v in tables),
-        pieces=_pieces(tables, experiment.start_time, given.last) if tables else (),
+        pieces=_pieces(tables, first, last) if tables else (),
     )
+    t0 = rational(first)
+    measured = [Output(m, tuple(rational(t) - t0 for t in own)) for m, own in times.items()]
     own = dict(zip(slopes, predicted, strict=True))
     return SeriesExpansion(dynamics, (*measured, *(Output(m, ()) for m in others)), posed, own)
 
 
-@dataclass
-class _Given:
-    """What stands for the inputs of `posed`: numbers, expressions of time, or tables.
+def _without_conditions(
+    posed: PosedEquations,
+    expressions: list[Any],
+    varying: tuple[list[Any], list[Table]],
+    times: Mapping[str, list[float]],
+    span: tuple[float, float],
+) -> list[Any]:
+    """The expressions without conditions on time and inputs, which come to the varying inputs.
 
-    symbols, tables  of inputs that vary before the last measurement, and of conditions
-    single  times of measurements that count one by one: the last of what is known over time
+    expressions  the third is that of the outputs, those measured first
+    varying      symbols and tables of inputs that vary before the last measurement
+    times        of the measurements of each quantity
+    span         the start and the last measurement
     """
-
-    posed: PosedEquations
-    values: Any
-    symbols: list[Any]
-    tables: list[Table]
-    measured: int
-    single: list[float]
-    times: list[float]
-    first: float
-    last: float
-
-    @classmethod
-    def of(
-        cls, posed: PosedEquations, experiment: Experiment, measured: tuple[Output, ...]
-    ) -> "_Given":
-        last = max((m.last for m in measured), default=experiment.times[-1])
-        times = [np.unique(experiment.measurements.of(m.name)[0]).tolist() for m in measured]
-        given = [_given(name, posed, experiment, last) for name in posed.input_names]
-        values = stack(posed.inputs[i] if isinstance(v, Table) else v for i, v in enumerate(given))
-        return cls(
-            posed=posed,
-            values=values,
-            symbols=[posed.inputs[i] for i, v in enumerate(given) if isinstance(v, Table)],
-            tables=[v for v in given if isinstance(v, Table)],
-            measured=len(measured),
-            single=[
-                t
-                for o, own in zip(measured, times, strict=True)
-                for t in own[-1 if o.continuous else 0 :]
-            ],
-            times=[t for own in times for t in own],
-            first=experiment.start_time,
-            last=float(last),
-        )
-
-    def inserted(self, expressions: Sequence[Any]) -> list[Any]:
-        """The expressions with what stands for the inputs."""
-        return list(ca.substitute(list(expressions), [self.posed.inputs], [self.values]))
-
-    def without_conditions(self, expressions: Sequence[Any]) -> list[Any]:
-        """The same without conditions on time and inputs, which come to the tables; h is third."""
-        parts, posed = self.inserted(expressions), self.posed
-        data = zip(posed.data_names, ca.vertsplit(posed.data), strict=True)
-        clock = TimeSymbols(
-            posed.time,
-            stack(self.symbols),
-            posed.q,
-            stack([posed.variables, *(d for n, d in data if n not in posed.variable_names)]),
-            tuple(self.tables),
-            self.first,
-            self.last,
-            by_held=True,
-        )
-        known = [*clock.segments.edges, *self.times]
-        try:
-            measured = Held(clock, [parts[2][: self.measured]], known)
-            at = measured.differs(clock.segments, np.unique(self.single))
-            result = Held(clock, parts, known)
-        except IgpeError as error:
-            raise UnknownOperation(str(error)) from error
-        if at is not None:
-            raise UnknownOperation(f"a measured expression that jumps at the measured t = {at:g}")
-        self.symbols += result.switches
-        self.tables += result.tables
-        flags = [
-            symbol
-            for symbol, table in zip(self.symbols, self.tables, strict=True)
-            if table.hold and set(table.values) <= {0.0, 1.0}
-        ]
-        return (
-            [as_products(e, stack(flags)) for e in result.expressions]
-            if flags
-            else result.expressions
-        )
-
-
-def _measured(experiment: Experiment, name: str) -> Output:
-    times = np.unique(experiment.measurements.of(name)[0])
-    since = (rational(float(t)) - rational(experiment.start_time) for t in times)
-    return Output(name, tuple(since), experiment.start_time)
+    symbols, tables = varying
+    new = (d for n, d in zip(posed.data_names, ca.vertsplit(posed.data), strict=True)
+           if n not in posed.variable_names)  # fmt: skip
+    variables = stack([posed.variables, *new])
+    clock = TimeSymbols(
+        posed.time, stack(symbols), posed.q, variables, tuple(tables), *span, by_held=True
+    )
+    known = [*clock.segments.edges, *(t for own in times.values() for t in own)]
+    # What is known over time counts at its last measurement only.
+    single = [t for own in times.values() for t in own[-1 if len(own) >= FEWEST_TIMES else 0 :]]
+    try:
+        measured = Held(clock, [expressions[2][: len(times)]], known)
+        at = measured.differs(clock.segments, np.unique(single))
+        result = Held(clock, expressions, known)
+    except IgpeError as error:
+        raise UnknownOperation(str(error)) from error
+    if at is not None:
+        raise UnknownOperation(f"a measured expression that jumps at the measured t = {at:g}")
+    symbols += result.switches
+    tables += result.tables
+    flags = [
+        s for s, t in zip(symbols, tables, strict=True) if t.hold and {*t.values} <= {0.0, 1.0}
+    ]
+    return [as_products(e, stack(flags)) if flags else e for e in result.expressions]
 
 
 def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float) -> Any:
@@ -539,33 +435,28 @@ def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float
 def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSegment, ...]:
     """Between all breaks of all tables, joined where nothing changes."""
     inside = sorted({float(t) for table in tables for t in table.times if first < t < last})
-    t0, begins = rational(first), [first, *inside]
+    origin, t0 = [_line(table, first)[0] for table in tables], rational(first)
     result: list[InputSegment] = []
-    for begin, end in zip(begins, [*inside, None], strict=True):
-        lines = [_line(table, begin) for table in tables]
-        at = rational(begin)
-        origin = [_line(table, first)[0] for table in tables]
-        levels = [
-            line[0] if table.hold else o
-            for table, line, o in zip(tables, lines, origin, strict=True)
-        ]
-        piece = InputSegment(
-            start=at - t0,
-            end=None if end is None else rational(end) - t0,
-            levels=tuple(levels),
-            rises=tuple(value - level for (value, _), level in zip(lines, levels, strict=True)),
-            slopes=tuple(slope for _, slope in lines),
+    for begin, end in zip([first, *inside], [*inside, None], strict=True):
+        values, slopes = zip(*(_line(table, begin) for table in tables), strict=True)
+        levels = tuple(
+            v if table.hold else o for table, v, o in zip(tables, values, origin, strict=True)
         )
-        if result and _continues(result[-1], piece):
-            piece = result.pop()._replace(end=piece.end)
+        piece = InputSegment(
+            start=rational(begin) - t0,
+            end=None if end is None else rational(end) - t0,
+            levels=levels,
+            rises=tuple(value - level for value, level in zip(values, levels, strict=True)),
+            slopes=slopes,
+        )
+        if result:
+            one = result[-1]
+            length = piece.start - one.start
+            rises = tuple(r + s * length for r, s in zip(one.rises, one.slopes, strict=True))
+            if (one.levels, rises, one.slopes) == piece[2:]:
+                piece = result.pop()._replace(end=piece.end)
         result.append(piece)
     return tuple(result)
-
-
-def _continues(one: InputSegment, other: InputSegment) -> bool:
-    length = other.start - one.start
-    rises = tuple(r + s * length for r, s in zip(one.rises, one.slopes, strict=True))
-    return (one.levels, rises, one.slopes) == (other.levels, other.rises, other.slopes)
 
 
 def _line(table: Table, time: float) -> tuple[Fraction, Fraction]:
@@ -573,8 +464,8 @@ def _line(table: Table, time: float) -> tuple[Fraction, Fraction]:
     k = int(np.searchsorted(table.times, time, side="right")) - 1
     if k < 0 or table.hold or k >= len(table.times) - 1:
         return rational(float(table.values[max(k, 0)])), Fraction(0)
-    times, values = (
+    (t, following), (value, other) = (
         [rational(float(v[i])) for i in (k, k + 1)] for v in (table.times, table.values)
     )
-    slope = (values[1] - values[0]) / (times[1] - times[0])
-    return values[0] + slope * (rational(time) - times[0]), slope
+    slope = (other - value) / (following - t)
+    return value + slope * (rational(time) - t), slope

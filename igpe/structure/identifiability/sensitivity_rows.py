@@ -3,12 +3,13 @@
 A row holds the derivatives of one coefficient of one output by all unknowns, at a random point
 modulo a prime. What is measured often gives all its rows; what is measured once or twice gives as
 many, each a random mixture of all, as a value at a later time is. Where inputs have breaks a row is
-an output at one time, a power series in the length of the experiment (`series/grid`).
+an output at one time, a power series in the length of the experiment (`power_series.Grid`).
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import casadi as ca
@@ -42,7 +43,7 @@ from igpe.structure.series.power_series import Constants, PowerSeries, Signals
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
 FEW_ORDERS = 8  # with which the test of inputs with breaks begins
-DEEPER = 4  # so many times the orders of a generic start, where the start is special
+DEPTHS = (1.0, 2.0, 4.0)  # times the orders of a generic start, where the start is special
 MOST_NUMBERS = 5e7  # coefficients that are kept at once
 
 
@@ -55,7 +56,7 @@ class ExactRows:
     measured of each point, the echelon form of what is measured
     extra    of each point, name -> rows of what is not measured in some experiment
     orders   how many coefficients were computed
-    degrees  of the equations and of the start values, in the sense of `series/degree`
+    degrees  of the equations and of the start values, in the sense of `graph.degree`
     generic  whether known start values were drawn at random, because at those given the equations
              are not defined, or have no solution that could be found
     beyond   names of the functions that are no quotients of polynomials
@@ -88,7 +89,7 @@ class ExactRows:
     @property
     def rank(self) -> int:
         """The largest of all points, which no point can exceed."""
-        return max(len(form.pivots) for form in self.measured)
+        return max(form.rank for form in self.measured)
 
     @property
     def best(self) -> list[int]:
@@ -123,8 +124,7 @@ def work(experiments: Sequence[SeriesExpansion], n: int, depth: float = 1.0) -> 
     depth  how many times the orders of a generic start are computed
     """
     total = 0.0
-    for e in experiments:
-        d = e.dynamics
+    for d in (e.dynamics for e in experiments):
         orders = depth * (n + d.x.numel())
         nodes = len(d.pieces) * orders if len(d.pieces) > 1 else 1
         total += POINTS**2 * _operations(d) * orders * (1 + len(d.columns)) * (orders + n) * nodes
@@ -133,14 +133,6 @@ def work(experiments: Sequence[SeriesExpansion], n: int, depth: float = 1.0) -> 
 
 def _operations(d: Dynamics) -> int:
     return int(ca.Function("f", d.symbols, [ca.vertcat(d.f, d.g, d.outputs)]).n_instructions())
-
-
-def _numbers(experiments: Sequence[SeriesExpansion], orders: int) -> float:
-    """How many are kept at once."""
-    return max(
-        POINTS**2 * len(d.pieces) * orders**2 * (1 + len(d.columns)) * _operations(d)
-        for d in (e.dynamics for e in experiments)
-    )
 
 
 def sensitivity_rows(
@@ -170,17 +162,17 @@ def _deepened(
     most_work: float,
 ) -> ExactRows:
     """With more orders, until the rank is that of generic start values or the work is too much."""
-    first = n + max((e.dynamics.x.numel() for e in experiments), default=0) + MARGIN
-    has_breaks = any(len(e.dynamics.pieces) > 1 for e in experiments)
-    depths = [1.0, 2.0, DEEPER]
-    stages = [FEW_ORDERS] * (has_breaks and first > FEW_ORDERS) + [int(first * d) for d in depths]
+    dynamics = [e.dynamics for e in experiments]
+    first = n + max((d.x.numel() for d in dynamics), default=0) + MARGIN
+    has_breaks = any(len(d.pieces) > 1 for d in dynamics)
+    kept = [POINTS**2 * len(d.pieces) * (1 + len(d.columns)) * _operations(d) for d in dynamics]
     rows: ExactRows | None = None
     limit: ExactRows | None = None
-    for orders in stages:
-        depth = orders / first
+    for depth in [FEW_ORDERS / first] * (has_breaks and first > FEW_ORDERS) + [*DEPTHS]:
+        orders = round(first * depth)
         if rows is not None and depth > 1 and work(experiments, n, depth) > most_work:
             break
-        if has_breaks and _numbers(experiments, orders) > MOST_NUMBERS:
+        if has_breaks and max(kept) * orders**2 > MOST_NUMBERS:
             break
         rows = _Expander(experiments, n, random, generic=generic, orders=orders).rows()
         if rows.rank == n:
@@ -203,10 +195,9 @@ def _limit(
     States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
     what holds along the trajectories holds here as well; a piece knows nothing of the one before.
     """
-    apart = [(one, levels) for e in experiments for one, levels in _apart(e, random)]
+    parts, levels = zip(*(one for e in experiments for one in _apart(e, random)), strict=True)
     for _ in range(ATTEMPTS):
         try:
-            parts, levels = [one for one, _ in apart], [held for _, held in apart]
             return _Expander(parts, n, random, levels=levels).rows()
         except (Singular, NoPoint):
             continue
@@ -231,10 +222,9 @@ def _apart(
         if own:
             held = [Fraction(int(random.integers(1, 2**31))) if v is None else v
                     for v in levels[own[0]]]  # fmt: skip
-            piece = pieces[own[0]]._replace(
-                start=Fraction(0), end=None, levels=tuple(held), rises=(Fraction(0),) * len(held)
-            )
-            changed["pieces"] = (piece,)
+            still = (Fraction(0),) * len(held)
+            changed["pieces"] = (InputSegment(
+                Fraction(0), None, tuple(held), still, pieces[own[0]].slopes),)  # fmt: skip
             outputs = tuple(_within(output, [pieces[i] for i in own]) for output in outputs)
         yield (
             replace(e, dynamics=replace(e.dynamics, **changed), outputs=outputs),
@@ -247,12 +237,10 @@ def _within(output: Output, pieces: Sequence[InputSegment]) -> Output:
     if output.continuous:
         seen = any(piece.start < max(output.since) for piece in pieces)
         return output if seen else replace(output, since=())
-    own = [
-        t
-        for t in output.since
+    return replace(output, since=tuple(
+        t for t in output.since
         if any(p.start <= t and (p.end is None or t <= p.end) for p in pieces)
-    ]
-    return replace(output, since=tuple(own))
+    ))  # fmt: skip
 
 
 class SeriesStart:
@@ -273,7 +261,7 @@ class SeriesStart:
         n: int,
         random: np.random.Generator,
         *,
-        generic: bool,
+        generic: bool = False,
         orders: int = 0,
         levels: Sequence[Levels] = (),
     ) -> None:
@@ -311,62 +299,60 @@ class _Expander:
         orders: int = 0,
         levels: Sequence[Levels] = (),
     ) -> None:
-        self.experiments, self.n, self.generic, self.random = experiments, n, generic, random
+        self.n, self.generic, self.random = n, generic, random
         self.size = max((e.dynamics.x.numel() for e in experiments), default=0)
         self.orders = orders or n + self.size + MARGIN
-        start = SeriesStart(
-            [e.dynamics for e in experiments],
-            n,
-            random,
-            generic=generic,
-            orders=self.orders,
-            levels=levels,
+        dynamics = [e.dynamics for e in experiments]
+        self.start = SeriesStart(
+            dynamics, n, random, generic=generic, orders=self.orders, levels=levels
         )
-        self.primes, self.point, self.courses = start.primes, start.point, start.courses
+        self.primes = self.start.primes
+        self.outputs = [  # with its course, and its place among the course's outputs
+            (output, course, i)
+            for e, course in zip(experiments, self.start.courses, strict=True)
+            for i, output in enumerate(e.outputs)
+        ]
 
     def rows(self) -> ExactRows:
         """Everything, for as many orders as matter."""
-        if all(course.grid.is_single for course in self.courses):
+        courses, points = self.start.courses, range(len(self.primes))
+        if all(course.grid.is_single for course in courses):
             order, forms = self._by_orders()
-            points = range(len(self.primes))
-            forms = [self._with_few(k, forms[k]) for k in points]
-            return self._rows(order, forms, [self._extra(k) for k in points], lengths=False)
-        for _ in range(self.orders):
-            for course in self.courses:
-                course.advance()
-        result = [self._by_times(k) for k in range(len(self.primes))]
-        steady = all(local.steady for local in result)
-        extra = [self._extra_by_times(k, result[k]) if steady else {} for k in range(len(result))]
-        rows = self._rows(self.orders, [f.form for f in result], extra, lengths=not steady)
-        return replace(rows, known=min(local.orders for local in result))
-
-    def _rows(
-        self, order: int, forms: list[Echelon], extra: list[dict[str, Residues]], *, lengths: bool
-    ) -> ExactRows:
-        pieces = max(max(1, len(course.grid.pieces)) for course in self.courses)
+            forms, known, steady = [self._with_few(k, forms[k]) for k in points], MARGIN, True
+            extra = [self._by_name(partial(self._all, k)) for k in points]
+        else:
+            for _ in range(self.orders):
+                for course in courses:
+                    course.advance()
+            result = [self._by_times(k) for k in points]
+            steady = all(local.steady for local in result)
+            extra = [self._extra_by_times(k, result[k].form) if steady else {} for k in points]
+            order, forms = self.orders, [local.form for local in result]
+            known = min(local.orders for local in result)
         return ExactRows(
             primes=tuple(self.primes),
-            values=self.point.q,
+            values=self.start.point.q,
             measured=tuple(forms),
             extra=tuple(extra),
             orders=order,
             degrees=(
-                max(course.degree for course in self.courses),
-                max(course.degree_of_start for course in self.courses),
+                max(course.degree for course in courses),
+                max(course.degree_of_start for course in courses),
             ),
             generic=self.generic,
-            beyond=tuple(sorted(set().union(*(course.beyond for course in self.courses)))),
-            pieces=pieces,
-            lengths=lengths,
+            beyond=tuple(sorted(set().union(*(course.beyond for course in courses)))),
+            pieces=max(max(1, len(course.grid.pieces)) for course in courses),
+            lengths=not steady,
+            known=known,
         )
 
     def _by_orders(self) -> tuple[int, list[Echelon]]:
         """How many orders matter, and what is measured often, where no input has breaks."""
-        forms = [Echelon(np.zeros((0, self.n), dtype=np.uint64), ())] * len(self.primes)
+        forms = [Echelon.empty(self.n)] * len(self.primes)
         order = grown = 0
         while order < max(self.orders, grown + self.size + MARGIN):
             before = [form.rank for form in forms]
-            for course in self.courses:
+            for course in self.start.courses:
                 course.advance()
             order += 1
             forms = [
@@ -381,107 +367,71 @@ class _Expander:
 
     def _latest(self, k: int) -> Iterator[Residues]:
         """Point k's rows of the order computed last, of what is measured often."""
-        for e, course in zip(self.experiments, self.courses, strict=True):
-            for output, number in zip(e.outputs, course.outputs[-1], strict=True):
-                if output.continuous:
-                    yield scattered(e.dynamics, number[k, None, 1:], self.n)
+        for output, course, i in self.outputs:
+            if output.continuous:
+                yield scattered(course.dynamics, course.outputs[-1][i][k, None, 1:], self.n)
 
     def _with_few(self, k: int, form: Echelon) -> Echelon:
         """The echelon form with what is measured once or twice."""
-        rows = [form.rows]
-        for e, course in zip(self.experiments, self.courses, strict=True):
-            for i, output in enumerate(e.outputs):
-                if output.times and not output.continuous:
-                    rows.append(self._few(k, output, self._all(e, course, i, k)))
-        return form if len(rows) == 1 else echelon(np.vstack(rows), self.primes[k])
+        rows = [
+            self._few(k, output, self._all(k, course, i))
+            for output, course, i in self.outputs
+            if output.since and not output.continuous
+        ]
+        return echelon(np.vstack([form.rows, *rows]), self.primes[k]) if rows else form
 
     def _few(self, k: int, output: Output, rows: Residues) -> Residues:
         """One row for each time."""
-        shape = (output.times, len(rows))
+        shape = (len(output.since), len(rows))
         weights = self.random.integers(0, self.primes[k], shape, dtype=np.uint64)
-        if output.at_start:
-            weights[0] = 0
-            weights[0, 0] = 1
+        if Fraction(0) in output.since:  # the start
+            weights[0] = np.eye(1, len(rows), dtype=np.uint64)
         return product(weights, rows, self.primes[k])
 
-    def _extra(self, k: int) -> dict[str, Residues]:
+    def _by_name(self, rows_of: Callable[[PowerSeries, int], Residues]) -> dict[str, Residues]:
+        """Name -> rows of all that is not measured often; rows_of(course, i) gives those of one."""
         result: dict[str, list[Residues]] = {}
-        for e, course in zip(self.experiments, self.courses, strict=True):
-            for i, output in enumerate(e.outputs):
-                if not output.continuous:
-                    result.setdefault(output.name, []).append(self._all(e, course, i, k))
-        return {name: np.vstack(rows) for name, rows in result.items()}
+        for output, course, i in self.outputs:
+            if not output.continuous:
+                result.setdefault(output.name, []).append(rows_of(course, i))
+        return {name: np.concatenate(rows) for name, rows in result.items()}
 
-    def _all(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
+    def _all(self, k: int, course: PowerSeries, i: int) -> Residues:
         """(orders, n) all rows of output i."""
         own = np.stack([numbers[i][k, 1:] for numbers in course.outputs])
-        return scattered(e.dynamics, own, self.n)
+        return scattered(course.dynamics, own, self.n)
 
     def _by_times(self, k: int) -> SeriesEchelon:
         """What is measured, as power series in the length of the experiments."""
-        rows = []
-        for e, course in zip(self.experiments, self.courses, strict=True):
-            for i, output in enumerate(e.outputs):
-                if output.times:
-                    rows.append(self._series(e, course, i, k))
+        rows = [self._series(k, *one) for one in self.outputs if one[0].since]
         at = int(self.random.integers(1, self.primes[k]))
         return local_echelon(np.concatenate(rows), self.primes[k], at)
 
-    def _series(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
+    def _series(self, k: int, output: Output, course: PowerSeries, i: int) -> Residues:
         """(rows, n, orders) of output i at point k."""
-        output = e.outputs[i]
-        if course.grid.is_single:
-            own = self._all(e, course, i, k)
-            few = output.times and not output.continuous
-            return self._steady(self._few(k, output, own) if few else own)
-        if output.continuous or not output.times:
-            return self._nodes(e, course, i, k)
-        return np.stack([
-            self._at(e, course, i, (k, since)) for since in output.since
-        ])  # fmt: skip
+        grid, since = course.grid, output.since
+        few = since and not output.continuous
+        if grid.is_single:  # rows that do not depend on the length
+            own = self._all(k, course, i)
+            own = self._few(k, output, own) if few else own
+            return np.stack([own, *[np.zeros_like(own)] * (self.orders - 1)], axis=2)
+        nodes = slice(k * grid.size, (k + 1) * grid.size)
+        numbers = [a[i][nodes, 1:] for a in course.outputs]
+        if few:
+            numbers = [np.stack([grid.at(a, k, t) for t in since]) for a in numbers]
+        else:  # the nodes of the pieces in which the output is measured
+            n = sum(not since or piece.start < max(since) for piece in grid.pieces) * grid.m
+            numbers = [a[:n] for a in numbers]
+        return np.stack([scattered(course.dynamics, a, self.n) for a in numbers], axis=2)
 
-    def _steady(self, rows: Residues) -> Residues:
-        """Rows that do not depend on the length."""
-        result = np.zeros((*rows.shape, self.orders), dtype=np.uint64)
-        result[:, :, 0] = rows
-        return result
-
-    def _nodes(self, e: SeriesExpansion, course: PowerSeries, i: int, k: int) -> Residues:
-        """At all nodes of the pieces in which the output is measured."""
-        grid, since = course.grid, e.outputs[i].since
-        n = sum(not since or piece.start < max(since) for piece in grid.pieces) * grid.m
-        own = slice(k * grid.size, k * grid.size + n)
-        result = [scattered(e.dynamics, a[i][own, 1:], self.n) for a in course.outputs]
-        return np.stack(result, axis=2)
-
-    def _at(
-        self, e: SeriesExpansion, course: PowerSeries, i: int, place: tuple[int, Fraction]
-    ) -> Residues:
-        """(n, orders) at one time."""
-        k, since = place
-        grid = course.grid
-        own = slice(k * grid.size, (k + 1) * grid.size)
-        result = [
-            scattered(e.dynamics, grid.at(a[i][own, 1:], k, since)[None], self.n)[0]
-            for a in course.outputs
-        ]
-        return np.stack(result, axis=1)
-
-    def _extra_by_times(self, k: int, known: SeriesEchelon) -> dict[str, Residues]:
+    def _extra_by_times(self, k: int, form: Echelon) -> dict[str, Residues]:
         """Rows that say the same of what is open as further measurements, if rows of numbers do."""
-        prime, form = self.primes[k], known.form
+        prime = self.primes[k]
         open_ = null_space(form, prime).T
         free = [j for j in range(self.n) if j not in form.pivots]
-        series: dict[str, list[Residues]] = {}
-        for e, course in zip(self.experiments, self.courses, strict=True):
-            for i, output in enumerate(e.outputs):
-                if not output.continuous:
-                    more = replace(output, since=())
-                    whole = replace(e, outputs=(*e.outputs[:i], more, *e.outputs[i + 1 :]))
-                    series.setdefault(output.name, []).append(self._series(whole, course, i, k))
         result = {}
-        for name, rows in series.items():
-            parts = np.concatenate(rows)
+        series = self._by_name(partial(self._series, k, Output("", ())))
+        for name, parts in series.items():
             seen = [product(parts[:, :, j], open_, prime) for j in range(parts.shape[2])]
             local = local_echelon(np.stack(seen, axis=2), prime, 1)
             if local.steady and free:

@@ -4,102 +4,53 @@ At a random point modulo a prime the Taylor coefficients of the outputs are know
 unknowns obey polynomial equations, and a Groebner basis tells how many values each can have. What
 the outputs leave open continuously is held at the point's values, which changes no other count.
 After Hong, Ovchinnikov, Pogudin, Yap (SIAN, 2019); docs/identifiability.md says what is certain.
-
-What polynomial equations leave out: that exp, log and the like are one-to-one, and signs.
-
-An unknown of which an odd power has one value has one itself, being real; with an even power if
-its bounds exclude one of the signs.
-
-A function of unknowns at the start is a variable of its own in the equations, so that these have
-more solutions than the model. But where all of them agree on the argument they must agree on the
-value, and the other way round for real numbers; and two exponentials have a known ratio exactly if
-their arguments have a known difference: an Arrhenius law at two temperatures.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from fractions import Fraction
+from itertools import combinations, groupby
+from math import prod
 
 import numpy as np
 
+from igpe.core.connected import connected
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.alternatives import Alternatives, Fibre, alternatives
+from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.identifiability.posed import SeriesExpansion
 from igpe.structure.identifiability.sensitivity_rows import MARGIN, SeriesStart, scattered
-from igpe.structure.series import polynomials as poly
-from igpe.structure.series.field import Echelon, Singular, echelon, null_space
-from igpe.structure.series.graph import Dynamics
+from igpe.structure.series.field import (
+    Echelon,
+    Singular,
+    echelon,
+    null_space,
+    small_quotients,
+)
 from igpe.structure.series.ideal import Ideal
 from igpe.structure.series.points import NoPoint
 from igpe.structure.series.polynomials import Polynomial, TooLong
-from igpe.structure.series.relations import FunctionValue, Relations, Unrolled
+from igpe.structure.series.relations import Relations, Unrolled
 
 LARGEST_POWER = 5  # whose root is drawn
-
-Signed = tuple[Polynomial, bool]
-"""An unknown, and whether its bounds exclude one sign."""
-
+MOST_VALUES = 30  # of an unknown that are counted
+MOST_TOGETHER = 120  # sets of values that are counted
+MOST_COEFFICIENTS = 500  # of states, each of which is a variable
 ONE_TO_ONE = ("exp", "log", "power", "tanh", "atan", "atanh", "asinh", "asin")
 """Of real numbers; a power of positive ones."""
 
 
-def closed(relations: Relations, unknowns: Sequence[Signed], most_work: float) -> Ideal:
-    """The equations with all that follows in this way, which they get. Raises TooLong.
+@dataclass(frozen=True)
+class Alternatives:
+    """Unknowns whose values change together.
 
-    unknowns  with whether its bounds exclude one sign
+    unknowns   in the problem's order
+    number     of sets of values that give the same outputs, complex ones included
+    functions  what is the same for all: "k1 + k2", "k1*k2"; empty if nothing simple was found
     """
-    while True:
-        ideal = Ideal(relations.equations, relations.prime, most_work)
-        new = list(_following(relations, unknowns, ideal))
-        if not new:
-            return ideal
-        for a in new:
-            relations.fix(a)
 
-
-def _following(
-    relations: Relations, unknowns: Sequence[Signed], ideal: Ideal
-) -> Iterator[Polynomial]:
-    """Polynomials that can have one value only, though the equations do not say so."""
-
-    def fixed(a: Polynomial) -> bool:
-        return poly.constant(ideal.reduced(a)) is not None
-
-    for a, one_sign in unknowns:
-        for n in range(2, LARGEST_POWER + 1):
-            if (one_sign or n % 2) and not fixed(a) and fixed(poly.power(a, n, relations.prime)):
-                yield a
-                break
-    for pair in relations.pairs:
-        yield from _other(pair.argument, pair.value, fixed, both=pair.name in ONE_TO_ONE)
-    exponentials = [pair for pair in relations.pairs if pair.name == "exp"]
-    for one, other in combinations(exponentials, 2):
-        difference = poly.plus(one.argument, other.argument, relations.prime, -1)
-        yield from _other(difference, _ratio(one, other, relations), fixed, both=True)
-
-
-def _other(
-    a: Polynomial, b: Polynomial, fixed: Callable[[Polynomial], bool], *, both: bool
-) -> Iterator[Polynomial]:
-    """If one of the two is known, the other; if not `both`, only the second."""
-    if fixed(a) and not fixed(b):
-        yield b
-    elif both and fixed(b) and not fixed(a):
-        yield a
-
-
-def _ratio(one: FunctionValue, other: FunctionValue, relations: Relations) -> Polynomial:
-    """What vanishes if the two values have the ratio that they have at the point."""
-    prime = relations.prime
-    sides = (
-        poly.times(a.value, poly.number(relations.value(b.value), prime), prime)
-        for a, b in ((one, other), (other, one))
-    )
-    return poly.plus(next(sides), next(sides), prime, -1)
-
-
-MOST_VALUES = 30  # of an unknown that are counted
-MOST_COEFFICIENTS = 500  # of states, each of which is a variable
+    unknowns: tuple[str, ...]
+    number: int
+    functions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -115,6 +66,25 @@ class Solutions:
     values: Mapping[int, int] = field(default_factory=dict)
     alternatives: tuple[Alternatives, ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Fibre:
+    """All solutions at one point.
+
+    ideal     the equations
+    unknowns  place of an unknown that is locally identifiable -> polynomial
+    branches  whether solutions on other branches of roots or implicit equations are among them
+    """
+
+    ideal: Ideal
+    unknowns: dict[int, Polynomial]
+    branches: bool
+
+    def degree(self, places: Sequence[int], most: int) -> int | None:
+        """How many values the unknowns have together, by a sum with general factors."""
+        terms = (self.unknowns[i] * (1 + 7919 * j**3) for j, i in enumerate(places))
+        return self.ideal.degree(sum(terms, Polynomial({}, self.ideal.prime)), most)
 
 
 def solutions(
@@ -135,50 +105,40 @@ def solutions(
     """
     if not any(output.continuous for e in experiments for output in e.outputs):
         return Solutions(why="nothing is measured over time")
+    few = any(o.since and not o.continuous for e in experiments for o in e.outputs)
+    broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
     try:
         series = _SolutionSeries(experiments, one_sign, proved, seed)
-        result = series.fibres(most_work)
-        counted = [_values(fibre) for fibre in result]
-        agreed = {i: v for i, v in counted[0].items() if all(c.get(i) == v for c in counted)}
+        fibres = series.fibres(most_work)
+        counted = [{i: f.degree([i], MOST_VALUES) for i in f.unknowns} for f in fibres]
+        agreed = {i: v for i, v in counted[0].items() if v and all(c[i] == v for c in counted)}
         # What else is measured may choose among several values; that there is one it cannot change.
-        whole = not series.few and not any(fibre.branches for fibre in result)
-        values = {i: v for i, v in agreed.items() if v == 1 or whole}
+        branches = any(fibre.branches for fibre in fibres)
+        values = {i: v for i, v in agreed.items() if v == 1 or not (few or branches)}
         several = [i for i, v in values.items() if v > 1]
-        is_open = series.few or series.broken or set(series.determined) != values.keys()
-        others = alternatives(result, several, names) if several else ()
-        return Solutions(values, others, _why(series, result) * is_open)
+        others = _alternatives(fibres, several, names) if several else ()
     except TooLong:
         return Solutions(why="solving for them takes long")
     except (Singular, NoPoint):
         return Solutions(why="the equations are not defined at the point tried")
-
-
-def _why(series: "_SolutionSeries", result: Sequence[Fibre]) -> str:
-    if series.few:
-        return "what is measured once or twice is not used"
-    if series.broken:
-        return "what is measured after the first break of an input is not used"
-    if any(fibre.branches for fibre in result):
-        return "exp, roots or implicit equations leave other values open"
-    return "there are very many values"
-
-
-def _values(fibre: Fibre) -> dict[int, int]:
-    """Of each determined unknown; those with very many are left out."""
-    result = {}
-    for i, q in fibre.unknowns.items():
-        number = fibre.ideal.degree(q, MOST_VALUES)
-        if number is not None:
-            result[i] = number
-    return result
+    reasons = {
+        "what is measured once or twice is not used": few,
+        "what is measured after the first break of an input is not used": broken,
+        "exp, roots or implicit equations leave other values open": branches,
+        "there are very many values": True,
+    }
+    is_open = few or broken or set(series.determined) != values.keys()
+    why = next(reason for reason, holds in reasons.items() if holds) if is_open else ""
+    return Solutions(values, others, why)
 
 
 class _SolutionSeries:
     """The experiments' measured outputs in numbers, as far as they tell anything new.
 
+    Up to the first break of an input, and only what is measured over time.
+
     start       all experiments at their random points
     determined  places of the unknowns that are locally identifiable by them, without those proved
-    few         whether something is measured that is not used: once or twice only
     """
 
     def __init__(
@@ -188,43 +148,41 @@ class _SolutionSeries:
         proved: Collection[int],
         seed: int,
     ) -> None:
-        self.n = n = len(one_sign)
-        self.one_sign = one_sign
-        self.few = any(o.times and not o.continuous for e in experiments for o in e.outputs)
-        self.broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
-        random = np.random.default_rng(seed)
-        self.start = SeriesStart([_measured(e) for e in experiments], n, random, generic=False)
-        self._sizes = [course.dynamics.x.numel() for course in self.start.courses]
-        if sum(self._sizes) * (n + 1) > MOST_COEFFICIENTS:
+        self.n, self.one_sign = len(one_sign), one_sign
+        dynamics = []
+        for d, outputs in ((e.dynamics, e.outputs) for e in experiments):
+            continuous = stack(d.outputs[i] for i, o in enumerate(outputs) if o.continuous)
+            dynamics.append(replace(d, outputs=continuous, pieces=d.pieces[:1]))
+        self.start = SeriesStart(dynamics, self.n, np.random.default_rng(seed))
+        self._sizes = [d.x.numel() for d in dynamics]
+        if sum(self._sizes) * (self.n + 1) > MOST_COEFFICIENTS:
             raise TooLong
         self._last, form = self._expanded()
         backward = echelon(form.rows[:, ::-1], self.start.primes[0])
-        self._held = [
-            set(range(n)) - set(form.pivots) | set(proved),
-            set(range(n)) - {n - 1 - column for column in backward.pivots} | set(proved),
-        ]
+        last = {self.n - 1 - column for column in backward.pivots}
+        self._held = [set(range(self.n)) - free | {*proved} for free in ({*form.pivots}, last)]
         moved = null_space(form, self.start.primes[0]).any(axis=0)
-        self.determined = sorted(set(np.flatnonzero(~moved).tolist()) - set(proved))
+        self.determined = sorted({*np.flatnonzero(~moved).tolist()} - {*proved})
 
     def fibres(self, most_work: float) -> list[Fibre]:
         """All solutions at each point. Raises TooLong, Singular.
 
         What is held may be chosen; one choice makes it long where another does not.
         """
-        first, other = self._held
-        points = range(1, len(self.start.primes))
+        held, other = self._held
         try:
-            result = [self._fibre(0, first, most_work)]
+            first = self._fibre(0, held, most_work)
         except TooLong:
-            if other == first:
+            if other == held:
                 raise
-            first, result = other, [self._fibre(0, other, most_work)]
-        return result + [self._fibre(k, first, most_work) for k in points]
+            held, first = other, self._fibre(0, other, most_work)
+        points = range(1, len(self.start.primes))
+        return [first, *(self._fibre(k, held, most_work) for k in points)]
 
     def _fibre(self, k: int, held: set[int], most_work: float) -> Fibre:
         relations = Relations(self.start.primes[k])
         q = [
-            poly.number(int(v), relations.prime) if i in held else relations.unknown(int(v))
+            relations.number(int(v)) if i in held else relations.unknown(int(v))
             for i, v in enumerate(self.start.point.q[k])
         ]
         runs = []
@@ -236,10 +194,9 @@ class _SolutionSeries:
                 for output, number in zip(last, runs[-1].advance(), strict=True):
                     if order <= output + 1:
                         relations.fix(number)
-        ideal = closed(relations, list(zip(q, self.one_sign, strict=True)), most_work)
+        ideal = _closed(relations, list(zip(q, self.one_sign, strict=True)), most_work)
         unknowns = {i: q[i] for i in self.determined}
-        several = any(ideal.degree(a, 1) != 1 for a in unknowns.values())
-        if several and not relations.branches:
+        if not relations.branches and any(ideal.degree(a, 1) != 1 for a in unknowns.values()):
             ideal = self._confirmed(ideal, relations, runs, most_work)
         return Fibre(ideal, unknowns, relations.branches)
 
@@ -259,26 +216,127 @@ class _SolutionSeries:
 
     def _expanded(self) -> tuple[list[list[int]], Echelon]:
         """Of each experiment and output the last order that raised the rank (-1: none did)."""
-        prime = self.start.primes[0]
-        last = [[-1] * c.dynamics.outputs.numel() for c in self.start.courses]
-        form = Echelon(np.zeros((0, self.n), dtype=np.uint64), ())
-        order = grown = 0
-        size = max(self._sizes)
+        courses, prime = self.start.courses, self.start.primes[0]
+        last = [[-1] * c.dynamics.outputs.numel() for c in courses]
+        form, order, grown, size = Echelon.empty(self.n), 0, 0, max(self._sizes)
         while order < max(self.n + size, grown + size) + MARGIN and form.rank < self.n:
-            for own, course in zip(last, self.start.courses, strict=True):
+            for own, course in zip(last, courses, strict=True):
                 for i, number in enumerate(course.advance()):
                     row = scattered(course.dynamics, number[0, None, 1:], self.n)
                     more = echelon(np.vstack([form.rows, row]), prime)
                     if more.rank > form.rank:
                         form, own[i], grown = more, order, order + 1
             order += 1
-        for course in self.start.courses:
+        for course in courses:
             course.advance()
         return last, form
 
 
-def _measured(experiment: SeriesExpansion) -> Dynamics:
-    """The experiment up to the first break, with the outputs that are measured over time."""
-    d = experiment.dynamics
-    continuous = [d.outputs[i] for i, output in enumerate(experiment.outputs) if output.continuous]
-    return replace(d, outputs=stack(continuous), pieces=d.pieces[:1])
+Signed = tuple[Polynomial, bool]
+"""An unknown, and whether its bounds exclude one sign."""
+
+
+def _closed(relations: Relations, unknowns: Sequence[Signed], most_work: float) -> Ideal:
+    """The equations with what they leave out: signs, and that functions are one-to-one.
+
+    An unknown of which an odd power has one value has one itself, being real; with an even power if
+    its bounds exclude one of the signs. A function of unknowns at the start is a variable of its
+    own, so that the equations have more solutions than the model. But where all of them agree on
+    the argument they must agree on the value, and the other way round for real numbers; and two
+    exponentials have a known ratio exactly if their arguments have a known difference: an Arrhenius
+    law at two temperatures. Raises TooLong.
+    """
+    while True:
+        ideal = Ideal(relations.equations, relations.prime, most_work)
+        new = list(_following(relations, unknowns, ideal))
+        if not new:
+            return ideal
+        for a in new:
+            relations.fix(a)
+
+
+def _following(
+    relations: Relations, unknowns: Sequence[Signed], ideal: Ideal
+) -> Iterator[Polynomial]:
+    """Polynomials that can have one value only, though the equations do not say so."""
+
+    def fixed(a: Polynomial) -> bool:
+        return ideal.reduced(a).constant is not None
+
+    for a, one_sign in unknowns:
+        powers = range(2, LARGEST_POWER + 1) if one_sign else range(3, LARGEST_POWER + 1, 2)
+        if not fixed(a) and any(fixed(a**n) for n in powers):
+            yield a
+    linked = [(p.argument, p.value, p.name in ONE_TO_ONE) for p in relations.pairs]
+    exponentials = [pair for pair in relations.pairs if pair.name == "exp"]
+    for one, other in combinations(exponentials, 2):
+        # What vanishes if the two values have the ratio that they have at the point.
+        ratio = one.value * relations.value(other.value) - other.value * relations.value(one.value)
+        linked.append((one.argument - other.argument, ratio, True))
+    for a, b, is_one_to_one in linked:
+        if fixed(a) and not fixed(b):
+            yield b
+        elif is_one_to_one and fixed(b) and not fixed(a):
+            yield a
+
+
+def _alternatives(
+    fibres: Sequence[Fibre], several: Sequence[int], names: Sequence[str]
+) -> tuple[Alternatives, ...]:
+    """Groups of unknowns that change together; TooLong as `Ideal`.
+
+    Two do if they have fewer pairs of values than any value with any other would make.
+
+    several  places of the unknowns that have several values
+    """
+    first = fibres[0]
+    number = {i: first.degree([i], MOST_TOGETHER) or 0 for i in several}
+    links: list[tuple[int, ...]] = [(i,) for i in several]
+    for pair in combinations(several, 2):
+        most = number[pair[0]] * number[pair[1]]
+        together = first.degree(pair, most)
+        links += [pair] if together is not None and together < most else []
+    return tuple(
+        Alternatives(
+            tuple(names[i] for i in group),
+            first.degree(group, MOST_TOGETHER) or 0,
+            _functions(fibres, group, names),
+        )
+        for group in sorted(sorted(part) for part in connected(links))
+    )
+
+
+def _functions(
+    fibres: Sequence[Fibre], group: Sequence[int], names: Sequence[str]
+) -> tuple[str, ...]:
+    """What has one value; no more than there are unknowns.
+
+    Sums with known factors of unknowns and of products of two: factors that do at every point are
+    small quotients.
+    """
+
+    def product(fibre: Fibre, term: Sequence[int]) -> Polynomial:
+        return fibre.ideal.reduced(
+            prod((fibre.unknowns[i] for i in term), start=Polynomial({(): 1}, fibre.ideal.prime))
+        )
+
+    squares = [
+        (i, i) for i in group if all(product(f, (i, i)).constant is not None for f in fibres)
+    ]
+    terms = [*((i,) for i in group), *combinations(group, 2), *squares]
+    words = [
+        f"{names[t[0]]}**2" if len({*t}) < len(t) else "*".join(names[i] for i in t) for t in terms
+    ]
+    result: list[list[list[Fraction]]] = []  # for each prime, factors that do at all its points
+    for prime, some in groupby(fibres, key=lambda fibre: fibre.ideal.prime):
+        rows = []
+        for fibre in some:
+            forms = [product(fibre, term).terms for term in terms]
+            coordinates = sorted({m for form in forms for m in form} - {()})
+            rows += [[form.get(m, 0) for form in forms] for m in coordinates]
+        varying = np.array(rows, dtype=np.uint64).reshape(len(rows), len(terms))
+        known = small_quotients(null_space(echelon(varying, prime), prime), prime, LARGEST_WEIGHT)
+        result.append([[w for w in row if w is not None] for row in known if None not in row])
+    rows_of_all = [row for row in result[0] if all(row in other for other in result)]
+    rows_of_all.sort(key=lambda row: sum(len(terms[j]) for j, w in enumerate(row) if w))
+    return tuple(combined(row, words) for row in rows_of_all[: len(group)])

@@ -1,17 +1,9 @@
-"""Numbers of finite fields, each with its derivatives: exact arithmetic for random points.
+"""Exact arithmetic modulo primes: numbers with derivatives, matrices, and matrices of series.
 
 A number is a row (value, derivative by unknown 1, ..., by unknown N), modulo a prime below 2**31,
 so that the product of two fits into 64 bits. Several points, each with a prime of its own, are
 computed side by side: an array of numbers has the shape (points, 1 + N), a series (points, 1 + N,
 orders).
-
-Linear algebra modulo a prime, on matrices of residues.
-
-Linear algebra over power series in one variable modulo a prime, known to some order.
-
-What has a lowest order smallest among all entries divides all of them; eliminated in this order
-nothing that is known of the other rows is lost. A pivot is not zero as a series, so the rank found
-is never too large, whatever follows the orders that are known.
 """
 
 from fractions import Fraction
@@ -25,7 +17,7 @@ Residues = npt.NDArray[np.uint64]
 
 LARGEST = 2**31
 POINTS = 2  # of each prime: two show what is constant, two primes what is a small quotient
-WITNESSES = (2, 3, 5, 7)  # of Miller and Rabin; they decide every number below 3.2e9
+DIVISORS = np.arange(3, 46342, 2)  # up to the root of LARGEST
 SIMPLE = 10**5  # a float next to a quotient of so small a denominator means that quotient
 
 
@@ -42,9 +34,7 @@ class Field:
     """
 
     def __init__(self, primes: list[int], size: int, random: np.random.Generator) -> None:
-        self.primes = primes
-        self.size = size
-        self.random = random
+        self.primes, self.size, self.random = primes, size, random
         self.modulus = np.array(primes, dtype=np.uint64)[:, None]
 
     def number(self, value: float) -> Residues:
@@ -52,10 +42,17 @@ class Field:
         exact = rational(value)
         return self.constant([residue(exact, p) for p in self.primes])
 
-    def constant(self, values: list[int]) -> Residues:
+    def constant(self, values: list[int] | Residues) -> Residues:
         """(points, size): known residues, one for each point."""
         result = np.zeros((len(self.primes), self.size), dtype=np.uint64)
         result[:, 0] = values
+        return result
+
+    def unknowns(self, q: Residues) -> list[Residues]:
+        """(points, n) values of unknowns as numbers that depend on themselves."""
+        result = [self.constant(column) for column in q.T]
+        for i, number in enumerate(result):
+            number[:, 1 + i] = 1
         return result
 
     def draw(self) -> list[int]:
@@ -85,18 +82,20 @@ class Field:
 
     def inverse(self, a: Residues) -> Residues:
         """1 / a. Raises Singular where a is zero at some point."""
-        values = [int(v) for v in a[:, 0]]
-        if not all(values):
+        if not a[:, 0].all():
             raise Singular
-        over = self.constant([pow(v, -1, p) for v, p in zip(values, self.primes, strict=True)])
+        over = self.constant([
+            pow(int(v), -1, p) for v, p in zip(a[:, 0], self.primes, strict=True)
+        ])
         square = (over[:, :1] * over[:, :1]) % self.modulus
         over[:, 1:] = ((self.modulus - a[:, 1:]) * square) % self.modulus
         return over
 
     def divided(self, a: Residues, k: int) -> Residues:
         """a / k for a whole number k."""
-        over = np.array([pow(k, -1, p) for p in self.primes], dtype=np.uint64)[:, None]
-        return (a * over) % self.modulus
+        return (
+            a * np.array([[pow(k, -1, p)] for p in self.primes], dtype=np.uint64)
+        ) % self.modulus
 
 
 def rational(value: float) -> Fraction:
@@ -132,6 +131,11 @@ def reconstructed(value: int, prime: int, largest: int) -> Fraction | None:
     return None if t == 0 or abs(t) > largest else Fraction(b, t)
 
 
+def small_quotients(basis: Residues, prime: int, largest: int) -> list[list[Fraction | None]]:
+    """The entries of a matrix as quotients of numbers up to `largest`; None where there is none."""
+    return [[reconstructed(int(v), prime, largest) for v in row] for row in basis]
+
+
 def random_primes(random: np.random.Generator) -> list[int]:
     """A prime for each of `POINTS` squared points: as many points of each of as many primes."""
     drawn = [random_prime(random) for _ in range(POINTS)]
@@ -142,21 +146,8 @@ def random_prime(random: np.random.Generator) -> int:
     """A prime of 31 bits."""
     while True:
         candidate = int(random.integers(LARGEST // 2, LARGEST)) | 1
-        if _is_prime(candidate):
+        if (candidate % DIVISORS).all():
             return candidate
-
-
-def _is_prime(n: int) -> bool:
-    """Miller and Rabin's test, with witnesses that leave no doubt at this size."""
-    odd, twos = n - 1, 0
-    while odd % 2 == 0:
-        odd, twos = odd // 2, twos + 1
-    return all(_passes(n, w, odd, twos) for w in WITNESSES)
-
-
-def _passes(n: int, witness: int, odd: int, twos: int) -> bool:
-    x = pow(witness, odd, n)
-    return x == 1 or any(pow(x, 2**i, n) == n - 1 for i in range(twos))
 
 
 class Echelon(NamedTuple):
@@ -174,10 +165,16 @@ class Echelon(NamedTuple):
         """Number of independent rows."""
         return len(self.pivots)
 
+    @classmethod
+    def empty(cls, n: int) -> "Echelon":
+        """The form of a matrix of n columns and no rows."""
+        return cls(np.zeros((0, n), dtype=np.uint64), ())
+
 
 def echelon(matrix: Residues, prime: int) -> Echelon:
     """Gauss and Jordan's elimination."""
-    rows, p = matrix.copy() % np.uint64(prime), np.uint64(prime)
+    p = np.uint64(prime)
+    rows = matrix % p
     pivots: list[int] = []
     for column in range(rows.shape[1]):
         top = len(pivots)
@@ -200,8 +197,7 @@ def null_space(form: Echelon, prime: int) -> Residues:
     free = [j for j in range(n) if j not in form.pivots]
     basis = np.zeros((len(free), n), dtype=np.uint64)
     basis[np.arange(len(free)), free] = 1
-    opposite = (np.uint64(prime) - form.rows[:, free]) % np.uint64(prime)
-    basis[:, list(form.pivots)] = opposite.T
+    basis[:, list(form.pivots)] = ((np.uint64(prime) - form.rows[:, free]) % np.uint64(prime)).T
     return basis
 
 
@@ -213,12 +209,12 @@ def product(a: Residues, b: Residues, prime: int) -> Residues:
     return np.asarray(result % np.uint64(prime), dtype=np.uint64)
 
 
-def solved(matrix: Residues, right: Residues, prime: int) -> Residues | None:
-    """x with matrix x = right, for a square matrix; None if it is singular."""
+def solved(matrix: Residues, right: Residues, prime: int) -> Residues:
+    """x with matrix x = right, for a square matrix. Raises Singular."""
     n = len(matrix)
     form = echelon(np.hstack([matrix, right]), prime)
     if form.pivots[:n] != tuple(range(n)):
-        return None
+        raise Singular
     return form.rows[:n, n:]
 
 
@@ -236,40 +232,35 @@ class SeriesEchelon(NamedTuple):
 
 
 def local_echelon(matrix: Residues, prime: int, at: int) -> SeriesEchelon:
-    """Reduced form of (rows, n, orders) series; `at` is the number that is inserted."""
-    p = np.uint64(prime)
-    left = matrix.copy() % p
-    known = left.shape[2]
-    done: list[Residues] = []
-    pivots: list[int] = []
-    while len(left) and left.any():
-        row, column, lowest = _smallest(left)
+    """Reduced form of (rows, n, orders) series; `at` is the number that is inserted.
+
+    What has a lowest order smallest among all entries divides all of them; eliminated in this order
+    nothing that is known of the other rows is lost. A pivot is not zero as a series, so the rank
+    found is never too large, whatever follows the orders that are known.
+    """
+    p, orders = np.uint64(prime), matrix.shape[2]
+    left, known = matrix % p, orders
+    done, pivots = left[:0], list[int]()
+
+    def without(rows: Residues, pivot: Residues, column: int) -> Residues:
+        taken = _times(pivot[None], rows[:, column, None].copy(), prime)
+        return np.asarray((rows + p - taken) % p, dtype=np.uint64)
+
+    while left.any():
+        lowest = next(k for k in range(orders) if left[:, :, k].any())
+        row, column = (int(i) for i in np.argwhere(left[:, :, lowest])[0])
         pivot = np.zeros_like(left[row])
-        pivot[:, : left.shape[2] - lowest] = left[row][:, lowest:]
+        pivot[:, : orders - lowest] = left[row][:, lowest:]
         pivot = _times(pivot, _reciprocal(pivot[column], prime), prime)
-        left = np.delete(left, row, axis=0)
-        left = _reduced(left, pivot, column, prime)
-        known = matrix.shape[2] - lowest
-        done = list(_reduced(np.array(done), pivot, column, prime)) if done else []
-        done.append(pivot)
+        left = without(np.delete(left, row, axis=0), pivot, column)
+        done = np.concatenate([without(done, pivot, column), pivot[None]])
+        known = orders - lowest
         pivots.append(column)
-    order = np.argsort(pivots)
-    if not done:
-        return SeriesEchelon(
-            Echelon(np.zeros((0, matrix.shape[1]), dtype=np.uint64), ()), True, known
-        )
-    rows = np.array(done)[order][:, :, :known]
-    form = Echelon(_inserted(rows, prime, at), tuple(sorted(pivots)))
-    return SeriesEchelon(form, not rows[:, :, 1:].any(), known)
-
-
-def _smallest(matrix: Residues) -> tuple[int, int, int]:
-    """Row and column of an entry of lowest order, and that order."""
-    for order in range(matrix.shape[2]):
-        places = np.argwhere(matrix[:, :, order])
-        if len(places):
-            return int(places[0, 0]), int(places[0, 1]), order
-    raise AssertionError
+    rows = done[np.argsort(pivots)][:, :, :known]
+    inserted = np.zeros(rows.shape[:2], dtype=np.uint64)
+    for k in reversed(range(known)):
+        inserted = (inserted * np.uint64(at) + rows[:, :, k]) % p
+    return SeriesEchelon(Echelon(inserted, tuple(sorted(pivots))), not rows[:, :, 1:].any(), known)
 
 
 def _reciprocal(series: Residues, prime: int) -> Residues:
@@ -283,27 +274,9 @@ def _reciprocal(series: Residues, prime: int) -> Residues:
 
 
 def _times(rows: Residues, series: Residues, prime: int) -> Residues:
-    """Each of the (..., orders) series times one."""
-    p, n = np.uint64(prime), rows.shape[-1]
-    result = np.zeros_like(rows)
+    """Series (..., orders) times series; the leading axes broadcast."""
+    n = rows.shape[-1]
+    result = np.zeros(np.broadcast_shapes(rows.shape, series.shape), dtype=np.uint64)
     for k in range(n):
-        result[..., k:] += rows[..., : n - k] * series[..., k, None] % p
-    return np.asarray(result % p, dtype=np.uint64)
-
-
-def _reduced(rows: Residues, pivot: Residues, column: int, prime: int) -> Residues:
-    """Rows without their entry in the pivot's column."""
-    p, n = np.uint64(prime), rows.shape[2]
-    factors = rows[:, column].copy()
-    result = np.zeros_like(rows)
-    for k in range(n):
-        result[..., k:] += factors[:, None, k, None] * pivot[None, :, : n - k] % p
-    return np.asarray((rows + p - result % p) % p, dtype=np.uint64)
-
-
-def _inserted(rows: Residues, prime: int, at: int) -> Residues:
-    p = np.uint64(prime)
-    result = np.zeros(rows.shape[:2], dtype=np.uint64)
-    for k in reversed(range(rows.shape[2])):
-        result = (result * np.uint64(at) + rows[:, :, k]) % p
-    return result
+        result[..., k:] += rows[..., : n - k] * series[..., k, None] % np.uint64(prime)
+    return np.asarray(result % np.uint64(prime), dtype=np.uint64)

@@ -1,22 +1,12 @@
-"""CasADi expressions as a list of sums, products, quotients and integrals.
+"""CasADi expressions as sums, products, quotients and integrals, and the dynamics made of them.
 
 Sums, products and quotients of power series follow from their coefficients. Every other function is
 the integral of something made of these: z = exp(g) of z g', z = log(g) of g'/g, z = g**c of
 c z g'/g. So its series follows from that of g and from one number, its value at the start.
-
-Bounds of the degrees of rational expressions, for the probability that a random point misleads.
-
-With f = P/Q and numerator and denominator of degree at most d in all variables, coefficient k of
-the series is P[k] / Q**(2k), and each further order adds at most 2 d to the degree of P[k]. A
-derivative by an unknown and the output on top add d each; start values of degree s multiply all by
-s. By the lemma of Schwartz and Zippel a polynomial of degree D vanishes at a random point of a
-field of p numbers with probability D/p at most.
-
-An initial value problem with outputs, as it is expanded in power series.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -26,6 +16,9 @@ from igpe.equations.operations import Graph, Node
 from igpe.equations.symbols import stack
 
 MOST_FACTORS = 64  # of a whole power that is multiplied out
+
+Weight = Callable[["SeriesGraph", int, int], int]
+"""(graph, g, z) -> the node w in z' = w g'."""
 
 
 class SeriesGraph(Graph):
@@ -55,74 +48,34 @@ class SeriesGraph(Graph):
         """The node of a number."""
         return self.put(Node("CONST", value=float(value)))
 
-    def add(self, a: int, b: int) -> int:
-        """a + b."""
-        return self.put(Node("ADD", (a, b)))
+    def make(self, name: str, *operands: int) -> int:
+        """The node of one of CasADi's operations."""
+        known = name in ELEMENTARY
+        return self.put(Node(name, operands)) if known else _RULES[name](self, *operands)
 
-    def sub(self, a: int, b: int) -> int:
-        """a - b."""
-        return self.put(Node("SUB", (a, b)))
-
-    def mul(self, a: int, b: int) -> int:
-        """a b."""
-        return self.put(Node("MUL", (a, b)))
-
-    def div(self, a: int, b: int) -> int:
-        """a / b."""
-        return self.put(Node("DIV", (a, b)))
-
-    def neg(self, a: int) -> int:
-        """-a."""
-        return self.sub(self.constant(0.0), a)
-
-    def integral(self, name: str, g: int, weight: Callable[[int], int], value: float = 0.0) -> int:
-        """The function of that name of g; weight(z) is w in z' = w g'."""
+    def integral(self, name: str, g: int, weight: Weight, value: float = 0.0) -> int:
+        """The function of that name of g, with z' = weight g'."""
         key = Node(name, (g,), value)
         if key not in self._positions:
             place = self.append(key)
-            self.nodes[place] = key._replace(arguments=(g, weight(place)))
+            self.nodes[place] = key._replace(arguments=(g, weight(self, g, place)))
         return self._positions[key]
 
-    def exp(self, g: int) -> int:
-        """exp(g): w = z."""
-        return self.integral("exp", g, lambda z: z)
-
-    def log(self, g: int) -> int:
-        """log(g): w = 1/g."""
-        return self.integral("log", g, lambda z: self.inv(g))
-
-    def inv(self, a: int) -> int:
-        """1 / a."""
-        return self.div(self.constant(1.0), a)
-
-    def sin(self, g: int) -> int:
-        """sin(g): w = cos(g), which is made with it."""
-        return self.integral("sin", g, lambda z: self.cos(g))
-
-    def cos(self, g: int) -> int:
-        """cos(g): w = -sin(g)."""
-        return self.integral("cos", g, lambda z: self.neg(self.sin(g)))
-
-    def power(self, a: int, b: int) -> int:
-        """a**b, multiplied out where b is an integer."""
-        if self.nodes[b].name != "CONST":
-            return self.exp(self.mul(b, self.log(a)))
-        return self.constant_power(a, self.nodes[b].value)
-
-    def constant_power(self, a: int, c: float) -> int:
-        """a**c: w = c z / a."""
+    def power(self, a: int, c: float) -> int:
+        """a**c, multiplied out where c is a whole number: w = c z / a."""
         if c != round(c) or abs(c) > MOST_FACTORS:
             factor = self.constant(c)
-            return self.integral("power", a, lambda z: self.div(self.mul(factor, z), a), c)
+            return self.integral(
+                "power",
+                a,
+                lambda graph, a, z: graph.make("DIV", graph.make("MUL", factor, z), a),
+                c,
+            )
         result = self.constant(1.0)
         for bit in f"{int(abs(c)):b}":
-            result = self.mul(result, result)
-            result = self.mul(result, a) if bit == "1" else result
-        return result if c >= 0 else self.inv(result)
-
-
-ELEMENTARY = frozenset({"CONST", "INPUT", "ADD", "SUB", "MUL", "DIV"})
-"""Names of the nodes of a `SeriesGraph` that are no integrals."""
+            result = self.make("MUL", result, result)
+            result = self.make("MUL", result, a) if bit == "1" else result
+        return result if c >= 0 else self.make("INV", result)
 
 
 def series_graph(expressions: Any, symbols: list[Any], steady: tuple[bool, ...]) -> SeriesGraph:
@@ -132,58 +85,67 @@ def series_graph(expressions: Any, symbols: list[Any], steady: tuple[bool, ...])
     raises  UnknownOperation
     """
     source, graph = Graph.of(expressions, symbols), SeriesGraph(steady)
-    source.require(_RULES)
+    source.require(ELEMENTARY | _RULES.keys())
     graph.results = source.evaluate(
         lambda column, i: graph.put(Node("INPUT", place=(column, i))),
         graph.constant,
-        lambda name, operands: _RULES[name](graph, *operands),
+        lambda name, operands: graph.make(name, *operands),
     )
     return graph
 
 
-def _two(graph: SeriesGraph, name: str, g: int) -> int:
-    """(exp(g) +- exp(-g)) / 2."""
-    up, down = graph.exp(g), graph.exp(graph.neg(g))
-    return graph.mul(graph.constant(0.5), (graph.add if name == "cosh" else graph.sub)(up, down))
-
-
-def _rest(graph: SeriesGraph, g: int, sign: float) -> int:
+def _square_and(graph: SeriesGraph, g: int, sign: float) -> int:
     """1 + sign g**2."""
-    return graph.add(graph.constant(1.0), graph.mul(graph.constant(sign), graph.mul(g, g)))
+    signed = graph.make("MUL", graph.constant(sign), graph.make("MUL", g, g))
+    return graph.make("ADD", graph.constant(1.0), signed)
 
 
-def _tanh(graph: SeriesGraph, g: int) -> int:
-    return graph.integral("tanh", g, lambda z: _rest(graph, z, -1.0))
+def _hyperbolic(operation: str) -> Callable[[SeriesGraph, int], int]:
+    """(exp(g) +- exp(-g)) / 2."""
+    return lambda graph, g: graph.make(
+        "MUL",
+        graph.constant(0.5),
+        graph.make(operation, graph.make("EXP", g), graph.make("EXP", graph.make("NEG", g))),
+    )
 
 
 def _inverse_function(name: str, sign: float, power: float) -> Callable[[SeriesGraph, int], int]:
     """A function with derivative (1 + sign g**2)**power."""
     return lambda graph, g: graph.integral(
-        name, g, lambda z: graph.constant_power(_rest(graph, g, sign), power)
+        name, g, lambda graph, g, z: graph.power(_square_and(graph, g, sign), power)
     )
 
 
+def _general_power(graph: SeriesGraph, a: int, b: int) -> int:
+    if graph.nodes[b].name == "CONST":
+        return graph.power(a, graph.nodes[b].value)
+    return graph.make("EXP", graph.make("MUL", b, graph.make("LOG", a)))
+
+
+ELEMENTARY = frozenset({"CONST", "INPUT", "ADD", "SUB", "MUL", "DIV"})
+"""Names of the nodes of a `SeriesGraph` that are no integrals."""
+
 _RULES: Mapping[str, Callable[..., int]] = {
     "ASSIGN": lambda graph, a: a,
-    "ADD": SeriesGraph.add,
-    "SUB": SeriesGraph.sub,
-    "MUL": SeriesGraph.mul,
-    "DIV": SeriesGraph.div,
-    "INV": SeriesGraph.inv,
-    "NEG": SeriesGraph.neg,
-    "TWICE": lambda graph, a: graph.add(a, a),
-    "SQ": lambda graph, a: graph.mul(a, a),
-    "POW": SeriesGraph.power,
-    "CONSTPOW": SeriesGraph.power,
-    "SQRT": lambda graph, a: graph.constant_power(a, 0.5),
-    "EXP": SeriesGraph.exp,
-    "LOG": SeriesGraph.log,
-    "SIN": SeriesGraph.sin,
-    "COS": SeriesGraph.cos,
-    "TAN": lambda graph, a: graph.div(graph.sin(a), graph.cos(a)),
-    "SINH": lambda graph, a: _two(graph, "sinh", a),
-    "COSH": lambda graph, a: _two(graph, "cosh", a),
-    "TANH": _tanh,
+    "INV": lambda graph, a: graph.make("DIV", graph.constant(1.0), a),
+    "NEG": lambda graph, a: graph.make("SUB", graph.constant(0.0), a),
+    "TWICE": lambda graph, a: graph.make("ADD", a, a),
+    "SQ": lambda graph, a: graph.make("MUL", a, a),
+    "POW": _general_power,
+    "CONSTPOW": _general_power,
+    "SQRT": lambda graph, a: graph.power(a, 0.5),
+    "EXP": lambda graph, a: graph.integral("exp", a, lambda graph, g, z: z),
+    "LOG": lambda graph, a: graph.integral("log", a, lambda graph, g, z: graph.make("INV", g)),
+    "SIN": lambda graph, a: graph.integral("sin", a, lambda graph, g, z: graph.make("COS", g)),
+    "COS": lambda graph, a: graph.integral(
+        "cos", a, lambda graph, g, z: graph.make("NEG", graph.make("SIN", g))
+    ),
+    "TAN": lambda graph, a: graph.make("DIV", graph.make("SIN", a), graph.make("COS", a)),
+    "SINH": _hyperbolic("SUB"),
+    "COSH": _hyperbolic("ADD"),
+    "TANH": lambda graph, a: graph.integral(
+        "tanh", a, lambda graph, g, z: _square_and(graph, z, -1.0)
+    ),
     "ATAN": _inverse_function("atan", 1.0, -1.0),
     "ATANH": _inverse_function("atanh", -1.0, -1.0),
     "ASINH": _inverse_function("asinh", 1.0, -0.5),
@@ -193,42 +155,35 @@ _RULES: Mapping[str, Callable[..., int]] = {
 
 
 def degree(graph: SeriesGraph) -> int:
-    """d, for all outputs over their common denominator; integrals count as variables."""
-    degrees: list[tuple[int, int]] = []
+    """Bound d of the degrees of all outputs over their common denominator, for `degree_of_minor`.
+
+    Integrals count as variables; w times the derivative of g is one more output of each.
+    """
+    degrees: list[tuple[int, int]] = []  # of numerator and denominator
+    outputs: list[tuple[int, int]] = []
     for node in graph.nodes:
-        degrees.append(_of_node(node, degrees))
-    integrals = [_of_derivative(n, degrees) for n in graph.nodes if n.name not in ELEMENTARY]
-    outputs = [*(degrees[i] for i in set(graph.results)), *integrals]
-    below = sum(down for _, down in outputs)
-    return max((up for up, _ in outputs), default=0) + below
+        if node.name in ("CONST", "INPUT") or node.name not in ELEMENTARY:
+            degrees.append((int(node.name != "CONST"), 0))
+            continue
+        (a, b), (c, d) = (degrees[i] for i in node.arguments)
+        both = {"MUL": (a + c, b + d), "DIV": (a + d, b + c)}
+        degrees.append(both.get(node.name, (max(a + d, b + c), b + d)))
+    for node in graph.nodes:
+        if node.name not in ELEMENTARY:
+            (a, b), (c, d) = (degrees[i] for i in node.arguments)
+            outputs.append((a + d + c, 2 * b + d))
+    outputs += [degrees[i] for i in set(graph.results)]
+    return max((up for up, _ in outputs), default=0) + sum(down for _, down in outputs)
 
 
 def degree_of_minor(d: int, start: int, orders: int, rank: int) -> int:
     """Bound of the degree of a minor of the sensitivity matrix, mixed rows included.
 
-    d, start  degrees of the equations, and of the start values in what was drawn
+    With f = P/Q, P and Q of degree d at most, coefficient k of the series is P[k] / Q**(2k), and
+    each further order adds at most 2 d to the degree of P[k]. A derivative by an unknown and the
+    output on top add d each; start values of degree `start` in what was drawn multiply all.
     """
     return rank * (start * (2 * d * (orders + 1) + 1) + 1)
-
-
-def _of_node(node: Node, degrees: list[tuple[int, int]]) -> tuple[int, int]:
-    """Degrees of numerator and denominator."""
-    if node.name == "CONST":
-        return 0, 0
-    if node.name == "INPUT" or node.name not in ELEMENTARY:
-        return 1, 0
-    (a, b), (c, d) = (degrees[i] for i in node.arguments)
-    if node.name == "MUL":
-        return a + c, b + d
-    if node.name == "DIV":
-        return a + d, b + c
-    return max(a + d, b + c), b + d
-
-
-def _of_derivative(node: Node, degrees: list[tuple[int, int]]) -> tuple[int, int]:
-    """Of w times the derivative of g by its variables."""
-    (a, b), (c, d) = (degrees[i] for i in node.arguments)
-    return a + d + c, 2 * b + d
 
 
 class InputSegment(NamedTuple):
@@ -272,7 +227,7 @@ class Dynamics:
     outputs: Any
     t0: float
     columns: tuple[int, ...]
-    inputs: tuple[Hashable, ...] = field(default=())
+    inputs: tuple[Hashable, ...] = ()
     pieces: tuple[InputSegment, ...] = ()
 
     @property
@@ -282,11 +237,11 @@ class Dynamics:
 
     def instants(self) -> "list[Dynamics]":
         """The dynamics as each piece begins, its inputs as numbers; itself without pieces."""
-        levels = dict.fromkeys(piece.levels for piece in self.pieces)
-        return [self._held(one) for one in levels] or [self]
-
-    def _held(self, levels: tuple[Fraction, ...]) -> "Dynamics":
-        old, new = [self.u], [stack(float(v) for v in levels)]
-        f, g, outputs = ca.substitute([self.f, self.g, self.outputs], old, new)
-        empty = ca.SX(0, 1)
-        return replace(self, u=empty, f=f, g=g, outputs=outputs, inputs=(), pieces=())
+        result = []
+        for levels in dict.fromkeys(piece.levels for piece in self.pieces):
+            f, g, outputs = ca.substitute(
+                [self.f, self.g, self.outputs], [self.u], [stack(float(v) for v in levels)]
+            )
+            empty = ca.SX(0, 1)
+            result.append(replace(self, u=empty, f=f, g=g, outputs=outputs, inputs=(), pieces=()))
+        return result or [self]

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from igpe.structure.series import polynomials as poly
-from igpe.structure.series.polynomials import Polynomial
+from igpe.structure.series.polynomials import Monomial, Polynomial, TooLong
 
 LONGEST = 8  # terms that take the place of a variable
 
@@ -24,19 +23,17 @@ class Ideal:
 
     def __init__(self, equations: Iterable[Polynomial], prime: int, most_work: float) -> None:
         self.prime = prime
-        rest, self._solved = _substituted(list(equations), prime)
-        self._forms: dict[poly.Monomial, Polynomial] = {}
-        occurring = sorted({i for a in rest for i in poly.variables(a)}, reverse=True)
-        self._place = {i: j for j, i in enumerate(occurring)}
-        self._variables = occurring
-        names = [f"v{i}" for i in occurring]
+        rest, self._solved = _substituted(list(equations))
+        self._forms: dict[Monomial, Polynomial] = {}
+        self._variables = dict.fromkeys(
+            sorted({i for a in rest for i in a.variables}, reverse=True)
+        )
         self._basis: list[Any] = []
-        if names:
+        if self._variables:
             from sympy.polys.groebnertools import groebner  # noqa: PLC0415 - SymPy is slow to load
 
-            self._ring = _ring(names, prime, most_work)
-            polynomials = [self._inside(a) for a in rest]
-            self._basis = list(groebner(polynomials, self._ring)) if polynomials else []
+            self._ring = _ring([f"v{i}" for i in self._variables], prime, most_work)
+            self._basis = list(groebner([self._inside(a.terms) for a in rest], self._ring))
 
     def reduced(self, a: Polynomial) -> Polynomial:
         """The normal form: equal for polynomials that are equal at all solutions. Raises TooLong.
@@ -44,72 +41,54 @@ class Ideal:
         Variables of which the equations say nothing are left as they are.
         """
         for i, by in self._solved:
-            if any(i in monomial for monomial in a):
-                a = poly.inserted(a, i, by, self.prime)
-        known: Polynomial = {}
-        for monomial, c in a.items():
-            inner = tuple(i for i in monomial if i in self._place)
-            outer = tuple(i for i in monomial if i not in self._place)
-            form = poly.times({outer: c}, self._normal_form(inner), self.prime)
-            known = poly.plus(known, form, self.prime)
-        return known
+            if i in a.variables:
+                a = a.inserted(i, by)
+        result = Polynomial({}, self.prime)
+        for monomial, c in a.terms.items():
+            inner = tuple(i for i in monomial if i in self._variables)
+            outer = tuple(i for i in monomial if i not in self._variables)
+            result += Polynomial({outer: c}, self.prime) * self._normal_form(inner)
+        return result
 
     def degree(self, a: Polynomial, most: int) -> int | None:
         """How many values the polynomial has at the solutions, at most; None if more than that.
 
         The degree of its minimal polynomial: how many powers are independent. Raises TooLong.
         """
-        powers = [poly.number(1, self.prime)]
-        rows: list[Polynomial] = []
-        base = self.reduced(a)
-        while len(powers) <= most + 1:
-            rest = _eliminated(powers[-1], rows, self.prime)
+        power, rows, base = Polynomial({(): 1}, self.prime), list[Polynomial](), self.reduced(a)
+        while len(rows) <= most:
+            rest = power
+            for row in rows:  # each row's first monomial has the factor 1
+                if (lead := next(iter(row.terms))) in rest.terms:
+                    rest = rest.plus(row, -rest.terms[lead])
             if not rest:
-                return len(powers) - 1
-            rows.append(rest)
-            powers.append(self.reduced(poly.times(powers[-1], base, self.prime)))
+                return len(rows)
+            rows.append(rest * pow(next(iter(rest.terms.values())), -1, self.prime))
+            power = self.reduced(power * base)
         return None
 
-    def _normal_form(self, monomial: poly.Monomial) -> Polynomial:
+    def _normal_form(self, monomial: Monomial) -> Polynomial:
         if not self._basis or not monomial:
-            return {monomial: 1}
+            return Polynomial({monomial: 1}, self.prime)
         if monomial not in self._forms:
-            self._forms[monomial] = self._outside(self._inside({monomial: 1}).rem(self._basis))
+            rest = self._inside({monomial: 1}).rem(self._basis)
+            terms = {
+                tuple(sorted(i for i, e in zip(self._variables, m, strict=True) for _ in range(e))):
+                int(c) for m, c in rest.items()
+            }  # fmt: skip
+            self._forms[monomial] = Polynomial(terms, self.prime)
         return self._forms[monomial]
 
-    def _inside(self, a: Polynomial) -> Any:
-        result = {}
-        for monomial, c in a.items():
-            exponents = [0] * len(self._variables)
-            for i in monomial:
-                exponents[self._place[i]] += 1
-            result[tuple(exponents)] = self._ring.domain(c)
-        return self._ring.from_dict(result)
-
-    def _outside(self, a: Any) -> Polynomial:
-        return {
-            tuple(sorted(i for i, e in zip(self._variables, m, strict=True) for _ in range(e))): (
-                int(c) % self.prime
-            )
-            for m, c in a.items()
-        }
-
-
-def _eliminated(a: Polynomial, rows: Sequence[Polynomial], prime: int) -> Polynomial:
-    """What is left of it after rows have been subtracted; each row's first monomial has 1."""
-    rest = dict(a)
-    for row in rows:
-        lead = next(iter(row))
-        if lead in rest:
-            rest = poly.plus(rest, row, prime, -rest[lead])
-    if not rest:
-        return rest
-    over = pow(next(iter(rest.values())), -1, prime)
-    return {monomial: c * over % prime for monomial, c in rest.items()}
+    def _inside(self, terms: dict[Monomial, int]) -> Any:
+        """The polynomial in SymPy's ring."""
+        return self._ring.from_dict({
+            tuple(m.count(i) for i in self._variables): self._ring.domain(c)
+            for m, c in terms.items()
+        })
 
 
 def _substituted(
-    equations: list[Polynomial], prime: int
+    equations: list[Polynomial],
 ) -> tuple[list[Polynomial], list[tuple[int, Polynomial]]]:
     """The equations without variables that are simple expressions of others, and these."""
     rest = [a for a in equations if a]
@@ -117,20 +96,18 @@ def _substituted(
     while (used := _simple(rest)) is not None:
         at, i = used
         a = rest.pop(at)
-        over = pow(-a[(i,)], -1, prime)
-        by = {m: c * over % prime for m, c in a.items() if m != (i,)}
-        solved = [(j, poly.inserted(other, i, by, prime)) for j, other in solved]
-        solved.append((i, by))
-        rest = [poly.inserted(b, i, by, prime) if i in poly.variables(b) else b for b in rest]
-        rest = [b for b in rest if b]
+        others = Polynomial({m: c for m, c in a.terms.items() if m != (i,)}, a.prime)
+        by = others * pow(-a.terms[i,], -1, a.prime)
+        solved = [*((j, other.inserted(i, by)) for j, other in solved), (i, by)]
+        rest = [b for a in rest if (b := a.inserted(i, by) if i in a.variables else a)]
     return rest, solved
 
 
-def _simple(equations: list[Polynomial]) -> tuple[int, int] | None:
+def _simple(equations: Sequence[Polynomial]) -> tuple[int, int] | None:
     """Place of an equation that gives a variable in few terms, or one that no other contains."""
-    among = Counter(i for a in equations for i in poly.variables(a))
-    for at in sorted(range(len(equations)), key=lambda at: len(equations[at])):
-        a = equations[at]
+    among = Counter(i for a in equations for i in a.variables)
+    for at in sorted(range(len(equations)), key=lambda at: len(equations[at].terms)):
+        a = equations[at].terms
         alone = [m[0] for m in a if len(m) == 1 and sum(m[0] in other for other in a) == 1]
         if len(a) > LONGEST + 1:
             alone = [i for i in alone if among[i] == 1]
@@ -154,7 +131,7 @@ def _ring(names: Sequence[str], prime: int, most_work: float) -> Any:
         def __call__(self, monomial: tuple[int, ...]) -> Any:
             self.comparisons += 1
             if self.comparisons > most_work:
-                raise poly.TooLong
+                raise TooLong
             return sum(monomial), tuple(-e for e in reversed(monomial))
 
         def __eq__(self, other: object) -> bool:

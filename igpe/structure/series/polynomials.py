@@ -1,86 +1,79 @@
 """Sparse polynomials modulo a prime, in ever more variables.
 
 A monomial lists its variables' numbers, increasing, each as often as its power: x1**2 x4 is
-(1, 1, 4). A polynomial maps monomials to residues other than zero.
+(1, 1, 4). A polynomial holds monomials with residues other than zero; + - * ** work, with whole
+numbers too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import mul
 
 Monomial = tuple[int, ...]
-Polynomial = dict[Monomial, int]
 
 
 class TooLong(Exception):
     """A Groebner basis needs more work than is allowed."""
 
 
-def number(value: int, prime: int) -> Polynomial:
-    """A residue as a polynomial."""
-    return {(): value % prime} if value % prime else {}
+class Polynomial:
+    """terms: monomial -> residue modulo the prime; without zeros."""
 
+    def __init__(self, terms: Mapping[Monomial, int], prime: int) -> None:
+        self.prime = prime
+        self.terms = {m: r for m, c in terms.items() if (r := c % prime)}
 
-def variable(i: int) -> Polynomial:
-    """Variable i."""
-    return {(i,): 1}
+    def __bool__(self) -> bool:
+        return bool(self.terms)
 
+    def plus(self, other: "Polynomial | int", factor: int) -> "Polynomial":
+        """self + factor other."""
+        result = dict(self.terms)
+        for m, c in ({(): other} if isinstance(other, int) else other.terms).items():
+            result[m] = result.get(m, 0) + factor * c
+        return Polynomial(result, self.prime)
 
-def constant(a: Polynomial) -> int | None:
-    """What it is, if it contains no variable; else None."""
-    return a.get((), 0) if not a.keys() - {()} else None
+    def __add__(self, other: "Polynomial | int") -> "Polynomial":
+        return self.plus(other, 1)
 
+    def __sub__(self, other: "Polynomial | int") -> "Polynomial":
+        return self.plus(other, -1)
 
-def plus(a: Polynomial, b: Polynomial, prime: int, factor: int = 1) -> Polynomial:
-    """a + factor b."""
-    result = dict(a)
-    for monomial, c in b.items():
-        result[monomial] = (result.get(monomial, 0) + factor * c) % prime
-    return {monomial: c for monomial, c in result.items() if c}
+    def __mul__(self, other: "Polynomial | int") -> "Polynomial":
+        if isinstance(other, int):
+            return Polynomial({m: c * other for m, c in self.terms.items()}, self.prime)
+        result: dict[Monomial, int] = {}
+        for one, c in self.terms.items():
+            for two, d in other.terms.items():
+                both = tuple(sorted(one + two))
+                result[both] = result.get(both, 0) + c * d
+        return Polynomial(result, self.prime)
 
+    def __pow__(self, n: int) -> "Polynomial":
+        return reduce(mul, [self] * n, Polynomial({(): 1}, self.prime))
 
-def times(a: Polynomial, b: Polynomial, prime: int) -> Polynomial:
-    """a b."""
-    result: Polynomial = {}
-    for one, c in a.items():
-        for other, d in b.items():
-            both = tuple(sorted(one + other))
-            result[both] = (result.get(both, 0) + c * d) % prime
-    return {monomial: c for monomial, c in result.items() if c}
+    @property
+    def constant(self) -> int | None:
+        """Its value, if it contains no variable; else None."""
+        return self.terms.get((), 0) if not self.terms.keys() - {()} else None
 
+    @property
+    def variables(self) -> set[int]:
+        """The numbers of the variables that occur."""
+        return {i for monomial in self.terms for i in monomial}
 
-def power(a: Polynomial, n: int, prime: int) -> Polynomial:
-    """a**n, for n >= 0."""
-    result = number(1, prime)
-    for _ in range(n):
-        result = times(result, a, prime)
-    return result
+    def value(self, values: Sequence[int]) -> int:
+        """The value where the variables have these."""
+        terms = (reduce(mul, (values[i] for i in m), c) for m, c in self.terms.items())
+        return sum(terms) % self.prime
 
-
-def variables(a: Polynomial) -> set[int]:
-    """Those that occur."""
-    return {i for monomial in a for i in monomial}
-
-
-def value(a: Polynomial, values: Sequence[int], prime: int) -> int:
-    """At a point."""
-    total = 0
-    for monomial, c in a.items():
-        term = c
-        for i in monomial:
-            term = term * values[i] % prime
-        total += term
-    return total % prime
-
-
-def inserted(a: Polynomial, i: int, by: Polynomial, prime: int) -> Polynomial:
-    """The polynomial with another one in place of variable i."""
-    result = {monomial: c for monomial, c in a.items() if i not in monomial}
-    powers = {1: by}
-    for monomial, c in a.items():
-        n = monomial.count(i)
-        if n and n not in powers:
-            powers[n] = power(by, n, prime)
-        rest = tuple(j for j in monomial if j != i)
-        for other, d in powers[n].items() if n else ():
-            both = tuple(sorted(rest + other))
-            result[both] = (result.get(both, 0) + c * d) % prime
-    return {monomial: c for monomial, c in result.items() if c}
+    def inserted(self, i: int, by: "Polynomial") -> "Polynomial":
+        """The polynomial with another one in place of variable i."""
+        result = {m: c for m, c in self.terms.items() if i not in m}
+        powers = {n: by**n for n in {m.count(i) for m in self.terms.keys() - result.keys()}}
+        for m, c in self.terms.items():
+            rest = tuple(j for j in m if j != i)
+            for other, d in powers[m.count(i)].terms.items() if i in m else ():
+                both = tuple(sorted(rest + other))
+                result[both] = result.get(both, 0) + c * d
+        return Polynomial(result, self.prime)

@@ -3,26 +3,11 @@
 Coefficient k of the right-hand side gives coefficient k + 1 of the states. Coefficient k of the
 implicit variables follows from that of their equations, in which it is linear for k > 0: first its
 value, then its derivatives, by the same matrix dg/dy at the start.
-
-Where the coefficients of an experiment's series are computed.
-
-Let all times of an experiment be e times as long. Its states at time t0 + e s are power series in
-e, whose coefficient k is a polynomial of degree k in s on each piece of the inputs, and continuous.
-Without breaks it is a number times s**k: one node, s = 1, is enough. With breaks each piece has as
-many nodes as there are orders, so that polynomials are integrated without error.
-
-The nodes of a graph as power series in time, one coefficient after the other.
-
-Values at the start of functions that are known by their differential equations alone.
-
-In a finite field there is no exp(2). The equation z' = g' z knows exp(g) up to a factor, its value
-at the start, and this is drawn at random: what is found holds for nearly all such factors. The same
-argument gives the same value at every place and in every experiment; exp and log undo each other;
-exp of an argument times a quotient of small numbers is the power; sine and cosine lie on a circle.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -41,7 +26,6 @@ from igpe.structure.series.graph import ELEMENTARY, Dynamics, SeriesGraph, degre
 
 PARTS = 12  # exp is drawn at a twelfth of its argument: of that all quotients below are multiples
 LARGEST_TERM = 4  # of those quotients
-
 _TERMS = range(1, LARGEST_TERM + 1)
 _MULTIPLES = sorted(
     {sign * n for a in _TERMS for b in _TERMS for n in (a, PARTS * a // b) for sign in (1, -1)},
@@ -51,7 +35,13 @@ _MULTIPLES = sorted(
 
 
 class Constants:
-    """The values drawn so far.
+    """Values at the start of functions that are known by their differential equations alone.
+
+    In a finite field there is no exp(2). The equation z' = g' z knows exp(g) up to a factor, its
+    value at the start, and this is drawn at random: the verdicts hold for nearly all such factors.
+    The same argument gives the same value at every place and in every experiment; exp and log undo
+    each other; exp of an argument times a quotient of small numbers is the power; sine and cosine
+    lie on a circle.
 
     field  of the random source; its `size` does not matter
     """
@@ -64,33 +54,23 @@ class Constants:
         self._circle: list[dict[int, tuple[int, int]]] = [{0: (0, 1)} for _ in points]
         self._others: list[dict[tuple[str, float, int], int]] = [{} for _ in points]
 
-    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
-        """The function's value at all nodes of each point.
+    def at(self, k: int, name: str, g: int, exponent: float) -> int:
+        """The function's value at point k; g is the argument's value there.
 
         raises Singular for log(0) and a power of 0
         """
-        nodes = len(argument) // len(self.field.primes)
-        return [
-            self.at(k // nodes, name, int(argument[k, 0]), exponent) for k in range(len(argument))
-        ]
-
-    def alone(self, k: int) -> "PointConstants":
-        """Those of point k, for any number of places at it."""
-        return PointConstants(self, k)
-
-    def at(self, k: int, name: str, g: int, exponent: float) -> int:
-        """The same at point k alone; g is the argument's value there."""
-        if name == "exp":
-            return self._exponential(k, g)
-        if name == "log":
-            return self._logarithm(k, g)
-        if name == "power":
-            ratio = residue(rational(exponent), self.field.primes[k])
-            return self._exponential(k, ratio * self._logarithm(k, g) % self.field.primes[k])
-        if name in ("sin", "cos"):
-            return self._on_circle(k, g)[name == "cos"]
-        known = self._others[k]
-        return 0 if g == 0 else known.setdefault((name, exponent, g), self._draw(k))
+        prime = self.field.primes[k]
+        match name:
+            case "exp":
+                return self._exponential(k, g)
+            case "log":
+                return self._logarithm(k, g)
+            case "power":
+                ratio = residue(rational(exponent), prime)
+                return self._exponential(k, ratio * self._logarithm(k, g) % prime)
+            case "sin" | "cos":
+                return self._on_circle(k, g)[name == "cos"]
+        return 0 if g == 0 else self._others[k].setdefault((name, exponent, g), self._draw(k))
 
     def _exponential(self, k: int, g: int) -> int:
         known, prime = self._exp[k], self.field.primes[k]
@@ -100,18 +80,17 @@ class Constants:
                 return pow(known[part], m, prime)
         unit = self._draw(k)
         known[pow(PARTS, -1, prime) * g % prime] = unit
-        return self._pair(k, g, pow(unit, PARTS, prime))
+        known[g] = value = pow(unit, PARTS, prime)
+        self._log[k][value] = g
+        return value
 
     def _logarithm(self, k: int, g: int) -> int:
         if g == 0:
             raise Singular
         if g not in self._log[k]:
-            self._pair(k, self._draw(k), g)
+            self._log[k][g] = argument = self._draw(k)
+            self._exp[k][argument] = g
         return self._log[k][g]
-
-    def _pair(self, k: int, argument: int, value: int) -> int:
-        self._exp[k][argument], self._log[k][value] = value, argument
-        return value
 
     def _on_circle(self, k: int, g: int) -> tuple[int, int]:
         known, prime = self._circle[k], self.field.primes[k]
@@ -128,19 +107,13 @@ class Constants:
         return int(self.field.random.integers(2, self.field.primes[k]))
 
 
-class PointConstants:
-    """The values at one point, where many places at it are computed side by side."""
-
-    def __init__(self, shared: Constants, k: int) -> None:
-        self._shared, self._k = shared, k
-
-    def of(self, name: str, argument: Residues, exponent: float) -> list[int]:
-        """The function's value at each place."""
-        return [self._shared.at(self._k, name, int(g), exponent) for g in argument[:, 0]]
-
-
 class Grid:
     """The nodes of one experiment at all points: first those of point 0, piece after piece.
+
+    Let all times of an experiment be e times as long. Its states at time t0 + e s are power series
+    in e, whose coefficient k is a polynomial of degree k in s on each piece of the inputs, and
+    continuous. Without breaks it is a number times s**k: one node, s = 1, is enough. With breaks
+    each piece has as many nodes as there are orders: polynomials are integrated without error.
 
     primes  one for each node
     size    number of nodes at one point
@@ -154,18 +127,7 @@ class Grid:
         self.points = len(primes)
         self.primes = [p for p in primes for _ in range(self.size)]
         self._base = list(primes)
-        if not self.is_single:
-            self._rules = {p: _Rule(p, self.m) for p in dict.fromkeys(primes)}
-
-    def spread(self, values: Residues) -> Residues:
-        """(points, ...) values of each point, at its nodes."""
-        return np.repeat(values, self.size, axis=0)
-
-    def spread_pieces(self, values: Residues) -> Residues:
-        """(points, n_pieces * n) values of each piece, at its nodes: (nodes, n)."""
-        blocks = max(1, len(self.pieces))
-        n = values.shape[1] // blocks
-        return np.repeat(values.reshape(self.points * blocks, n), self.m, axis=0)
+        self._rules = {} if self.is_single else {p: _Rule(p, self.m) for p in set(primes)}
 
     def times(self) -> list[int]:
         """s at all nodes."""
@@ -195,8 +157,8 @@ class Grid:
     def integrated(self, slopes: Residues, order: int) -> Residues:
         """Coefficient order + 1 of a state from coefficient `order` of its slope."""
         if self.is_single:
-            over = np.array([pow(order + 1, -1, p) for p in self.primes], dtype=np.uint64)
-            return slopes * over[:, None] % np.array(self.primes, dtype=np.uint64)[:, None]
+            over = np.array([[pow(order + 1, -1, p), p] for p in self.primes], dtype=np.uint64)
+            return slopes * over[:, :1] % over[:, 1:]
         result = np.empty_like(slopes)
         for k, p in enumerate(self._base):
             rule, before = self._rules[p], np.zeros((1, slopes.shape[1]), dtype=np.uint64)
@@ -204,42 +166,36 @@ class Grid:
                 at = slice(k * self.size + j * self.m, k * self.size + (j + 1) * self.m)
                 result[at] = (before + product(rule.integrals, slopes[at], p)) % np.uint64(p)
                 if piece.end is not None:
-                    whole = rule.integral_to(piece.end - piece.start)
-                    before = (before + product(whole, slopes[at], p)) % np.uint64(p)
+                    length = residue(piece.end - piece.start, p)
+                    whole = product(rule.integrals_to([length]), slopes[at], p)
+                    before = (before + whole) % np.uint64(p)
         return result
 
     def at(self, values: Residues, k: int, time: Fraction) -> Residues:
         """(m, n) values at the nodes of point k -> (n,) at that time; at a break: before it."""
         p = self._base[k]
         j = max((j for j, piece in enumerate(self.pieces) if piece.start < time), default=0)
-        own = values[j * self.m : (j + 1) * self.m]
-        weights = self._rules[p].values_at(time - self.pieces[j].start)
-        return np.asarray(product(weights, own, p)[0], dtype=np.uint64)
+        weights = self._rules[p].values_at(residue(time - self.pieces[j].start, p))
+        return np.asarray(product(weights, values[j * self.m : (j + 1) * self.m], p)[0])
 
 
 class _Rule:
-    """Interpolation by polynomials on m nodes, modulo a prime."""
+    """Interpolation by polynomials on the nodes 1, ..., m modulo a prime: weights of the values."""
 
     def __init__(self, prime: int, m: int) -> None:
         self.prime, self.m = prime, m
         self.nodes = list(range(1, m + 1))
-        powers = self._powers(self.nodes, range(m))
-        inverse = solved(powers, np.eye(m, dtype=np.uint64), prime)
-        if inverse is None:
-            raise Singular
-        self._inverse = inverse
-        self.integrals = self._integrals(self.nodes)
+        self._inverse = solved(
+            self._powers(self.nodes, range(m)), np.eye(m, dtype=np.uint64), prime
+        )
+        self.integrals = self.integrals_to(self.nodes)
 
-    def values_at(self, time: Fraction) -> Residues:
-        """(1, m) weights of the nodes' values."""
-        powers = self._powers([residue(time, self.prime)], range(self.m))
-        return product(powers, self._inverse, self.prime)
+    def values_at(self, place: int) -> Residues:
+        """(1, m) for the value at a place."""
+        return product(self._powers([place], range(self.m)), self._inverse, self.prime)
 
-    def integral_to(self, time: Fraction) -> Residues:
-        """(1, m) weights of the nodes' values in the integral from 0."""
-        return self._integrals([residue(time, self.prime)])
-
-    def _integrals(self, ends: Sequence[int]) -> Residues:
+    def integrals_to(self, ends: Sequence[int]) -> Residues:
+        """(len(ends), m) for the integrals from 0 to each end."""
         over = np.array([pow(i + 1, -1, self.prime) for i in range(self.m)], dtype=np.uint64)
         powers = self._powers(ends, range(1, self.m + 1)) * over % np.uint64(self.prime)
         return product(powers, self._inverse, self.prime)
@@ -256,16 +212,25 @@ Given = Callable[[int, int, int], Residues]
 
 
 class Evaluation:
-    """Coefficients of all nodes, up to the order computed last.
+    """Coefficients of all nodes of a graph, one order after the other.
 
     Coefficient k of a node needs coefficient k of its arguments and lower ones; it may be computed
     again with other inputs of that order.
+
+    places  row -> which point of `constants` it is; None: rows of one point follow each other
     """
 
     def __init__(
-        self, field: Field, graph: SeriesGraph, constants: Constants | PointConstants
+        self,
+        field: Field,
+        graph: SeriesGraph,
+        constants: Constants,
+        places: Sequence[int] | None = None,
     ) -> None:
         self.field, self.graph, self.constants = field, graph, constants
+        points = len(constants.field.primes)
+        nodes = len(field.primes) // points
+        self._places = places or [k for k in range(points) for _ in range(nodes)]
         self._zero = field.number(0.0)
         shape = (len(field.primes), field.size)
         self._room = FIRST_ROOM
@@ -277,7 +242,11 @@ class Evaluation:
     def compute(self, k: int, given: Given) -> list[Residues]:
         """Coefficient k of the outputs. Raises Singular where the equations are not defined."""
         if k >= self._room:
-            self._enlarge()
+            self._room *= 2
+            for i, steady in enumerate(self.graph.steady):
+                if not steady:
+                    old = self._series[i]
+                    self._series[i] = np.concatenate([old, np.zeros_like(old)], axis=2)
         # At the start an integral needs the value of w, which may stand behind it: hence twice.
         for _ in range(2 if k == 0 else 1):
             for i, node in enumerate(self.graph.nodes):
@@ -286,18 +255,20 @@ class Evaluation:
         return [self._at(i, k) for i in self.graph.results]
 
     def _coefficient(self, i: int, node: Node, k: int, given: Given) -> Residues:
-        if node.name == "CONST":
-            return self.field.number(node.value)
-        if node.name == "INPUT":
-            return given(*node.place, k)
+        if not node.arguments:
+            is_input = node.name == "INPUT"
+            return given(*node.place, k) if is_input else self.field.number(node.value)
         a, b = node.arguments
-        if node.name == "ADD":
-            return self.field.plus(self._at(a, k), self._at(b, k))
-        if node.name == "SUB":
-            return self.field.minus(self._at(a, k), self._at(b, k))
-        if node.name == "MUL":
-            return self._product(a, b, k)
-        return self._quotient(i, a, b, k) if node.name == "DIV" else self._integral(node, k)
+        match node.name:
+            case "ADD":
+                return self.field.plus(self._at(a, k), self._at(b, k))
+            case "SUB":
+                return self.field.minus(self._at(a, k), self._at(b, k))
+            case "MUL":
+                return self._product(a, b, k)
+            case "DIV":
+                return self._quotient(i, a, b, k)
+        return self._integral(node, k)
 
     def _product(self, a: int, b: int, k: int) -> Residues:
         for one, other in ((a, b), (b, a)):
@@ -316,11 +287,13 @@ class Evaluation:
 
     def _integral(self, node: Node, k: int) -> Residues:
         """z[k] = 1/k sum of j g[j] w[k - j] over j = 1..k."""
-        g, w = node.arguments
-        field = self.field
+        (g, w), field = node.arguments, self.field
         if k == 0:
             argument, weight = self._at(g, 0), self._at(w, 0)
-            start = field.constant(self.constants.of(node.name, argument, node.value))
+            start = field.constant([
+                self.constants.at(place, node.name, int(a), node.value)
+                for place, a in zip(self._places, argument[:, 0], strict=True)
+            ])
             start[:, 1:] = (weight[:, :1] * argument[:, 1:]) % field.modulus
             return start
         if self.graph.steady[w]:
@@ -330,16 +303,25 @@ class Evaluation:
         return field.divided(field.convolution(slopes, self._series[w][:, :, k - 1 :: -1]), k)
 
     def _at(self, i: int, k: int) -> Residues:
-        if k > 0 and self.graph.steady[i]:
-            return self._zero
-        return self._series[i][:, :, k]
+        return self._zero if k > 0 and self.graph.steady[i] else self._series[i][:, :, k]
 
-    def _enlarge(self) -> None:
-        for i, steady in enumerate(self.graph.steady):
-            if not steady:
-                old = self._series[i]
-                self._series[i] = np.concatenate([old, np.zeros_like(old)], axis=2)
-        self._room *= 2
+
+def start_values(
+    field: Field,
+    constants: Constants,
+    column: Any,
+    symbols: Sequence[Any],
+    values: Sequence[Any],
+    *,
+    places: Sequence[int] | None = None,
+) -> list[Residues]:
+    """Values of an SX column where each of the symbols has its values, a number for each element.
+
+    raises UnknownOperation, Singular
+    """
+    graph = series_graph(column, list(symbols), (True,) * len(symbols))
+    run = Evaluation(field, graph, constants, places)
+    return run.compute(0, lambda argument, i, k: values[argument][i])
 
 
 STEADY = (False, False, True, False, False)  # of x, y, q, u, t
@@ -383,20 +365,22 @@ class PowerSeries:
         orders: int = 0,
     ) -> None:
         self.grid = Grid(dynamics, field.primes, orders)
-        self.dynamics = dynamics
+        self.dynamics = d = dynamics
         self.field = field = Field(self.grid.primes, field.size, field.random)
         self.constants, self.signals = shared
         self.order = 0
         self.outputs: list[list[Residues]] = []
-        self._n = [int(e.numel()) for e in (dynamics.f, dynamics.g, dynamics.outputs)]
-        column = ca.vertcat(dynamics.f, dynamics.g, dynamics.outputs)
-        self._graph = series_graph(column, dynamics.symbols, STEADY)
+        self._n_x, self._n_y = int(d.f.numel()), int(d.g.numel())
+        self._graph = series_graph(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
         self._evaluation = Evaluation(field, self._graph, self.constants)
-        self._q = self._seeds(self.grid.spread(q))
-        self._x = [self._start_values(None if x is None else self.grid.spread(x))]
-        y = self.grid.spread_pieces(self._by_piece(y))
-        self._y = [[field.constant([int(v) for v in y[:, i]]) for i in range(y.shape[1])]]
-        self._inverses = self._inverted() if self._n[1] else []
+        self._q = field.unknowns(np.repeat(q, self.grid.size, axis=0))
+        starts = start_values(field, self.constants, d.start, [d.q], [self._q])
+        if x is not None:
+            moves = np.repeat(x, self.grid.size, axis=0)
+            starts = [field.plus(a, moves[:, i]) for i, a in enumerate(starts)]
+        self._x = [starts]
+        self._y = [[field.constant(column) for column in self._at_nodes(y).T]]
+        self._inverses = self._inverted() if self._n_y else []
 
     @property
     def degree(self) -> int:
@@ -407,7 +391,7 @@ class PowerSeries:
     def degree_of_start(self) -> int:
         """Of the start values, and of unknowns that implicit equations were solved for."""
         starts = degree(series_graph(self.dynamics.start, [self.dynamics.q], (True,)))
-        return max(1, starts) * max(1, self._n[1] * self.degree)
+        return max(1, starts) * max(1, self._n_y * self.degree)
 
     @property
     def beyond(self) -> set[str]:
@@ -420,67 +404,53 @@ class PowerSeries:
 
     def implicit(self, order: int, k: int) -> list[int]:
         """That coefficient of each implicit variable at point k; it must have been computed."""
-        return [int(y[k * self.grid.size, 0]) for y in self._y[order]] if self._n[1] else []
+        return [int(y[k * self.grid.size, 0]) for y in self._y[order]] if self._n_y else []
 
     def advance(self) -> list[Residues]:
         """The next coefficient of every output."""
-        k = self.order
+        k, n_x, n_y = self.order, self._n_x, self._n_y
         if k > 0:
-            self._y.append([self.field.number(0.0)] * self._n[1])
+            self._y.append([self.field.number(0.0)] * n_y)
         result = self._evaluation.compute(k, self._given)
-        if self._n[1]:
-            result = self._consistent(k, result)
-        slopes, outputs = result[: self._n[0]], result[self._n[0] + self._n[1] :]
-        self._x.append([self.grid.integrated(slope, k) for slope in slopes])
-        self.outputs.append(outputs)
-        self.order += 1
-        return outputs
-
-    def _consistent(self, k: int, result: list[Residues]) -> list[Residues]:
-        """All outputs again, after the implicit variables' coefficient has been solved for."""
-        for part in (slice(0, 1), slice(1, None)) if k > 0 else (slice(1, None),):
-            rest = np.stack(result[self._n[0] : self._n[0] + self._n[1]], axis=1)
-            for i, step in enumerate(self._steps(rest[:, :, part])):
-                corrected = self._y[k][i].copy()
+        # The implicit variables' coefficient is solved for: its value, then its derivatives.
+        for part in [slice(0, 1)] * (n_y > 0 and k > 0) + [slice(1, None)] * (n_y > 0):
+            rest = np.stack(result[n_x : n_x + n_y], axis=1)[:, :, part]
+            for i, step in enumerate(self._steps(rest)):
+                self._y[k][i] = corrected = self._y[k][i].copy()
                 corrected[:, part] = (corrected[:, part] + step) % self.field.modulus
-                self._y[k][i] = corrected
             result = self._evaluation.compute(k, self._given)
-        return result
+        self._x.append([self.grid.integrated(slope, k) for slope in result[:n_x]])
+        self.outputs.append(result[n_x + n_y :])
+        self.order += 1
+        return self.outputs[-1]
 
-    def _steps(self, rest: Residues) -> list[Residues]:
-        """-(dg/dy)^-1 rest, for each implicit variable (points, n); rest (points, n_y, n)."""
-        primes = self.field.primes
-        moved = np.stack([
-            product(inverse, np.uint64(p) - r, p)
-            for inverse, r, p in zip(self._inverses, rest, primes, strict=True)
-        ])
-        return [moved[:, i] for i in range(self._n[1])]
+    def _steps(self, rest: Residues) -> Residues:
+        """-(dg/dy)^-1 rest, (n_y, points, n); rest (points, n_y, n)."""
+        return np.stack(
+            [
+                product(inverse, np.uint64(p) - r, p)
+                for inverse, r, p in zip(self._inverses, rest, self.field.primes, strict=True)
+            ],
+            axis=1,
+        )
 
     def _inverted(self) -> list[Residues]:
-        d = self.dynamics
+        """(dg/dy)^-1 at each node."""
+        d, n = self.dynamics, self._n_y
         graph = series_graph(ca.vec(ca.jacobian(d.g, d.y)), d.symbols, STEADY)
         entries = Evaluation(self.field, graph, self.constants).compute(0, self._given)
-        n = self._n[1]
-        result = []
-        for k, prime in enumerate(self.field.primes):
-            matrix = np.array([int(e[k, 0]) for e in entries], dtype=np.uint64).reshape(n, n).T
-            inverse = solved(matrix, np.eye(n, dtype=np.uint64), prime)
-            if inverse is None:
-                raise Singular
-            result.append(inverse)
-        return result
-
-    def _seeds(self, q: Residues) -> list[Residues]:
-        seeds = [self.field.constant([int(v) for v in q[:, i]]) for i in range(q.shape[1])]
-        for i, seed in enumerate(seeds):
-            seed[:, 1 + i] = 1
-        return seeds
+        matrices = np.stack([e[:, 0] for e in entries], axis=1).reshape(-1, n, n)
+        return [
+            solved(matrix.T, np.eye(n, dtype=np.uint64), prime)
+            for matrix, prime in zip(matrices, self.field.primes, strict=True)
+        ]
 
     def _given(self, argument: int, element: int, k: int) -> Residues:
-        if argument in (0, 1):
-            return (self._x, self._y)[argument][k][element]
-        if argument == 2:  # noqa: PLR2004 - q, which is steady
-            return self._q[element]
+        match argument:
+            case 0 | 1:
+                return (self._x, self._y)[argument][k][element]
+            case 2:
+                return self._q[element]
         return self.exogenous(argument, element, k)
 
     def exogenous(self, argument: int, element: int, k: int) -> Residues:
@@ -493,20 +463,9 @@ class PowerSeries:
             return self.field.constant(self.grid.times())
         return self.field.number(self.dynamics.t0 if k == 0 else 0.0)
 
-    def _by_piece(self, y: Residues) -> Residues:
-        """(points, n_pieces * n_y) from the values of all different instants."""
-        levels = [piece.levels for piece in self.grid.pieces]
-        instants = list(dict.fromkeys(levels)) or [()]
-        n = y.shape[1] // len(instants)
-        places = [instants.index(one) for one in levels or [()]]
-        return np.hstack([y[:, i * n : (i + 1) * n] for i in places])
-
-    def _start_values(self, moved: Residues | None) -> list[Residues]:
-        """The states at the start, with their derivatives; `moved` is added."""
-        graph = series_graph(self.dynamics.start, [self.dynamics.q], (True,))
-        result = Evaluation(self.field, graph, self.constants).compute(
-            0, lambda _, i, k: self._q[i]
-        )
-        if moved is not None:
-            result = [self.field.plus(a, moved[:, i]) for i, a in enumerate(result)]
-        return result
+    def _at_nodes(self, y: Residues) -> Residues:
+        """(nodes, n_y) from the values of all different instants."""
+        levels = [piece.levels for piece in self.grid.pieces] or [()]
+        instants = list(dict.fromkeys(levels))
+        blocks = y.reshape(len(y), len(instants), -1)[:, [instants.index(one) for one in levels]]
+        return np.repeat(blocks.reshape(len(y) * len(levels), -1), self.grid.m, axis=0)

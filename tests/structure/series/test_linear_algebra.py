@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from igpe.structure.series.field import (
+    Singular,
     echelon,
     null_space,
     product,
@@ -49,7 +50,8 @@ def test_echelon_rows_span_the_same_space():
 def test_solution_of_a_square_system():
     a, b = matrix(4, 4, 4), matrix(4, 2, 2, seed=1)
     assert (product(a, solved(a, b, PRIME), PRIME) == b).all()
-    assert solved(matrix(4, 4, 3), b, PRIME) is None
+    with pytest.raises(Singular):
+        solved(matrix(4, 4, 3), b, PRIME)
 
 
 @pytest.mark.parametrize("value", [Fraction(-3, 7), Fraction(0), Fraction(100), Fraction(1, 99)])
