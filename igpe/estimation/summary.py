@@ -37,7 +37,6 @@ from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
-from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.identifiability.identifiability import (
     Access,
     Identifiability,
@@ -45,6 +44,7 @@ from igpe.structure.identifiability.identifiability import (
     identifiability,
 )
 from igpe.structure.identifiability.posed import of_errors_alone, pose
+from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.report import sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings

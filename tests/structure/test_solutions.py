@@ -15,7 +15,7 @@ from igpe.structure.identifiability.posed import expand, pose
 from igpe.structure.identifiability.sensitivity_rows import SeriesStart
 from igpe.structure.identifiability.solutions import solutions
 from igpe.structure.series.ideal import Ideal
-from igpe.structure.series.polynomials import Polynomial, TooLong
+from igpe.structure.series.polynomials import ModularPolynomial, TooLong
 from igpe.structure.series.relations import Relations, Unrolled
 
 PRIME = 2**31 - 1
@@ -133,7 +133,7 @@ def test_equations_hold_at_the_point_they_were_made_at(name):
 
 
 def variable(i):
-    return Polynomial({(i,): 1}, PRIME)
+    return ModularPolynomial({(i,): 1}, PRIME)
 
 
 X, Y = variable(0), variable(1)
@@ -155,7 +155,7 @@ def test_normal_forms_agree_with_those_over_the_rationals():
     x, y, z = sympy.symbols("x y z")
     system = [x**2 - y * z - 1, y**2 - z - 2, x + y + z - 4]
     equations = [
-        Polynomial(
+        ModularPolynomial(
             {
                 tuple(i for i, e in enumerate(m) for _ in range(e)): int(c)
                 for m, c in sympy.Poly(a, x, y, z).terms()

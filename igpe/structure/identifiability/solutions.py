@@ -28,7 +28,7 @@ from igpe.structure.series.field import (
 )
 from igpe.structure.series.ideal import Ideal
 from igpe.structure.series.points import NoPoint
-from igpe.structure.series.polynomials import Polynomial, TooLong
+from igpe.structure.series.polynomials import ModularPolynomial, TooLong
 from igpe.structure.series.relations import Relations, Unrolled
 
 LARGEST_POWER = 5  # whose root is drawn
@@ -78,13 +78,13 @@ class Fibre:
     """
 
     ideal: Ideal
-    unknowns: dict[int, Polynomial]
+    unknowns: dict[int, ModularPolynomial]
     branches: bool
 
     def degree(self, places: Sequence[int], most: int) -> int | None:
         """How many values the unknowns have together, by a sum with general factors."""
         terms = (self.unknowns[i] * (1 + 7919 * j**3) for j, i in enumerate(places))
-        return self.ideal.degree(sum(terms, Polynomial({}, self.ideal.prime)), most)
+        return self.ideal.degree(sum(terms, ModularPolynomial({}, self.ideal.prime)), most)
 
 
 def solutions(
@@ -232,7 +232,7 @@ class _SolutionSeries:
         return last, form
 
 
-Signed = tuple[Polynomial, bool]
+Signed = tuple[ModularPolynomial, bool]
 """An unknown, and whether its bounds exclude one sign."""
 
 
@@ -257,10 +257,10 @@ def _closed(relations: Relations, unknowns: Sequence[Signed], most_work: float) 
 
 def _following(
     relations: Relations, unknowns: Sequence[Signed], ideal: Ideal
-) -> Iterator[Polynomial]:
+) -> Iterator[ModularPolynomial]:
     """Polynomials that can have one value only, though the equations do not say so."""
 
-    def fixed(a: Polynomial) -> bool:
+    def fixed(a: ModularPolynomial) -> bool:
         return ideal.reduced(a).constant is not None
 
     for a, one_sign in unknowns:
@@ -315,9 +315,12 @@ def _functions(
     small quotients.
     """
 
-    def product(fibre: Fibre, term: Sequence[int]) -> Polynomial:
+    def product(fibre: Fibre, term: Sequence[int]) -> ModularPolynomial:
         return fibre.ideal.reduced(
-            prod((fibre.unknowns[i] for i in term), start=Polynomial({(): 1}, fibre.ideal.prime))
+            prod(
+                (fibre.unknowns[i] for i in term),
+                start=ModularPolynomial({(): 1}, fibre.ideal.prime),
+            )
         )
 
     squares = [

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from igpe.structure.series.polynomials import Monomial, Polynomial, TooLong
+from igpe.structure.series.polynomials import ModularPolynomial, Monomial, TooLong
 
 LONGEST = 8  # terms that take the place of a variable
 
@@ -21,10 +21,12 @@ class Ideal:
     raises     TooLong
     """
 
-    def __init__(self, equations: Iterable[Polynomial], prime: int, most_work: float) -> None:
+    def __init__(
+        self, equations: Iterable[ModularPolynomial], prime: int, most_work: float
+    ) -> None:
         self.prime = prime
         rest, self._solved = _substituted(list(equations))
-        self._forms: dict[Monomial, Polynomial] = {}
+        self._forms: dict[Monomial, ModularPolynomial] = {}
         self._variables = dict.fromkeys(
             sorted({i for a in rest for i in a.variables}, reverse=True)
         )
@@ -35,7 +37,7 @@ class Ideal:
             self._ring = _ring([f"v{i}" for i in self._variables], prime, most_work)
             self._basis = list(groebner([self._inside(a.terms) for a in rest], self._ring))
 
-    def reduced(self, a: Polynomial) -> Polynomial:
+    def reduced(self, a: ModularPolynomial) -> ModularPolynomial:
         """The normal form: equal for polynomials that are equal at all solutions. Raises TooLong.
 
         Variables of which the equations say nothing are left as they are.
@@ -43,19 +45,23 @@ class Ideal:
         for i, by in self._solved:
             if i in a.variables:
                 a = a.inserted(i, by)
-        result = Polynomial({}, self.prime)
+        result = ModularPolynomial({}, self.prime)
         for monomial, c in a.terms.items():
             inner = tuple(i for i in monomial if i in self._variables)
             outer = tuple(i for i in monomial if i not in self._variables)
-            result += Polynomial({outer: c}, self.prime) * self._normal_form(inner)
+            result += ModularPolynomial({outer: c}, self.prime) * self._normal_form(inner)
         return result
 
-    def degree(self, a: Polynomial, most: int) -> int | None:
+    def degree(self, a: ModularPolynomial, most: int) -> int | None:
         """How many values the polynomial has at the solutions, at most; None if more than that.
 
         The degree of its minimal polynomial: how many powers are independent. Raises TooLong.
         """
-        power, rows, base = Polynomial({(): 1}, self.prime), list[Polynomial](), self.reduced(a)
+        power, rows, base = (
+            ModularPolynomial({(): 1}, self.prime),
+            list[ModularPolynomial](),
+            self.reduced(a),
+        )
         while len(rows) <= most:
             rest = power
             for row in rows:  # each row's first monomial has the factor 1
@@ -67,16 +73,16 @@ class Ideal:
             power = self.reduced(power * base)
         return None
 
-    def _normal_form(self, monomial: Monomial) -> Polynomial:
+    def _normal_form(self, monomial: Monomial) -> ModularPolynomial:
         if not self._basis or not monomial:
-            return Polynomial({monomial: 1}, self.prime)
+            return ModularPolynomial({monomial: 1}, self.prime)
         if monomial not in self._forms:
             rest = self._inside({monomial: 1}).rem(self._basis)
             terms = {
                 tuple(sorted(i for i, e in zip(self._variables, m, strict=True) for _ in range(e))):
                 int(c) for m, c in rest.items()
             }  # fmt: skip
-            self._forms[monomial] = Polynomial(terms, self.prime)
+            self._forms[monomial] = ModularPolynomial(terms, self.prime)
         return self._forms[monomial]
 
     def _inside(self, terms: dict[Monomial, int]) -> Any:
@@ -88,22 +94,22 @@ class Ideal:
 
 
 def _substituted(
-    equations: list[Polynomial],
-) -> tuple[list[Polynomial], list[tuple[int, Polynomial]]]:
+    equations: list[ModularPolynomial],
+) -> tuple[list[ModularPolynomial], list[tuple[int, ModularPolynomial]]]:
     """The equations without variables that are simple expressions of others, and these."""
     rest = [a for a in equations if a]
-    solved: list[tuple[int, Polynomial]] = []
+    solved: list[tuple[int, ModularPolynomial]] = []
     while (used := _simple(rest)) is not None:
         at, i = used
         a = rest.pop(at)
-        others = Polynomial({m: c for m, c in a.terms.items() if m != (i,)}, a.prime)
+        others = ModularPolynomial({m: c for m, c in a.terms.items() if m != (i,)}, a.prime)
         by = others * pow(-a.terms[i,], -1, a.prime)
         solved = [*((j, other.inserted(i, by)) for j, other in solved), (i, by)]
         rest = [b for a in rest if (b := a.inserted(i, by) if i in a.variables else a)]
     return rest, solved
 
 
-def _simple(equations: Sequence[Polynomial]) -> tuple[int, int] | None:
+def _simple(equations: Sequence[ModularPolynomial]) -> tuple[int, int] | None:
     """Place of an equation that gives a variable in few terms, or one that no other contains."""
     among = Counter(i for a in equations for i in a.variables)
     for at in sorted(range(len(equations)), key=lambda at: len(equations[at].terms)):

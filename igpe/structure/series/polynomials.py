@@ -16,7 +16,7 @@ class TooLong(Exception):
     """A Groebner basis needs more work than is allowed."""
 
 
-class Polynomial:
+class ModularPolynomial:
     """terms: monomial -> residue modulo the prime; without zeros."""
 
     def __init__(self, terms: Mapping[Monomial, int], prime: int) -> None:
@@ -26,31 +26,31 @@ class Polynomial:
     def __bool__(self) -> bool:
         return bool(self.terms)
 
-    def plus(self, other: "Polynomial | int", factor: int) -> "Polynomial":
+    def plus(self, other: "ModularPolynomial | int", factor: int) -> "ModularPolynomial":
         """self + factor other."""
         result = dict(self.terms)
         for m, c in ({(): other} if isinstance(other, int) else other.terms).items():
             result[m] = result.get(m, 0) + factor * c
-        return Polynomial(result, self.prime)
+        return ModularPolynomial(result, self.prime)
 
-    def __add__(self, other: "Polynomial | int") -> "Polynomial":
+    def __add__(self, other: "ModularPolynomial | int") -> "ModularPolynomial":
         return self.plus(other, 1)
 
-    def __sub__(self, other: "Polynomial | int") -> "Polynomial":
+    def __sub__(self, other: "ModularPolynomial | int") -> "ModularPolynomial":
         return self.plus(other, -1)
 
-    def __mul__(self, other: "Polynomial | int") -> "Polynomial":
+    def __mul__(self, other: "ModularPolynomial | int") -> "ModularPolynomial":
         if isinstance(other, int):
-            return Polynomial({m: c * other for m, c in self.terms.items()}, self.prime)
+            return ModularPolynomial({m: c * other for m, c in self.terms.items()}, self.prime)
         result: dict[Monomial, int] = {}
         for one, c in self.terms.items():
             for two, d in other.terms.items():
                 both = tuple(sorted(one + two))
                 result[both] = result.get(both, 0) + c * d
-        return Polynomial(result, self.prime)
+        return ModularPolynomial(result, self.prime)
 
-    def __pow__(self, n: int) -> "Polynomial":
-        return reduce(mul, [self] * n, Polynomial({(): 1}, self.prime))
+    def __pow__(self, n: int) -> "ModularPolynomial":
+        return reduce(mul, [self] * n, ModularPolynomial({(): 1}, self.prime))
 
     @property
     def constant(self) -> int | None:
@@ -67,7 +67,7 @@ class Polynomial:
         terms = (reduce(mul, (values[i] for i in m), c) for m, c in self.terms.items())
         return sum(terms) % self.prime
 
-    def inserted(self, i: int, by: "Polynomial") -> "Polynomial":
+    def inserted(self, i: int, by: "ModularPolynomial") -> "ModularPolynomial":
         """The polynomial with another one in place of variable i."""
         result = {m: c for m, c in self.terms.items() if i not in m}
         powers = {n: by**n for n in {m.count(i) for m in self.terms.keys() - result.keys()}}
@@ -76,4 +76,4 @@ class Polynomial:
             for other, d in powers[m.count(i)].terms.items() if i in m else ():
                 both = tuple(sorted(rest + other))
                 result[both] = result.get(both, 0) + c * d
-        return Polynomial(result, self.prime)
+        return ModularPolynomial(result, self.prime)

@@ -1,4 +1,4 @@
-"""Polynomial equations that tie the unknowns to an experiment's Taylor coefficients.
+"""ModularPolynomial equations that tie the unknowns to an experiment's Taylor coefficients.
 
 The recurrences of the power series, written down instead of computed: the states' coefficients are
 variables, each with the equation that makes it of those before (Hong et al. 2019). So all degrees
@@ -14,7 +14,7 @@ import casadi as ca
 from igpe.equations.operations import Node
 from igpe.structure.series.field import Singular, rational, residue
 from igpe.structure.series.graph import series_graph
-from igpe.structure.series.polynomials import Monomial, Polynomial
+from igpe.structure.series.polynomials import ModularPolynomial, Monomial
 from igpe.structure.series.power_series import STEADY, PowerSeries
 
 LARGEST_ROOT = 4  # denominator of an exponent
@@ -24,8 +24,8 @@ class FunctionValue(NamedTuple):
     """A function's name, its argument and its value at the start."""
 
     name: str
-    argument: Polynomial
-    value: Polynomial
+    argument: ModularPolynomial
+    value: ModularPolynomial
 
 
 class Relations:
@@ -43,34 +43,34 @@ class Relations:
     def __init__(self, prime: int) -> None:
         self.prime = prime
         self.values: list[int] = []
-        self.equations: list[Polynomial] = []
-        self.reduced: Callable[[Polynomial], Polynomial] | None = None
+        self.equations: list[ModularPolynomial] = []
+        self.reduced: Callable[[ModularPolynomial], ModularPolynomial] | None = None
         self.pairs: list[FunctionValue] = []
         self.branches = False
-        self._inverses: dict[frozenset[tuple[Monomial, int]], Polynomial] = {}
+        self._inverses: dict[frozenset[tuple[Monomial, int]], ModularPolynomial] = {}
 
-    def number(self, value: int) -> Polynomial:
+    def number(self, value: int) -> ModularPolynomial:
         """A residue as a polynomial."""
-        return Polynomial({(): value}, self.prime)
+        return ModularPolynomial({(): value}, self.prime)
 
-    def unknown(self, value: int) -> Polynomial:
+    def unknown(self, value: int) -> ModularPolynomial:
         """A new variable."""
         self.values.append(value % self.prime)
-        return Polynomial({(len(self.values) - 1,): 1}, self.prime)
+        return ModularPolynomial({(len(self.values) - 1,): 1}, self.prime)
 
-    def vanishes(self, a: Polynomial) -> None:
+    def vanishes(self, a: ModularPolynomial) -> None:
         """Add an equation."""
         self.equations += [a] if a else []
 
-    def fix(self, a: Polynomial) -> None:
+    def fix(self, a: ModularPolynomial) -> None:
         """Add the equation that the polynomial has the value it has at the point."""
         self.vanishes(a - self.value(a))
 
-    def value(self, a: Polynomial) -> int:
+    def value(self, a: ModularPolynomial) -> int:
         """The value at the point."""
         return a.value(self.values)
 
-    def named(self, a: Polynomial) -> Polynomial:
+    def named(self, a: ModularPolynomial) -> ModularPolynomial:
         """A short form of the polynomial."""
         if len(a.terms) <= 1:
             return a
@@ -80,7 +80,7 @@ class Relations:
         self.vanishes(short - a)
         return short
 
-    def inverse(self, a: Polynomial) -> Polynomial:
+    def inverse(self, a: ModularPolynomial) -> ModularPolynomial:
         """1 / a. Raises Singular if it is zero at the point."""
         if not self.value(a):
             raise Singular
@@ -93,7 +93,7 @@ class Relations:
             self.vanishes(a * self._inverses[key] - 1)
         return self._inverses[key]
 
-    def quotient(self, a: Polynomial, b: Polynomial) -> Polynomial:
+    def quotient(self, a: ModularPolynomial, b: ModularPolynomial) -> ModularPolynomial:
         """a / b. Raises Singular if b is zero at the point."""
         inverse = self.inverse(b)
         if not a or b.constant is not None:
@@ -116,16 +116,16 @@ class Unrolled:
     """
 
     def __init__(
-        self, course: PowerSeries, k: int, q: list[Polynomial], relations: Relations
+        self, course: PowerSeries, k: int, q: list[ModularPolynomial], relations: Relations
     ) -> None:
         self.course, self.k, self.q, self.relations = course, k, q, relations
         d = course.dynamics
         self._graph = series_graph(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
-        self._series: list[list[Polynomial]] = [[] for _ in self._graph.nodes]
-        self._x, self._y = [self._start()], list[list[Polynomial]]()
+        self._series: list[list[ModularPolynomial]] = [[] for _ in self._graph.nodes]
+        self._x, self._y = [self._start()], list[list[ModularPolynomial]]()
         self.order = 0
 
-    def advance(self) -> list[Polynomial]:
+    def advance(self) -> list[ModularPolynomial]:
         """The next coefficient of every output."""
         j, d, relations = self.order, self.course.dynamics, self.relations
         n_x, n_y = d.f.numel(), d.g.numel()
@@ -141,11 +141,11 @@ class Unrolled:
         self.order += 1
         return result[n_x + n_y :]
 
-    def _start(self) -> list[Polynomial]:
+    def _start(self) -> list[ModularPolynomial]:
         """Start values; those that depend on no unknown are the course's numbers."""
         d = self.course.dynamics
         graph = series_graph(d.start, [d.q], (True,))
-        series: list[list[Polynomial]] = []
+        series: list[list[ModularPolynomial]] = []
         for i, node in enumerate(graph.nodes):
             is_input = node.name == "INPUT"
             series.append([self.q[node.place[1]] if is_input else self._made(i, 0, series, node)])
@@ -155,7 +155,7 @@ class Unrolled:
             for j, (i, free) in enumerate(zip(graph.results, depends, strict=True))
         ]
 
-    def _coefficient(self, i: int, j: int, node: Node) -> Polynomial:
+    def _coefficient(self, i: int, j: int, node: Node) -> ModularPolynomial:
         if j > 0 and self._graph.steady[i]:
             return self.relations.number(0)
         if node.name != "INPUT":
@@ -169,7 +169,9 @@ class Unrolled:
         coefficient = self.course.exogenous(argument, element, j)
         return self.relations.number(int(coefficient[self.k, 0]))
 
-    def _made(self, i: int, j: int, series: list[list[Polynomial]], node: Node) -> Polynomial:
+    def _made(
+        self, i: int, j: int, series: list[list[ModularPolynomial]], node: Node
+    ) -> ModularPolynomial:
         relations = self.relations
         if node.name == "CONST":
             return relations.number(residue(rational(node.value), relations.prime))
@@ -188,7 +190,7 @@ class Unrolled:
         total = self._convolution([c * i for i, c in enumerate(a)], b, range(1, j + 1), j)
         return self._short(total * pow(j, -1, relations.prime))
 
-    def _value_of(self, node: Node, g: Polynomial) -> Polynomial:
+    def _value_of(self, node: Node, g: ModularPolynomial) -> ModularPolynomial:
         """A function's value at the start, which is drawn where its argument is known."""
         relations = self.relations
         z = self.course.constants.at(self.k, node.name, relations.value(g), node.value)
@@ -208,12 +210,12 @@ class Unrolled:
         return result
 
     def _convolution(
-        self, a: Sequence[Polynomial], b: Sequence[Polynomial], places: range, j: int
-    ) -> Polynomial:
+        self, a: Sequence[ModularPolynomial], b: Sequence[ModularPolynomial], places: range, j: int
+    ) -> ModularPolynomial:
         """The sum of a[i] b[j - i]."""
         products = (a[i] * b[j - i] for i in places if a[i] and b[j - i])
         return self._short(sum(products, self.relations.number(0)))
 
-    def _short(self, a: Polynomial) -> Polynomial:
+    def _short(self, a: ModularPolynomial) -> ModularPolynomial:
         """Where the equations are known in simplest form everything is kept in it."""
         return a if self.relations.reduced is None else self.relations.reduced(a)
