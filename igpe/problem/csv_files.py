@@ -24,23 +24,26 @@ def read_csv(path: Path) -> pd.DataFrame:
     separate; in UTF-8 or, if it is none, in Windows' western code page. Spaces around names and
     entries do not count.
     """
-    text = _text(path)
+    raw = read(path, MOST)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in raw:  # no text at all
+            raise
+        text = raw.decode("cp1252", errors="replace")
     lines = [line for line in text[:HEAD].splitlines() if line.strip()][:LINES]
-    separator = next((s for s in SEPARATORS if _is_separated(lines, s)), ",")
-    if any(len(field) > FIELD for row in _rows(lines, separator) for field in row):
+    counts = {s: {len(row) for row in _rows(lines, s)} for s in SEPARATORS}
+    # All lines have equally many fields, and more than one.
+    separator = next((s for s, n in counts.items() if len(n) == 1 and min(n) > 1), ",")
+    rows = _rows(lines, separator)
+    fields = [field for row in rows for field in row]
+    if any(len(field) > FIELD for field in fields):
         raise DataError(f"'{path}' has an entry of more than {FIELD} letters, so it is no table.")
-    widest = max((len(row) for row in _rows(lines[:1], separator)), default=0)
-    breaks, separated = text.count("\n") + text.count("\r"), text.count(separator)
-    require_cells(path, max(breaks, 1), max(widest, separated // max(breaks, 1)))
-    is_comma_decimal = separator != "," and any(
-        _WITH_COMMA.fullmatch(field) for row in _rows(lines, separator) for field in row
-    )
-    table = pd.read_csv(
-        StringIO(text),
-        sep=separator,
-        decimal="," if is_comma_decimal else ".",
-        skipinitialspace=True,
-    )
+    breaks = max(text.count("\n") + text.count("\r"), 1)
+    require_cells(path, breaks, max(len(rows[0]) if rows else 0, text.count(separator) // breaks))
+    has_comma = separator != "," and any(map(_WITH_COMMA.fullmatch, fields))
+    decimal = "," if has_comma else "."
+    table = pd.read_csv(StringIO(text), sep=separator, decimal=decimal, skipinitialspace=True)
     return table.rename(columns=str.strip)
 
 
@@ -51,22 +54,6 @@ def require_cells(path: Path, rows: int, columns: int) -> None:
             f"'{path}' holds or promises {rows} rows of {columns} columns; igpe reads up to "
             f"{MOST_CELLS:,} cells in up to {MOST_COLUMNS:,} columns. Save only what was measured."
         )
-
-
-def _text(path: Path) -> str:
-    raw = read(path, MOST)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if b"\0" in raw:  # no text at all
-            raise
-        return raw.decode("cp1252", errors="replace")
-
-
-def _is_separated(lines: list[str], separator: str) -> bool:
-    """Whether all lines have equally many fields, and more than one."""
-    counts = {len(row) for row in _rows(lines, separator)}
-    return len(counts) == 1 and min(counts) > 1
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:

@@ -1,7 +1,4 @@
-"""One experiment: measurements over time, start values, inputs, and how exact the numbers are.
-
-What an experiment is given: arguments of the right kind, a start before the measurements.
-"""
+"""One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -28,6 +25,7 @@ from igpe.problem.noise.sigma import (
 )
 from igpe.problem.tables import (
     Data,
+    experiments_in,
     read_table,
     renamed,
     require_one_experiment,
@@ -59,7 +57,14 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
 def start_time_of(times: FloatArray, given: float | None) -> float:
     """When an experiment starts: as given, or where that is clear by itself."""
     first, last = float(times[0]), float(times[-1])
-    begin = _default_start(first, last) if given is None else given
+    begin = given
+    if begin is None:
+        if last - first < first > 0:
+            raise DataError(
+                f"The measurements run from {first:g} to {last:g}; it is not clear when the "
+                f"experiment started. Say it: start_time=0.0, or start_time={first:g}."
+            )
+        begin = min(first, 0.0)
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; give a "
@@ -71,17 +76,6 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
             "seen of what happens; add later ones, or give the earlier start: start_time=..."
         )
     return float(begin)
-
-
-def _default_start(first: float, last: float) -> float:
-    if first <= 0:
-        return first
-    if first <= last - first:
-        return 0.0
-    raise DataError(
-        f"The measurements run from {first:g} to {last:g}; it is not clear when the experiment "
-        f"started. Say it: start_time=0.0, or start_time={first:g}."
-    )
 
 
 @dataclass(frozen=True)
@@ -103,10 +97,10 @@ class Unknown:
                 f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
                 "give finite bounds with lower < upper, or a number if the value is known."
             )
-        is_inside = is_finite(self.guess) and self.lower <= float(self.guess or 0.0) <= self.upper
-        if self.guess is not None and not is_inside:
+        g = self.guess
+        if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
-                f"The guess {shown(self.guess)} of an unknown start value lies outside its bounds "
+                f"The guess {shown(g)} of an unknown start value lies outside its bounds "
                 f"[{self.lower:g}, {self.upper:g}]; give a number inside, or leave it out."
             )
 
@@ -205,23 +199,18 @@ class Experiment:
         self.start_time = start_time_of(times, start_time)
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
-        self._require_overlap(inputs)
-
-    def _require_overlap(self, given: Mapping[str, Any]) -> None:
-        """Refuse a Series whose times are all outside the experiment's."""
-        for name, read in self.inputs.items():
-            if isinstance(given[name], (pd.Series, pd.DataFrame)) and isinstance(read, Table):
-                require_overlap(name, read, self.start_time, float(self.times[-1]))
+        for role, one in self.inputs.items():
+            if isinstance(inputs[role], (pd.Series, pd.DataFrame)) and isinstance(one, Table):
+                require_overlap(role, one, self.start_time, float(self.times[-1]))
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickle and copy keep: pickle cannot read a mapping that is closed to changes."""
-        state = self.__dict__
-        return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state.items()}
+        state = self.__dict__.items()
+        return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for name in ("start", "inputs", "units", "error_models", "estimated_sigma"):
-            setattr(self, name, MappingProxyType(state[name]))
+        closed = ("start", "inputs", "units", "error_models", "estimated_sigma")
+        self.__dict__.update(state | {n: MappingProxyType(state[n]) for n in closed})
 
     def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
         """The same run with other measurements.
@@ -230,9 +219,8 @@ class Experiment:
         """
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
-        if one_of_several:
-            table = rows_of(table, self.name)
-        return _named(table, columns, {**self._conditions, "name": self.name})
+        rows = rows_of(table, self.name) if one_of_several else table
+        return _named(rows, columns, {**self._conditions, "name": self.name})
 
     def weighted(self, sigma: FloatArray) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order."""
@@ -266,13 +254,9 @@ class Experiment:
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""
         m = self.measurements
-        long = pd.DataFrame({
-            "time": m.times[m.row],
-            "name": np.array(m.names)[m.column],
-            "v": m.value,
-        })
-        wide = long.pivot_table(index="time", columns="name", values="v", aggfunc="mean")
-        return wide.reindex(columns=list(m.names))
+        keys = [pd.Index(m.times[m.row], name="time"), pd.Index(np.array(m.names)[m.column])]
+        means = pd.Series(m.value).groupby(keys).mean()
+        return means.unstack().reindex(columns=pd.Index(m.names, name="name"))
 
     def __repr__(self) -> str:
         return (
@@ -295,12 +279,7 @@ def read_experiments(
     """
     check_kinds("", None, columns=columns)
     table = renamed(read_table(data), columns)
-    if "experiment" not in table.columns:
-        raise DataError(
-            f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
-            "Add one, or use igpe.Experiment for a single run."
-        )
-    names = [str(name) for name in table["experiment"].unique()]
+    names = [str(name) for name in experiments_in(table).unique()]
     found = []
     for name in names:
         rows = rows_of(table, name)
@@ -330,9 +309,7 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
 
 def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
     for name, value in start.items():
-        if isinstance(value, (str, Unknown)):
-            continue
-        if not is_finite(value):
+        if not isinstance(value, (str, Unknown)) and not is_finite(value):
             raise DataError(
                 f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
                 "parameter, or igpe.Unknown(lower, upper)."

@@ -95,19 +95,6 @@ def read_inputs(
     return {name: _read(name, value, measured) for name, value in inputs.items()}
 
 
-def _are_rows(value: InputValue, measured: pd.DataFrame | None) -> bool:
-    """Whether the index of an input holds the row labels of the experiment's table, not times.
-
-    A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
-    """
-    if measured is None or not isinstance(value, pd.Series) or not value.index.is_unique:
-        return False
-    labels = measured.index
-    is_numbered = isinstance(value.index, pd.RangeIndex) and value.name in measured.columns
-    has_labels = value.index.equals(labels) or (is_numbered and labels.isin(value.index).all())
-    return bool(has_labels) and not np.array_equal(labels, measured["time"])
-
-
 def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
     """Refuse an input none of whose times lies in the experiment: its index is something else."""
     first, end = float(table.times[0]), float(table.times[-1])
@@ -136,7 +123,14 @@ def just_before(time: float) -> float:
 
 def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
     if isinstance(value, pd.DataFrame):
-        return _read_series(name, _column(name, value))
+        others = [c for c in value.columns if c != "time"]
+        if "time" not in value.columns or not (name in others or len(others) == 1):
+            raise DataError(
+                f"The DataFrame of input '{name}' has the columns {list(value.columns)}; igpe "
+                f"needs 'time' and '{name}'. Rename its columns, or give a Series over time: "
+                f"frame.set_index('t')['{name}']."
+            )
+        return _read_series(name, value.set_index("time")[name if name in others else others[0]])
     if isinstance(value, pd.Series):
         return _read_series(name, _over_time(name, value, measured))
     if isinstance(value, Table) or callable(value):
@@ -145,49 +139,40 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
         number = float(value)
     except (TypeError, ValueError):
         raise DataError(
-            f"Input '{name}' is a {type(value).__name__}; wanted a number, "
-            "igpe.linear_input(times, "
-            "values), igpe.step_input(times, values), a pandas Series over time, a DataFrame "
-            "with a "
-            "column 'time', or a function of time."
+            f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear_input(times,"
+            " values), igpe.step_input(times, values), a pandas Series over time, a DataFrame with "
+            "a column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
         raise DataError(f"Input '{name}' is {number}; give it a finite value.")
     return number
 
 
-def _column(name: str, frame: pd.DataFrame) -> "pd.Series[float]":
-    """The input's column of a frame, over the frame's times."""
-    others = [c for c in frame.columns if c != "time"]
-    if "time" not in frame.columns or not (name in others or len(others) == 1):
-        raise DataError(
-            f"The DataFrame of input '{name}' has the columns {list(frame.columns)}; igpe needs "
-            f"'time' and '{name}'. Rename its columns, or give a Series over time: "
-            f"frame.set_index('t')['{name}']."
-        )
-    return frame.set_index("time")[name if name in others else others[0]]
-
-
 def _over_time(
     name: str, series: "pd.Series[float]", measured: pd.DataFrame | None
 ) -> "pd.Series[float]":
-    """The Series over times, where its index may hold row labels of the experiment's table."""
-    if measured is not None and _are_rows(series, measured):
-        at_rows = pd.Series(series.loc[measured.index].to_numpy(), index=measured["time"])
-        return at_rows[~at_rows.index.duplicated()] if _agree(at_rows) else at_rows
-    are_times = measured is not None and series.index.equals(pd.Index(measured["time"]))
-    if isinstance(series.index, pd.RangeIndex) and not are_times:
+    """The Series over times, where its index may hold row labels of the experiment's table.
+
+    A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
+    """
+    is_numbered, are_times = isinstance(series.index, pd.RangeIndex), False
+    if measured is not None:
+        labels, times = measured.index, measured["time"]
+        by_name = is_numbered and series.name in measured.columns
+        has_labels = by_name and bool(labels.isin(series.index).all())
+        has_labels = series.index.is_unique and (series.index.equals(labels) or has_labels)
+        if has_labels and not np.array_equal(labels, times):
+            at_rows = pd.Series(series.loc[labels].to_numpy(), index=times)
+            replicates_agree = (at_rows.groupby(level=0).nunique(dropna=False) <= 1).all()
+            return at_rows[~at_rows.index.duplicated()] if replicates_agree else at_rows
+        are_times = series.index.equals(pd.Index(times))
+    if is_numbered and not are_times:
         raise DataError(
             f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
             f"times. Give them as its index: table.set_index('time')['{name}'], or use "
             "igpe.linear_input(times, values)."
         )
     return series
-
-
-def _agree(series: "pd.Series[float]") -> bool:
-    """Whether rows of the same time (replicates) have the same value."""
-    return bool((series.groupby(level=0).nunique(dropna=False) <= 1).all())
 
 
 def _read_series(name: str, series: "pd.Series[float]") -> Table:
@@ -213,14 +198,13 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
         raise DataError(
             f"An input table has {t.size} times and {v.size} values; give one value for each time."
         )
-    if not (np.isfinite(t).all() and np.isfinite(v).all()):
+    if not np.isfinite([t, v]).all():
         raise DataError(
             "An input table has NaN or infinite entries; inputs must be known: fill them."
         )
-    if (np.diff(t) <= 0).any():
-        where = float(t[1:][np.diff(t) <= 0][0])
+    if len(falls := t[1:][np.diff(t) <= 0]):
         raise DataError(
-            f"The times of an input table do not increase at {where:g}; sort them and keep each "
+            f"The times of an input table do not increase at {falls[0]:g}; sort them and keep each "
             "once (use igpe.step_input for jumps)."
         )
     return Table(t, v, hold)

@@ -35,14 +35,17 @@ def read_labelled(experiments: Sequence[Any]) -> Labelled:
 
     raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
     """
-    given = _sources(experiments)
-    found = []
+    given = list(experiments) if isinstance(experiments, Iterable) else [experiments]
+    others = [type(e).__name__ for e in given if not hasattr(e, "get_labeled_model")]
+    if others or not given:
+        raise ModelError(
+            f"from_parmest was given {others or 'nothing'}; wanted a list of parmest experiments, "
+            "each with a method get_labeled_model()."
+        )
+    runs: list[Experiment] = []
     parameters: list[str] = []
-    sources = {}
     for number, source in enumerate(given, start=1):
-        model = _labelled_model(source)
-        inputs = _varying_inputs(model)
-        instance = read(model)
+        model, inputs = _labelled_model(source)
         names = [v.name for v in model.unknown_parameters]
         if parameters and names != parameters:
             raise ModelError(
@@ -50,20 +53,9 @@ def read_labelled(experiments: Sequence[Any]) -> Labelled:
                 f"{parameters}; all must have the same."
             )
         parameters = names
-        found.append(_experiment(str(number), instance, inputs))
-        sources[str(number)] = source
-    return Labelled(_Labelled(sources), parameters, found)
-
-
-def _sources(experiments: Any) -> list[Any]:
-    given = list(experiments) if isinstance(experiments, Iterable) else [experiments]
-    strangers = [type(e).__name__ for e in given if not hasattr(e, "get_labeled_model")]
-    if strangers or not given:
-        raise ModelError(
-            f"from_parmest was given {strangers or 'nothing'}; wanted a list of parmest "
-            "experiments, each with a method get_labeled_model()."
-        )
-    return given
+        runs.append(_experiment(str(number), read(model), inputs))
+    sources = {run.name: source for run, source in zip(runs, given, strict=True)}
+    return Labelled(_Labelled(sources), parameters, runs)
 
 
 class _Labelled:
@@ -76,12 +68,11 @@ class _Labelled:
         self._sources = sources
 
     def __call__(self, times: Sequence[float], experiment: Experiment) -> Any:
-        model = _labelled_model(self._sources[experiment.name])
-        _varying_inputs(model)
-        return model
+        return _labelled_model(self._sources[experiment.name])[0]
 
 
-def _labelled_model(source: Any) -> Any:
+def _labelled_model(source: Any) -> tuple[Any, dict[str, Table]]:
+    """A copy of a labelled model, and the inputs that it tabulates."""
     try:
         model = source.get_labeled_model().clone()
     except Exception as error:
@@ -100,39 +91,28 @@ def _labelled_model(source: Any) -> Any:
     for design, value in getattr(model, "experiment_inputs", {}).items():
         if design.is_variable_type():  # what the experimenter set is known
             design.fix(design.value if value is None else value)
-    return model
+    return model, _varying_inputs(model)
 
 
 def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Experiment:
-    place = _places(instance)
-    outputs = list(instance.model.experiment_outputs.items())
-    strangers = [v.name for v, _ in outputs if id(v) not in place]
-    if strangers:
-        raise ModelError(f"The experiment_outputs {strangers[:5]} do not vary with time.")
-    rows = [(*place[id(v)], float(value), _error(instance, v)) for v, value in outputs]
-    long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"])
-    table = long.pivot_table(index="time", columns="name", values="value", sort=True).reset_index()
-    spread = long.pivot_table(index="time", columns="name", values="sigma", dropna=False)
-    sigma = None
-    if long["sigma"].notna().all():
-        sigma = {n: spread[n].fillna(1.0).to_numpy() for n in table.columns if n != "time"}
-    return Experiment(table, name=name, start_time=instance.first, inputs=inputs, sigma=sigma)
-
-
-def _places(instance: Instance) -> dict[int, tuple[str, float]]:
-    families = (instance.states, instance.series, instance.expressions)
-    return {
-        id(data): (name, float(t))
-        for family in families
-        for name, series in family.items()
+    place = {
+        id(data): (quantity, float(t))
+        for family in (instance.states, instance.series, instance.expressions)
+        for quantity, series in family.items()
         for t, data in series.items()
     }
-
-
-def _error(instance: Instance, variable: Any) -> float:
-    errors = getattr(instance.model, "measurement_error", None)
-    value = None if errors is None else errors.get(variable)
-    return np.nan if value is None else float(value)
+    outputs = list(instance.model.experiment_outputs.items())
+    if constant := [v.name for v, _ in outputs if id(v) not in place]:
+        raise ModelError(f"The experiment_outputs {constant[:5]} do not vary with time.")
+    errors = getattr(instance.model, "measurement_error", pyo.Suffix())
+    rows = [(*place[id(v)], float(value), errors.get(v)) for v, value in outputs]
+    long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"]).astype({"sigma": float})
+    table = long.pivot_table(index="time", columns="name", values="value", sort=True).reset_index()
+    sigma = None
+    if long["sigma"].notna().all():
+        spread = long.pivot_table(index="time", columns="name", values="sigma", dropna=False)
+        sigma = {n: spread[n].fillna(1.0).to_numpy() for n in table.columns if n != "time"}
+    return Experiment(table, name=name, start_time=instance.first, inputs=inputs, sigma=sigma)
 
 
 def _varying_inputs(model: Any) -> dict[str, Table]:
@@ -150,27 +130,21 @@ def _varying_inputs(model: Any) -> dict[str, Table]:
         block, name, index = parameter.parent_block(), parameter.local_name, parameter.index_set()
         block.del_component(parameter)
         block.add_component(name, pyo.Param(index, initialize=values, mutable=True))
-    if found:
-        _write_again(model, times)
+    if found:  # the constraints over time are written again
+        for constraint in list(model.component_objects(pyo.Constraint, active=True)):
+            index, rule, name = constraint.index_set(), constraint.rule, constraint.local_name
+            over_time = any(s is t for s in index.subsets() for t in times)
+            if rule is not None and over_time and not name.endswith("_disc_eq"):
+                block = constraint.parent_block()
+                block.del_component(constraint)
+                block.add_component(name, pyo.Constraint(index, rule=rule))
     return found
 
 
 def _table(values: dict[float, float]) -> Table:
     times = np.array(sorted(values))
     numbers = np.array([values[t] for t in times])
-    is_stepwise = len(np.unique(numbers)) <= max(1, FEW * len(numbers))
-    if not is_stepwise:
+    if len(np.unique(numbers)) > max(1, FEW * len(numbers)):
         return linear_input(times, numbers)
     jumps = np.append(True, np.diff(numbers) != 0)
     return step_input(times[jumps], numbers[jumps])
-
-
-def _write_again(model: Any, times: list[Any]) -> None:
-    for constraint in list(model.component_objects(pyo.Constraint, active=True)):
-        index, rule = constraint.index_set(), constraint.rule
-        over_time = any(s is t for s in index.subsets() for t in times)
-        if rule is None or not over_time or constraint.local_name.endswith("_disc_eq"):
-            continue
-        block, name = constraint.parent_block(), constraint.local_name
-        block.del_component(constraint)
-        block.add_component(name, pyo.Constraint(index, rule=rule))

@@ -8,6 +8,7 @@ import numpy as np
 
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
+from igpe.core.fields import Checked, Positive
 
 __all__ = ["L1", "Huber", "LeastSquares", "NormalPrior", "PiecewiseConstant"]
 
@@ -26,17 +27,13 @@ class L1:
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(Checked):
     """Squares up to `delta` standard deviations, linear beyond.
 
     raises ProblemError unless delta is a positive number
     """
 
-    delta: float = 1.345
-
-    def __post_init__(self) -> None:
-        if not (is_finite(self.delta) and self.delta > 0):
-            raise ProblemError(f"Huber's delta is {shown(self.delta)}; give a positive number.")
+    delta: Positive = 1.345
 
 
 Loss: TypeAlias = LeastSquares | L1 | Huber

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyomo.core.expr import numeric_expr
+from pyomo.core.expr import numeric_expr as expr
 from pyomo.environ import value
 
 from igpe.problem.experiment import Experiment
@@ -22,18 +22,10 @@ GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3:
 NEAR = 2e-3  # relative difference of a number that is still the gas constant
 COLDEST = 150.0  # K: below it a temperature is more likely one in degrees Celsius
 WEAK, STRONG = 0.5, 300.0  # E / (R T): outside, a rate hardly depends on T, or is 0
-SUMS = (
-    numeric_expr.SumExpression,
-    numeric_expr.LinearExpression,
-    numeric_expr.NPV_SumExpression,
-)
-PRODUCTS = (
-    numeric_expr.ProductExpression,
-    numeric_expr.NPV_ProductExpression,
-    numeric_expr.MonomialTermExpression,
-)
-QUOTIENTS = (numeric_expr.DivisionExpression, numeric_expr.NPV_DivisionExpression)
-NEGATIONS = (numeric_expr.NegationExpression, numeric_expr.NPV_NegationExpression)
+SUMS = (expr.SumExpression, expr.LinearExpression, expr.NPV_SumExpression)
+PRODUCTS = (expr.ProductExpression, expr.NPV_ProductExpression, expr.MonomialTermExpression)
+QUOTIENTS = (expr.DivisionExpression, expr.NPV_DivisionExpression)
+NEGATIONS = (expr.NegationExpression, expr.NPV_NegationExpression)
 MOST_TERMS = 50  # of an exponent that is multiplied out
 
 
@@ -49,42 +41,25 @@ Term = tuple[Factor, ...]
 """A product."""
 
 
-class Quantity(NamedTuple):
-    """A component of the model by name, with the smallest and largest number it can have."""
-
-    name: str
-    low: float
-    high: float
-
-
 def warnings_about(problem: Problem) -> tuple[str, ...]:
-    """All warnings, for `igpe.check` and the notes of a result."""
-    return (*_discretised(problem), *implausible_units(problem))
-
-
-def _discretised(problem: Problem) -> list[str]:
-    instance = problem.instance
-    if not instance.time.get_changed() or is_labelled(problem.model):
-        return []
-    return [
-        f"The builder discretises the time '{instance.time.name}'. igpe integrates the "
-        "differential equations; only igpe.Collocation keeps this discretisation. Remove "
-        "TransformationFactory('dae....') from the builder, unless that is meant."
-    ]
-
-
-def implausible_units(problem: Problem) -> tuple[str, ...]:
-    """Sentences about temperatures and energies whose numbers do not fit the gas constant.
+    """All warnings, for `igpe.check` and the notes of a result.
 
     One for each quantity, about the first experiment in which its numbers do not fit.
     """
     warnings: dict[str, str] = {}
+    time = problem.instance.time
+    if time.get_changed() and not is_labelled(problem.model):
+        warnings[""] = (
+            f"The builder discretises the time '{time.name}'. igpe integrates the differential "
+            "equations; only igpe.Collocation keeps this discretisation. Remove "
+            "TransformationFactory('dae....') from the builder, unless that is meant."
+        )
     for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
         quantities = _Quantities(problem, experiment, instance)
         for series in (*instance.equations.values(), *instance.expressions.values()):
             for argument in _exponents(series[max(series)].expr):
                 for term in _terms(argument):
-                    warnings = dict(_of_term(term, quantities)) | warnings
+                    warnings = dict(quantities.warnings(term)) | warnings
     return tuple(warnings.values())
 
 
@@ -93,11 +68,10 @@ def _exponents(expression: Any) -> Iterator[Any]:
     waiting = [expression]
     while waiting:
         node = waiting.pop()
-        if not _is_operation(node):
-            continue
-        if isinstance(node, numeric_expr.UnaryFunctionExpression) and node.name == "exp":
-            yield node.arg(0)
-        waiting.extend(node.args)
+        if _is_operation(node):
+            if isinstance(node, expr.UnaryFunctionExpression) and node.name == "exp":
+                yield node.arg(0)
+            waiting.extend(node.args)
 
 
 def _is_operation(node: Any) -> bool:
@@ -125,68 +99,13 @@ def _reciprocals(node: Any) -> list[Term]:
         return [a + b for a in _reciprocals(node.arg(0)) for b in _reciprocals(node.arg(1))]
     terms = _terms(node)
     leaves = [t[0].leaf for t in terms if len(t) == 1]
-    numbers = [float(v) for v in leaves if not hasattr(v, "is_expression_type")]
-    if len(leaves) == len(terms) and len(terms) - len(numbers) <= 1:
-        offset = sum(numbers) if len(terms) > len(numbers) else 0.0
-        named = [v for v in leaves if hasattr(v, "is_expression_type")]
-        return [(Factor(named[0] if named else sum(numbers), True, offset),)]
+    named = [v for v in leaves if hasattr(v, "is_expression_type")]
+    number = sum(float(v) for v in leaves if not hasattr(v, "is_expression_type"))
+    if len(leaves) == len(terms) and len(named) <= 1:
+        return [(Factor(named[0], True, number) if named else Factor(number, True),)]
     if len(terms) == 1:
         return [tuple(Factor(f.leaf, not f.divides, f.offset) for f in terms[0])]
     return []
-
-
-def _of_term(term: Term, quantities: "_Quantities") -> Iterator[tuple[str, str]]:
-    """Name and warning of the quantities in a product whose numbers do not fit."""
-    gas = next((c for c in map(_gas_constant, term) if c is not None), None)
-    known = [(quantities(f), f.divides) for f in term]
-    temperatures = [q for q, divides in known if q is not None and divides]
-    if gas is None or len(temperatures) != 1:
-        return
-    kelvin = temperatures[0].high
-    if 0 < kelvin < COLDEST:
-        yield (
-            temperatures[0].name,
-            f"'{temperatures[0].name}' is at most {kelvin:g} where an Arrhenius factor needs "
-            "kelvin: it looks like degrees Celsius. Give it in kelvin (add 273.15).",
-        )
-        return
-    factor = _coefficient(term)
-    energies = [q for q, divides in known if q is not None and not divides]
-    if len(energies) == 1 and kelvin > 0:
-        yield from _of_energy(energies[0], factor, *gas, kelvin)
-
-
-def _coefficient(term: Term) -> float:
-    """Size of the product of the plain numbers, without the gas constant."""
-    size = 1.0
-    for f in term:
-        if _gas_constant(f) is None and not hasattr(f.leaf, "is_expression_type"):
-            size = size / abs(float(f.leaf)) if f.divides else size * abs(float(f.leaf))
-    return size
-
-
-def _of_energy(
-    energy: Quantity, factor: float, constant: float, unit: str, kelvin: float
-) -> Iterator[tuple[str, str]]:
-    """Compare E / (R T) with what changes a rate but does not make it vanish."""
-    sizes = [factor * abs(e) / (constant * kelvin) for e in (energy.low, energy.high)]
-    smallest = 0.0 if energy.low * energy.high < 0 else min(sizes)
-    with_constant = f"with R = {constant:g} {unit.replace('/', '/(')} K)"
-    if 0 < max(sizes) < WEAK:
-        yield (
-            energy.name,
-            f"'{energy.name}' is at most {energy.high:g}, so E / (R T) is at most "
-            f"{max(sizes):.2g} {with_constant}: the rate hardly depends on temperature. Give the "
-            f"energy in {unit}, or R in the unit of the energy.",
-        )
-    elif smallest > STRONG:
-        least = min(abs(energy.low), abs(energy.high))
-        yield (
-            energy.name,
-            f"'{energy.name}' is at least {least:g}, so E / (R T) is at least {smallest:.2g} "
-            f"{with_constant}: the rate is 0. Give the energy in {unit}, or R in the unit of the "
-            "energy.",
-        )
 
 
 def _gas_constant(factor: Factor) -> tuple[float, str] | None:
@@ -202,28 +121,67 @@ def _gas_constant(factor: Factor) -> tuple[float, str] | None:
 
 
 class _Quantities:
-    """Names and ranges of an experiment's inputs, parameters, measured and fixed quantities."""
+    """Ranges of an experiment's inputs, parameters, measured and fixed quantities."""
 
     def __init__(self, problem: Problem, experiment: Experiment, instance: Instance) -> None:
-        self.problem, self.experiment, self.instance = problem, experiment, instance
-        self.scalars = {id(c): n for n, c in instance.scalars.items()}
-        self.series = {
+        self.problem, self.experiment = problem, experiment
+        self.names = {id(c): n for n, c in instance.scalars.items()} | {
             id(c): name
             for family in (instance.states, instance.series)
             for name, over_time in family.items()
             for c in over_time.values()
         }
 
-    def __call__(self, factor: Factor) -> Quantity | None:
-        """The range of a factor; None for plain numbers and what nothing is known of."""
-        leaf = factor.leaf
-        name = self.scalars.get(id(leaf)) or self.series.get(id(leaf))
+    def warnings(self, term: Term) -> Iterator[tuple[str, str]]:
+        """Name and warning of the quantities in a product whose numbers do not fit."""
+        gas = next((c for c in map(_gas_constant, term) if c is not None), None)
+        known = [(found, f.divides) for f in term if (found := self._range(f)) is not None]
+        temperatures = [q for q, divides in known if divides]
+        if gas is None or len(temperatures) != 1:
+            return
+        name, _, kelvin = temperatures[0]
+        if 0 < kelvin < COLDEST:
+            yield (
+                name,
+                f"'{name}' is at most {kelvin:g} where an Arrhenius factor needs kelvin: it looks "
+                "like degrees Celsius. Give it in kelvin (add 273.15).",
+            )
+            return
+        energies = [q for q, divides in known if not divides]
+        if len(energies) != 1 or kelvin <= 0:
+            return
+        plain = 1.0  # size of the product of the plain numbers, without the gas constant
+        for f in term:
+            if _gas_constant(f) is None and not hasattr(f.leaf, "is_expression_type"):
+                plain *= abs(float(f.leaf)) ** (-1 if f.divides else 1)
+        name, low, high = energies[0]
+        sizes = [plain * abs(e) / (gas[0] * kelvin) for e in (low, high)]
+        smallest = 0.0 if low * high < 0 else min(sizes)
+        with_constant = f"with R = {gas[0]:g} {gas[1].replace('/', '/(')} K)"
+        if 0 < max(sizes) < WEAK:
+            yield (
+                name,
+                f"'{name}' is at most {high:g}, so E / (R T) is at most {max(sizes):.2g} "
+                f"{with_constant}: the rate hardly depends on temperature. Give the energy in "
+                f"{gas[1]}, or R in the unit of the energy.",
+            )
+        elif smallest > STRONG:
+            yield (
+                name,
+                f"'{name}' is at least {min(abs(low), abs(high)):g}, so E / (R T) is at least "
+                f"{smallest:.2g} {with_constant}: the rate is 0. Give the energy in {gas[1]}, or R "
+                "in the unit of the energy.",
+            )
+
+    def _range(self, factor: Factor) -> tuple[str, float, float] | None:
+        """Name and ends of a factor; None for plain numbers and what nothing is known of."""
+        name = self.names.get(id(factor.leaf))
         if name is None or _gas_constant(factor) is not None:
             return None
-        numbers = np.array(self._numbers(name, leaf), dtype=float) + factor.offset
+        numbers = np.array(self._numbers(name, factor.leaf), dtype=float) + factor.offset
         if not numbers.size or not np.isfinite(numbers).all():
             return None
-        return Quantity(name, float(numbers.min()), float(numbers.max()))
+        return name, float(numbers.min()), float(numbers.max())
 
     def _numbers(self, name: str, leaf: Any) -> list[float]:
         if name in self.experiment.inputs:

@@ -16,17 +16,14 @@ from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, Piece
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.problem_checks import (
     Bounds,
-    Parts,
     bounds_of,
     check_arguments,
-    check_experiment,
-    check_model,
+    check_problem,
     check_weights,
     convert_units,
     expanded,
     held_sigma,
     name_experiments,
-    shared_bounds,
     with_logarithms,
 )
 from igpe.problem.tables import Data, read_table
@@ -72,7 +69,7 @@ class Problem:
         logarithmic: Iterable[str] = (),
     ) -> None:
         runs = name_experiments(experiments)
-        check_arguments(local, priors, loss, time_varying)
+        check_arguments(local, loss, priors=priors, time_varying=time_varying)
         self._given: dict[str, Any] = {
             "model": model,
             "parameters": parameters,
@@ -84,20 +81,14 @@ class Problem:
             "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
         }
         self.instances = tuple(build(model, [e.start_time, *e.times], e) for e in runs)
-        self.model = model
-        self.loss = loss
-        self.time_varying = MappingProxyType(dict(time_varying))
         self.instance: Instance = self.instances[0]
-        self.starts: tuple[ModelStarts, ...] = tuple(model_starts(i) for i in self.instances)
+        self.starts: tuple[ModelStarts, ...] = tuple(map(model_starts, self.instances))
+        self.model, self.loss = model, loss
+        self.time_varying = MappingProxyType(dict(time_varying))
         self.parameters = expanded("parameters", parameters, self.instances)
         self.local = frozenset(expanded("local", self._given["local"], self.instances))
         self.experiments = tuple(map(convert_units, runs, self.instances))
-        parts = Parts(
-            model, self.experiments, self.instances, self.parameters, self.local, self.time_varying
-        )
-        check_model(parts)
-        for e, instance, starts in zip(self.experiments, self.instances, self.starts, strict=True):
-            check_experiment(parts, e, instance, starts)
+        check_problem(self)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: tuple[FloatArray, ...] | None = None
         # Equations that were read, by experiment and outputs; None: by another process.
@@ -108,13 +99,7 @@ class Problem:
             expanded("logarithmic", self._given["logarithmic"], self.instances),
         )
         self.priors = MappingProxyType(dict(priors))
-        strangers = [n for n in self.priors if n not in self.unknowns.names]
-        if strangers:
-            raise ProblemError(
-                f"Priors are given for {strangers}, which are no unknowns; the unknowns are "
-                f"{list(self.unknowns.names)}."
-            )
-        check_weights(self.experiments, self.priors)
+        check_weights(self.experiments, self.priors, self.unknowns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy keep what the problem was made of and build the models again."""
@@ -169,13 +154,11 @@ class Problem:
         raises ProblemError for names that are no unknowns, and values that are not finite
         """
         require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
-        strangers = [n for n in values if n not in self.unknowns.names]
-        if strangers:
+        if unknown := [n for n in values if n not in self.unknowns.names]:
             raise ProblemError(
-                f"{strangers} are no unknowns of the problem; it has {list(self.unknowns.names)}."
+                f"{unknown} are no unknowns of the problem; it has {list(self.unknowns.names)}."
             )
-        lost = {n: v for n, v in values.items() if not is_finite(v)}
-        if lost:
+        if lost := {n: v for n, v in values.items() if not is_finite(v)}:
             raise ProblemError(f"Unknowns cannot be held at {lost}; give finite numbers.")
         smaller = self._copied()
         held = {n: float(v) for n, v in values.items()}
@@ -188,12 +171,10 @@ class Problem:
         sigma   for each experiment (n,), in the order and unit of its `measurements.value`
         raises  ProblemError unless there is a positive number for each measurement
         """
-        held = held_sigma(self.experiments, sigma)
         found = self._copied()
-        found._weights = held
-        found.experiments = tuple(
-            e.weighted(s) for e, s in zip(self.experiments, held, strict=True)
-        )
+        found._weights = held_sigma(self.experiments, sigma)
+        pairs = zip(self.experiments, found._weights, strict=True)
+        found.experiments = tuple(e.weighted(s) for e, s in pairs)
         return found
 
     def _copied(self) -> "Problem":
@@ -208,13 +189,10 @@ class Problem:
         data    a table or its path; with several experiments it has a column `experiment`
         raises  DataError if the table does not fit
         """
-        given = self._given
-        table = read_table(data)
-        if len(self.experiments) == 1:
-            runs = [given["experiments"][0].with_data(table)]
-        else:
-            runs = [e.with_data(table, one_of_several=True) for e in given["experiments"]]
-        return Problem(**{**given, "experiments": runs}).fixing(self.fixed)
+        table, runs = read_table(data), self._given["experiments"]
+        several = len(runs) > 1
+        changed = [e.with_data(table, one_of_several=several) for e in runs]
+        return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
         """The unknown that a model parameter is in one experiment."""
@@ -229,14 +207,14 @@ class Problem:
 
         A break that is a measured time but for rounding is that time.
         """
-        first, last = experiment.start_time, float(experiment.times[-1])
-        begins = self.time_varying[name].begins(first, last)
-        return {
-            self._own(f"{name}({_brief(b)})", experiment): _snapped(
-                b, experiment.times, last - first
-            )
-            for b in begins
-        }
+        first, times = experiment.start_time, experiment.times
+        found = {}
+        for begin in self.time_varying[name].begins(first, float(times[-1])):
+            nearest = float(times[np.argmin(np.abs(times - begin))])
+            is_same = abs(nearest - begin) <= ROUNDING * (float(times[-1]) - first)
+            unknown = f"{name}({repr(float(begin)).removesuffix('.0')})"
+            found[self._own(unknown, experiment)] = nearest if is_same else begin
+        return found
 
     @property
     def varying(self) -> dict[str, str]:
@@ -264,9 +242,10 @@ class Problem:
         found: dict[str, Bounds] = {}
         for name in self.parameters:
             given = overrides.get(name, overrides.get(name.split("[")[0]))
+            models: dict[str, list[Instance]] = {}
             for e, instance in zip(self.experiments, self.instances, strict=True):
-                unknown, bounds = self.unknown_of(name, e), bounds_of(name, given, instance)
-                found[unknown] = shared_bounds(name, found.get(unknown, bounds), bounds)
+                models.setdefault(self.unknown_of(name, e), []).append(instance)
+            found |= {u: bounds_of(name, given, of) for u, of in models.items()}
         for e in self.experiments:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
@@ -289,15 +268,6 @@ def _made_again(
     weights: Sequence[FloatArray] | None,
     read: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Problem:
-    whole = Problem(**given).fixing(fixed)
-    whole.systems.update(dict.fromkeys(read))
-    return whole if weights is None else whole.weighted(weights)
-
-
-def _snapped(time: float, times: FloatArray, span: float) -> float:
-    nearest = float(times[np.argmin(np.abs(times - time))])
-    return nearest if abs(nearest - time) <= ROUNDING * span else time
-
-
-def _brief(time: float) -> str:
-    return repr(float(time)).removesuffix(".0")
+    problem = Problem(**given).fixing(fixed)
+    problem.systems.update(dict.fromkeys(read))
+    return problem if weights is None else problem.weighted(weights)

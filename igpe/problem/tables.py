@@ -1,9 +1,7 @@
 """Reading tables of measurements: DataFrames, CSV, Excel, Parquet; refusing the unusable.
 
-How large the sheets of a workbook (.xlsx) really are, before they are read.
-
-A workbook is a zip file of XML: a few bytes may stand for gigabytes, and one cell in the last row
-for a million rows.
+A workbook (.xlsx) is a zip file of XML: a few bytes may stand for gigabytes, and one cell in the
+last row for a million rows. How large its sheets really are is found out before they are read.
 """
 
 import re
@@ -27,27 +25,57 @@ from igpe.problem.csv_files import read_csv, require_cells
 MOST = 64 * 2**20  # bytes of all parts, unpacked
 MOST_CELLS = 500_000  # in all sheets; more take minutes
 LAST_ROW, LAST_COLUMN = 2**20, 2**14  # of the format
-_PLACE = re.compile(r"([A-Z]{1,4})(\d{1,20})")
+CELL = re.compile(r"([A-Z]{1,4})(\d{1,20})")
 CHUNK = 2**16
+LONGEST = 100  # letters of another package's message
+FEW = 3  # entries that are shown
+
+Data: TypeAlias = pd.DataFrame | str | Path
 
 
-class _Sheet:
-    """Counts the cells of a sheet, and remembers the last row and column that hold anything."""
+class _Sheets:
+    """Counts the cells of all sheets, and the rows of the longest up to the last that holds one."""
 
-    def __init__(self) -> None:
-        self.cells = self.row = self.column = self.last_row = self.last_column = 0
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells = self.rows = 0
 
-    def begin(self, tag: str, entries: dict[str, str]) -> None:
-        """An element begins."""
+    def read(self, stream: Any) -> None:
+        """Scan one part of the workbook."""
+        self.row = self.column = self.last_row = self.last_column = 0
+        parser = expat.ParserCreate()
+        parser.StartElementHandler, parser.StartDoctypeDeclHandler = self._begin, self._refuse
+        while self.cells <= MOST_CELLS and (chunk := stream.read(CHUNK)):
+            parser.Parse(chunk, False)
+        if self.cells <= MOST_CELLS:
+            parser.Parse(b"", True)
+        require_cells(self.path, self.last_row, self.last_column)
+        if self.cells > MOST_CELLS:
+            raise DataError(
+                f"'{self.path}' has more than {MOST_CELLS:,} cells, which take minutes to read. "
+                "Save the sheet that is needed as CSV."
+            )
+        if self.row > LAST_ROW or self.column > LAST_COLUMN:
+            raise DataError(
+                f"'{self.path}' has cells beyond row {LAST_ROW}, which no workbook has."
+            )
+        self.rows = max(self.rows, self.last_row)
+
+    def _refuse(self, *_: object) -> None:
+        raise DataError(f"'{self.path}' defines entities (a DOCTYPE), which workbooks do not.")
+
+    def _begin(self, tag: str, entries: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
         if tag == "row":
             given = entries.get("r", "")
             self.row, self.column = int(given) if given.isdigit() else self.row + 1, 0
         elif tag == "c":
-            found = _PLACE.fullmatch(entries.get("r", ""))
+            place = CELL.fullmatch(entries.get("r", ""))
             self.cells, self.column = self.cells + 1, self.column + 1
-            if found is not None:
-                self.row, self.column = int(found[2]), _number(found[1])
+            if place is not None:
+                self.row, self.column = int(place[2]), 0
+                for letter in place[1]:
+                    self.column = 26 * self.column + ord(letter) - ord("A") + 1
         elif tag in ("v", "is"):
             self.last_row = max(self.last_row, self.row)
             self.last_column = max(self.last_column, self.column)
@@ -59,59 +87,19 @@ def last_row(path: Path) -> int:
     raises DataError for a workbook that is too large or holds what workbooks do not; zipfile's and
            expat's errors for what is none
     """
-    last = 0
+    sheets = _Sheets(path)
     with zipfile.ZipFile(path) as archive:
-        parts = archive.infolist()
-        size = sum(part.file_size for part in parts)
+        size = sum(part.file_size for part in archive.infolist())
         if size > MOST:
             raise DataError(
                 f"'{path}' would unpack to {size / 2**20:.3g} MiB; igpe reads workbooks of up to "
                 f"{MOST / 2**20:.3g} MiB. Save the sheet that is needed as CSV."
             )
-        cells = 0
-        for part in parts:
+        for part in archive.infolist():
             if part.filename.lower().endswith((".xml", ".rels")):
                 with archive.open(part) as stream:
-                    sheet = _scanned(stream.read, path)
-                cells, last = cells + sheet.cells, max(last, sheet.last_row)
-                require_cells(path, sheet.last_row, sheet.last_column)
-                _require_format(path, cells, sheet)
-    return last
-
-
-def _require_format(path: Path, cells: int, sheet: _Sheet) -> None:
-    if cells > MOST_CELLS:
-        raise DataError(
-            f"'{path}' has more than {MOST_CELLS:,} cells, which take minutes to read. Save the "
-            "sheet that is needed as CSV."
-        )
-    if sheet.row > LAST_ROW or sheet.column > LAST_COLUMN:
-        raise DataError(f"'{path}' has cells beyond row {LAST_ROW}, which no workbook has.")
-
-
-def _scanned(read: Callable[[int], bytes], path: Path) -> _Sheet:
-    sheet, parser = _Sheet(), expat.ParserCreate()
-
-    def refuse(*_: object) -> None:
-        raise DataError(f"'{path}' defines entities (a DOCTYPE), which workbooks do not.")
-
-    parser.StartElementHandler, parser.StartDoctypeDeclHandler = sheet.begin, refuse
-    while chunk := read(CHUNK):
-        parser.Parse(chunk, False)
-        if sheet.cells > MOST_CELLS:
-            return sheet
-    parser.Parse(b"", True)
-    return sheet
-
-
-def _number(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + ord(letter) - ord("A") + 1
-    return number
-
-
-Data: TypeAlias = pd.DataFrame | str | Path
+                    sheets.read(stream)
+    return sheets.rows
 
 
 def read_workbook(path: Path) -> pd.DataFrame:
@@ -129,19 +117,15 @@ def read_workbook(path: Path) -> pd.DataFrame:
     sheets = {name: table for name, table in found.items() if not table.dropna(how="all").empty}
     if len(sheets) <= 1:
         return next(iter(sheets.values()), pd.DataFrame())
-    firsts = {str(table.columns[0]).strip() for table in sheets.values()}
-    if len(firsts) > 1:
+    if len({str(table.columns[0]).strip() for table in sheets.values()}) > 1:
         listed = "; ".join(f"'{n}' with {list(t.columns)[:FEW]}" for n, t in sheets.items())
         raise DataError(
             f"'{path}' has several sheets, whose tables differ: {listed}. igpe reads sheets as "
             "experiments if all begin with the same column. Pass the table you need: "
             f"pd.read_excel('{path.name}', sheet_name='{next(iter(sheets))}'), or save it as CSV."
         )
-    tables = [
-        table if "experiment" in table.columns else table.assign(experiment=str(name))
-        for name, table in sheets.items()
-    ]
-    return pd.concat(tables, ignore_index=True)
+    named = [t.assign(experiment=t.get("experiment", str(name))) for name, t in sheets.items()]
+    return pd.concat(named, ignore_index=True)
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
@@ -149,8 +133,8 @@ def read_parquet(path: Path) -> pd.DataFrame:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
     content = BytesIO(read(path))
-    told = ParquetFile(content).metadata
-    require_cells(path, told.num_rows, told.num_columns)
+    promised = ParquetFile(content).metadata
+    require_cells(path, promised.num_rows, promised.num_columns)
     return pd.read_parquet(content, engine="pyarrow")
 
 
@@ -161,8 +145,6 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".parquet": read_parquet,
 }
 PACKAGES = {".xls": "xlrd", ".xlsx": "openpyxl", ".parquet": "pyarrow"}
-LONGEST = 100  # letters of another package's message
-FEW = 3  # entries that are shown
 
 
 def read_table(data: Data) -> pd.DataFrame:
@@ -175,49 +157,44 @@ def read_table(data: Data) -> pd.DataFrame:
            if columns share a name or have none
     """
     table = data if isinstance(data, pd.DataFrame) else _read_file(data)
-    nameless = [c for c in table.columns if not isinstance(c, str)]
-    if nameless:
+    if nameless := [c for c in table.columns if not isinstance(c, str)]:
         raise DataError(f"Columns {nameless} are not named by text; name them as the model does.")
-    columns = list(table.columns)
-    twice = sorted(c for c, count in Counter(columns).items() if count > 1)
-    if twice:
+    if twice := sorted(c for c, count in Counter(table.columns).items() if count > 1):
         raise DataError(f"Columns {twice} occur more than once; give each its own name.")
     return table
 
 
 def _read_file(data: str | Path) -> pd.DataFrame:
-    if not isinstance(data, (str, Path)):
+    is_path = isinstance(data, (str, Path))
+    if not is_path or Path(data).suffix.lower() not in READERS:
+        what = f"'{data}' is not a table igpe reads"
         raise DataError(
-            f"The data are a {type(data).__name__}; wanted a DataFrame or the path of a file that "
-            f"ends in {', '.join(READERS)}."
+            f"{what if is_path else f'The data are a {type(data).__name__}'}; wanted a DataFrame "
+            f"or the path of a file that ends in {', '.join(READERS)}."
         )
-    path = Path(data)
-    if path.suffix.lower() not in READERS:
-        raise DataError(
-            f"'{path}' is not a table igpe reads; wanted a DataFrame or a file that ends in "
-            f"{', '.join(READERS)}."
-        )
+    path, ending = Path(data), Path(data).suffix.lower()
     if not path.is_file():
         raise DataError(
             f"There is no file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
         )
     try:
-        return _without_empty(READERS[path.suffix.lower()](path))
+        table = READERS[ending](path)
     except ImportError as error:
-        package = PACKAGES.get(path.suffix.lower(), "pandas")
         raise DataError(
-            f"Reading '{path}' needs a package that is not installed: pip install {package}"
+            f"Reading '{path}' needs a package that is not installed: pip install "
+            f"{PACKAGES.get(ending, 'pandas')}"
         ) from error
     except DataError:
         raise
     except Exception as error:  # every package that reads files has errors of its own
+        reason = f"it is no sound {path.suffix} file"  # other packages speak of their own insides
+        if ending == ".csv":
+            text = str(error).strip() or type(error).__name__
+            reason = text.splitlines()[0][:LONGEST].rstrip(".")
         raise DataError(
-            f"'{path}' could not be read as a table: {_reason(path, error)}. Open it in the "
-            f"program that wrote it and save it again as {path.suffix}."
+            f"'{path}' could not be read as a table: {reason}. Open it in the program that wrote "
+            f"it and save it again as {path.suffix}."
         ) from error
-
-
-def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
     nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
     return table.drop(columns=nameless).dropna(how="all", ignore_index=True)
 
@@ -230,10 +207,8 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     columns  column of the table -> its name in the model
     raises   DataError if there is neither, or two columns would get one name
     """
-    there = {*table.columns, "experiment"}
-    missing = [c for c, new in columns.items() if not {c, new} & there]
-    if missing:
-        found = list(table.columns)
+    found = list(table.columns)
+    if missing := [c for c, new in columns.items() if not {c, new} & {*found, "experiment"}]:
         raise DataError(
             f"The table has no columns {missing}, which columns={{...}} names; its columns are "
             f"{found}.{closest(missing[0], found)} Mend the names in columns={{...}}, or in the "
@@ -242,12 +217,14 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     return read_table(table.rename(columns=dict(columns)))
 
 
-def _reason(path: Path, error: Exception) -> str:
-    """What pandas says of a CSV file; other packages speak of their own insides."""
-    if path.suffix.lower() != ".csv":
-        return f"it is no sound {path.suffix} file"
-    said = str(error).strip() or type(error).__name__
-    return said.splitlines()[0][:LONGEST].rstrip(".")
+def experiments_in(table: pd.DataFrame) -> "pd.Series[str]":
+    """The column `experiment` as texts. Raises DataError if there is none."""
+    if "experiment" not in table.columns:
+        raise DataError(
+            f"The table has no column 'experiment'; its columns are {list(table.columns)}. Add one "
+            "that names the experiment of each row, or use igpe.Experiment for a single run."
+        )
+    return table["experiment"].astype(str)
 
 
 def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -255,12 +232,7 @@ def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
     raises DataError if there is no column `experiment`, or no such experiment in it
     """
-    if "experiment" not in table.columns:
-        raise DataError(
-            f"The table has no column 'experiment'; its columns are {list(table.columns)}. "
-            "Add one that names the experiment of each row."
-        )
-    names = table["experiment"].astype(str)
+    names = experiments_in(table)
     if not (names == experiment).any():
         raise DataError(
             f"The table has no experiment '{experiment}'; it has {list(names.unique())}."
@@ -272,10 +244,9 @@ def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 def require_one_experiment(table: pd.DataFrame) -> None:
     """Raise DataError if the rows belong to several experiments."""
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
-        names = [str(n) for n in table["experiment"].unique()]
         raise DataError(
-            f"The table holds several experiments, {names}. Read it with "
-            "igpe.read_experiments(table, ...)."
+            f"The table holds several experiments, {list(experiments_in(table).unique())}. Read it "
+            "with igpe.read_experiments(table, ...)."
         )
 
 
@@ -316,19 +287,23 @@ def select_columns(
 ) -> list[str]:
     """The measured columns: those asked for, or all but time, experiment and `leave`."""
     columns = [str(c) for c in table.columns]
-    if only is None:
-        chosen = [c for c in columns if c not in {"time", "experiment", *leave}]
-    else:
+    chosen = [c for c in columns if c not in {"time", "experiment", *leave}]
+    if only is not None:
         chosen = list(only)
-        strangers = [c for c in chosen if c not in columns]
-        if strangers:
-            raise DataError(f"Columns {strangers} are not in the table, which has {columns}.")
+        if unknown := [c for c in chosen if c not in columns]:
+            raise DataError(f"Columns {unknown} are not in the table, which has {columns}.")
         if len(set(chosen)) < len(chosen) or "time" in chosen:
             raise DataError(f"only={chosen}: name each measured column once, without the time.")
     if not chosen:
         raise DataError(f"The table has no measured column beside {columns}; add one.")
     for name in chosen:
-        _check_values(name, numbers(table, name))
+        values = numbers(table, name)
+        if np.isinf(values).any():
+            raise DataError(
+                f"Column '{name}' has infinite entries; leave missing values empty (NaN)."
+            )
+        if np.isnan(values).all():
+            raise DataError(f"Column '{name}' has no numbers at all; leave it out with only=[...].")
     return chosen
 
 
@@ -349,10 +324,3 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
             "of the model (times since the start), leave missing ones empty, or leave the column "
             "out with only=[...]."
         ) from None
-
-
-def _check_values(name: str, values: FloatArray) -> None:
-    if np.isinf(values).any():
-        raise DataError(f"Column '{name}' has infinite entries; leave missing values empty (NaN).")
-    if np.isnan(values).all():
-        raise DataError(f"Column '{name}' has no numbers at all; leave it out with only=[...].")

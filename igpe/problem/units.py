@@ -49,18 +49,17 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
     """
     import pint  # noqa: PLC0415 - slow to load, and not needed without units
 
-    registry = pyomo_units.pint_registry
+    quantity = pyomo_units.pint_registry.Quantity
     try:
         require_unit(given)
-        offset = registry.Quantity(0.0, given).to(wanted or "dimensionless").magnitude
-        one = registry.Quantity(1.0, given).to(wanted or "dimensionless").magnitude
+        ends = (quantity(v, given).to(wanted or "dimensionless").magnitude for v in (0.0, 1.0))
+        offset, one = map(float, ends)
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         raise DataError(
-            f"The data give '{name}' in '{given}', the model in "
-            f"'{wanted or 'no unit'}': {error}. "
+            f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
             "Give a unit that can be converted, or give the model's variable its unit."
         ) from None
-    return float(one - offset), float(offset)
+    return one - offset, offset
 
 
 def converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
@@ -87,8 +86,3 @@ def converted_error(
             "that of the model's unit; give the data in the model's unit, or sigma as a number."
         )
     return model.scaled(factor)
-
-
-def model_unit(component: Any) -> str:
-    """Unit of a quantity over time, read from its first entry."""
-    return unit_name(next(iter(component.values())))

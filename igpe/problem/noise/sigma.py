@@ -96,21 +96,20 @@ model, or estimated with it), or unknown."""
 
 def sigma_columns(sigma: Sigma) -> set[str]:
     """The columns of the table that hold standard deviations."""
-    if not isinstance(sigma, Mapping):
-        return set()
-    return {value for value in sigma.values() if isinstance(value, str)}
+    given = sigma.values() if isinstance(sigma, Mapping) else ()
+    return {value for value in given if isinstance(value, str)}
 
 
 def error_models(columns: list[str], sigma: Sigma) -> dict[str, NoiseModel]:
     """Column -> its noise model, where its standard deviations follow the model's predictions."""
-    pairs = _by_column(columns, sigma).items()
-    return {c: model for c, model in pairs if isinstance(model, NoiseModel) and model.follows}
+    given = _by_column(columns, sigma).items()
+    return {c: model for c, model in given if isinstance(model, NoiseModel) and model.follows}
 
 
 def estimated_sigma(columns: list[str], sigma: Sigma) -> dict[str, str]:
     """Column -> the model's quantity that is its standard deviation, where that is estimated."""
-    pairs = _by_column(columns, sigma).items()
-    return {c: value.name for c, value in pairs if isinstance(value, EstimatedSigma)}
+    given = _by_column(columns, sigma).items()
+    return {c: value.name for c, value in given if isinstance(value, EstimatedSigma)}
 
 
 def _by_column(columns: list[str], sigma: Sigma) -> dict[str, Any]:
@@ -127,23 +126,34 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     raises DataError if they are missing, no numbers, or not one for each row
     """
     n = len(table)
-    if sigma is None or estimated_sigma([column], sigma):
+    given = _by_column([column], sigma)[column]
+    if sigma is None or isinstance(given, EstimatedSigma):
         return np.ones(n)
-    model = _by_column([column], sigma)[column]
-    if isinstance(model, NoiseModel):
-        return np.full(n, _level(table, column, model))
+    if isinstance(given, NoiseModel):
+        level = given.level(table[column].to_numpy(dtype=float))
+        if level == 0:
+            raise DataError(
+                f"All measurements of '{column}' are 0, where {given} gives no standard deviation. "
+                f"{given.remedy}"
+            )
+        return np.full(n, level)
     if not isinstance(sigma, Mapping):
-        return np.full(n, _number(sigma))
+        try:
+            return np.full(n, float(given))
+        except (TypeError, ValueError):
+            raise DataError(
+                f"sigma is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all columns, "
+                "or for each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
+            ) from None
     if column not in sigma:
         raise DataError(
             f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
             "standard deviation, or none."
         )
-    return _of_column(table, column, sigma[column])
+    return _of_column(table, column, given)
 
 
 def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
-    n = len(table)
     if isinstance(value, str):
         if value not in table.columns:
             raise DataError(
@@ -158,32 +168,13 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
             f"sigma of '{column}' is {shown(value)}, which are not numbers; give a number, one "
             "for each row, or the name of the column that holds them."
         ) from None
+    n = len(table)
     if spread.ndim > 0 and spread.shape != (n,):
         raise DataError(
             f"sigma of '{column}' has shape {spread.shape}; give one number, or one for each of "
             f"the {n} rows."
         )
     return np.broadcast_to(spread, (n,)).astype(float)
-
-
-def _level(table: pd.DataFrame, column: str, model: NoiseModel) -> float:
-    level = model.level(table[column].to_numpy(dtype=float))
-    if level == 0:
-        raise DataError(
-            f"All measurements of '{column}' are 0, where {model} gives no standard deviation. "
-            f"{model.remedy}"
-        )
-    return level
-
-
-def _number(sigma: Any) -> float:
-    try:
-        return float(sigma)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"sigma is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all columns, or "
-            "for each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
-        ) from None
 
 
 def check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None:
