@@ -135,7 +135,6 @@ CASES: dict[str, Callable[[], Run]] = {
     "estimate and prove consecutive": partial(estimate, "consecutive", certify=True),
     "estimate and prove gas_oil_cracking": partial(estimate, "gas_oil_cracking", certify=True),
     "simulate methanol, Sundials": partial(simulate, "methanol", "Sundials"),
-    "simulate methanol, Lsoda": partial(simulate, "methanol", "Lsoda"),
     "simulate stat5, Automatic": partial(simulate, "stat5", "Automatic"),
     "simulate robertson, Sundials": partial(simulate, "robertson", "Sundials"),
     "single shooting, lotka_volterra": partial(by_method, "lotka_volterra", "SingleShooting", 1.02),

@@ -44,13 +44,13 @@ READERS = {"read_systems", "read_system"}
 FAMILIES = {
     "smoother": ("GcvSpline Interpolation Bootstrap BootstrapSmoother", 0),
     "integrator": (
-        "Automatic AutomaticIntervals Sundials Lsoda DormandPrince RungeKutta LockStep "
+        "Automatic AutomaticIntervals Sundials DormandPrince RungeKutta LockStep "
         "LocalLinearization WholeHorizon OneByOne",
         0,
     ),
     "noise model": ("Proportional Estimated EstimatedSigma Noise", 1),
     "loss": ("LeastSquares L1 Huber", 1),
-    "solver": ("Ipopt Scip MAiNGO AmplProgram ScipProgram Couenne", 0),
+    "solver": ("Ipopt Scip MAiNGO AmplProgram Couenne", 0),
 }
 """Family -> its classes, by their names then and now, and the files that a new one may touch beside
 its own. `tests/test_adding.py` adds one of each."""

@@ -41,7 +41,6 @@ RTOL, ATOL, STEPS = 1e-8, 1e-10, 20_000
 EXACT = igpe.integrators.Sundials(rtol=1e-12, atol=1e-14, max_steps=10**6)
 METHODS: dict[str, Integrator] = {
     "compiled": igpe.integrators.RungeKutta(RTOL, ATOL, STEPS),
-    "lsoda": igpe.integrators.Lsoda(RTOL, ATOL, STEPS),
     "cvodes": igpe.integrators.Sundials(RTOL, ATOL, STEPS),
     "automatic": igpe.integrators.Automatic(RTOL, ATOL, STEPS),
 }

@@ -54,7 +54,7 @@ OURS: dict[str, Integrator] = {
     "implicit": igpe.integrators.RungeKutta(RTOL, ATOL, slack=SLACK, pair=Pair.IMPLICIT),
     "lock step": LockStep(RTOL, ATOL, slack=SLACK),
     "local linearization": igpe.integrators.LocalLinearization(),
-    "one by one": igpe.integrators.Lsoda(RTOL, ATOL),
+    "one by one": igpe.integrators.Sundials(RTOL, ATOL),
 }
 FASTER = {"henon-heiles, 50": 20.0, "calcium, 17": 8.0, "calcium, 199": 8.0}
 BATCHES, LEAST = 9, 0.02  # batches of at least so many seconds
@@ -238,7 +238,7 @@ def lorenz(n_x: int, n_k: int) -> Case:
     run = problem.experiments[0]
     ivp = compiled(problem).initial_value_problem(0)
     times, q = run.measurements.times, np.array([1.0, 1.0, 8.0])
-    course = igpe.integrators.Lsoda().simulation(ivp, times, sensitivities=False).run(q)
+    course = igpe.integrators.Sundials().simulation(ivp, times, sensitivities=False).run(q)
     return Case("lorenz", ivp, times, course.states[:-1], q, times)
 
 

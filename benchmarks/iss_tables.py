@@ -223,7 +223,6 @@ def integrators(seed: int, count: int) -> Iterator[Row]:
     """The same counts whatever integrates, the time of a run, and of the paper's 500."""
     limits: dict[Any, float] = {
         igpe.integrators.RungeKutta: 10.0,
-        igpe.integrators.Lsoda: 25.0,
         igpe.integrators.Sundials: 60.0,
     }
     problem, told = lotka.problem(seed), set()

@@ -44,7 +44,6 @@ TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 LEVELS = (1e-3, 1e-6)  # errors of derivatives
 OURS = {
     "igpe Automatic": igpe.integrators.Automatic,
-    "igpe Lsoda": igpe.integrators.Lsoda,
     "igpe Sundials": igpe.integrators.Sundials,
 }
 BATCHES, LEAST, MOST = 5, 0.02, 2.0  # batches of at least so many seconds, until so many passed
@@ -107,7 +106,7 @@ def figures(name: str) -> Iterator[Row]:
     """All methods on one model."""
     asked = asked_of(importlib.import_module(name))
     right = ours(asked, igpe.integrators.Sundials)(1e-12)()
-    other = ours(asked, igpe.integrators.Lsoda)(1e-12)()
+    other = ours(asked, igpe.integrators.RungeKutta)(1e-12)()
     yield at_most(name, "references differ by", error(other.derivatives, right.derivatives))
     took: dict[str, dict[float, Point]] = {}
     made = {n: (lambda i=i: ours(asked, i)) for n, i in OURS.items()}

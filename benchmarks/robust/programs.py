@@ -1,7 +1,7 @@
 """Solver programs: what igpe makes of fake ones, and of a real SCIP, beside what is true.
 
 The fakes are those of `tests/solvers/fake_programs.py`: scripts that end, print and write as SCIP,
-Couenne, Bonmin and IPOPT do at optima, limits, infeasible problems and errors, or that hang, crash,
+Couenne and IPOPT do at optima, limits, infeasible problems and errors, or that hang, crash,
 leave children and write garbage. Each has a stated status, bound and point. The optimum of each
 problem is known, so a bound above it is false. The real one is the SCIP of PySCIPOpt's wheel,
 called as a program through its AMPL interface: seeded least-squares fits of a saturation curve,
@@ -24,10 +24,10 @@ from figures import Row, at_least, at_most
 from scipy.optimize import least_squares
 from trust.run import Answer, run
 
-from igpe.solvers.programs import Scip, ScipProgram
+from igpe.solvers.programs import Scip
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "solvers"))
-from fake_programs import FAKES, agrees, outcome, real_scip
+from fake_programs import FAKES, SCIP, agrees, outcome, real_scip
 
 N_REAL = 16
 SCALES = (1.0, 1e-1, 1e-3, 1e-5)  # of the residuals
@@ -60,7 +60,7 @@ def real(case: str) -> Answer:
         program.write_text(text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        for solver in (ScipProgram(), Scip()):
+        for solver in (SCIP, Scip()):
             model, best = _fit(seed)
             answer = solver.solve(model, time_limit=TIME_LIMIT)
             answers[type(solver).__name__] = {

@@ -28,7 +28,7 @@ class SolverEntry(NamedTuple):
 
 
 SOLVERS = (
-    SolverEntry("IPOPT", "local", "casadi", "ipopt", "pip install casadi", inside=True),
+    SolverEntry("IPOPT", "local", "casadi", "", "pip install casadi", inside=True),
     SolverEntry("SCIP", "global", "pyscipopt", "scip", "pip install pyscipopt"),
     SolverEntry("MAiNGO", "global", "maingopy", "", "pip install maingopy (on x86-64 Linux)"),
     SolverEntry(
@@ -73,12 +73,12 @@ def _version(package: str) -> str:
 def _found(solver: SolverEntry) -> str:
     """What there is of a solver; a program alone is asked for its version."""
     package = _version(solver.package) if solver.package else ""
-    program = locate(solver.program, idaes=not solver.inside)
+    program = locate(solver.program) if solver.program else None
     if not package and not program:
         return f"missing: {solver.install}"
     name = NAMES.get(solver.package, solver.package)
     found = [f"{'in ' if solver.inside else ''}{name} {package}"] if package else []
-    if program and (solver.inside or not package):
+    if program and not package:
         found.append(f"{_asked(program) or 'program'} ({program})")
     return ", ".join(found)
 

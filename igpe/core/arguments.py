@@ -1,7 +1,4 @@
-"""What a caller may hand us, where Python itself would fail without a helpful word.
-
-A hash of plain values, the same in every process and session.
-"""
+"""Checks of what a caller gives, with helpful messages; a hash of values for every session."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,16 +61,11 @@ def closest_file(path: Path) -> str:
 
 def require_mapping(role: str, given: Any, example: str, error: type[IgpeError]) -> None:
     """Raise the error unless `given` is a mapping from names; `example` shows one."""
+    needed = f"wanted a mapping from names, for example {example}."
     if not isinstance(given, Mapping):
-        raise error(
-            f"{role} is {shown(given)}; wanted a mapping from names, for example {example}."
-        )
-    strangers = [name for name in given if not isinstance(name, str)]
-    if strangers:
-        raise error(
-            f"{role} has the keys {strangers}, which are no names; wanted texts, for example "
-            f"{example}."
-        )
+        raise error(f"{role} is {shown(given)}; {needed}")
+    if others := [name for name in given if not isinstance(name, str)]:
+        raise error(f"{role} has the keys {others}, which are no names; {needed}")
 
 
 SHORT = 16  # letters that tell apart what belongs to one work
@@ -84,11 +76,10 @@ def digest(*values: Any) -> str:
 
     An object counts as its class with its fields, a function as its name.
     """
-    told = hashlib.sha256()
+    content = hashlib.sha256()
     for piece in _pieces(values):
-        told.update(len(piece).to_bytes(8))
-        told.update(piece)
-    return told.hexdigest()
+        content.update(len(piece).to_bytes(8) + piece)
+    return content.hexdigest()
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
@@ -114,6 +105,5 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
         return "sequence", list(value)
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}", []
-    kind = type(value)
-    fields = sorted(getattr(value, "__dict__", {}).items())
+    kind, fields = type(value), sorted(getattr(value, "__dict__", {}).items())
     return f"{kind.__module__}.{kind.__qualname__}", [part for pair in fields for part in pair]

@@ -47,8 +47,7 @@ class Box:
         """The box of some of the unknowns, in the order asked for."""
         chosen = tuple(names)
         index = [self.names.index(n) for n in chosen]
-        logarithmic = self.logarithmic & frozenset(chosen)
-        return Box(chosen, self.lower[index], self.upper[index], logarithmic)
+        return Box(chosen, self.lower[index], self.upper[index], self.logarithmic & {*chosen})
 
     def without(self, names: Iterable[str]) -> "Box":
         """The box of all unknowns but these."""

@@ -18,13 +18,14 @@ search.
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from igpe.core.status import Status
 
@@ -120,9 +121,7 @@ class Session:
         if self.closed or not (late or self.due):
             return
         if not late and now - (before or now) < ELSEWHERE and _is_elsewhere(frame):
-            later = threading.Timer(AGAIN, self._send)
-            later.daemon = True
-            later.start()
+            _later(AGAIN, self._send)
             return
         self.due = False
         raise KeyboardInterrupt
@@ -155,16 +154,19 @@ class Session:
             self.closed = True
 
 
+def _later(seconds: float, function: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 def _is_elsewhere(frame: FrameType | None) -> bool:
     """Whether another library runs, called by igpe."""
     if frame is None or frame.f_code.co_filename.startswith(OURS):
         return False
-    inner: FrameType | None = frame
-    while inner is not None:
-        if inner.f_code.co_filename.startswith(OURS):
-            return True
-        inner = inner.f_back
-    return False
+    frames = (caller for caller, _ in traceback.walk_stack(frame))
+    return any(caller.f_code.co_filename.startswith(OURS) for caller in frames)
 
 
 _current: ContextVar[Session | None] = ContextVar("igpe_session", default=None)
@@ -198,20 +200,16 @@ def session(time_limit: float | None = None) -> Iterator[Session]:
 def _heeding(own: Session) -> Iterator[None]:
     """SIGINT handled by the session, where it would raise KeyboardInterrupt anyway."""
     is_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if is_main else None
-    ours = before is signal.default_int_handler or isinstance(
-        getattr(before, "__self__", None), Session
-    )
-    if not ours:
+    before: Any = signal.getsignal(signal.SIGINT) if is_main else None
+    is_ours = isinstance(getattr(before, "__self__", None), Session)
+    if not (is_ours or before is signal.default_int_handler):
         yield
         return
     clock = None
     signal.signal(signal.SIGINT, own.heed)
     try:
         if own.deadline.until < float("inf"):
-            clock = threading.Timer(own.deadline.until - time.perf_counter(), own.ring)
-            clock.daemon = True
-            clock.start()
+            clock = _later(own.deadline.until - time.perf_counter(), own.ring)
         yield
     finally:
         own.close()
@@ -288,42 +286,30 @@ def waited() -> float:
     return time.perf_counter() - current.ended_at
 
 
-def seconds_left() -> float:
-    """Until the time limit of the current call; infinite if it has none."""
-    current = _current.get()
-    if current is None:
-        return float("inf")
-    return max(current.deadline.until - time.perf_counter(), 0.0)
-
-
 def at_most(seconds: float | None) -> float | None:
     """A time limit for a part of the current call; None: none."""
-    left = seconds_left()
-    if left == float("inf"):
+    current = _current.get()
+    if current is None or current.deadline == NEVER:
         return seconds
+    left = max(current.deadline.until - time.perf_counter(), 0.0)
     return left if seconds is None else min(seconds, left)
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Ctrl-C inside makes `stopped` true and is raised at the end."""
+def deferred(*, last: bool = False) -> Iterator[None]:
+    """Ctrl-C inside makes `stopped` true and is raised at the end, unless it is the `last`."""
     with session() as current:
         current.quiet += 1
+        current.last += last
         try:
             yield
         finally:
             current.quiet -= 1
-        require_going_on()
+            current.last -= last
+        if not last:
+            require_going_on()
 
 
-@contextmanager
-def finishing() -> Iterator[None]:
+def finishing() -> AbstractContextManager[None]:
     """Ctrl-C inside is remembered only: what is done inside makes an answer of what there is."""
-    with session() as current:
-        current.quiet += 1
-        current.last += 1
-        try:
-            yield
-        finally:
-            current.quiet -= 1
-            current.last -= 1
+    return deferred(last=True)

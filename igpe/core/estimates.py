@@ -1,7 +1,4 @@
-"""What every estimation method returns.
-
-An Estimate as plain values for JSON, and back.
-"""
+"""What every estimation method returns, and how it becomes plain values for JSON and back."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields

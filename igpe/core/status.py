@@ -1,7 +1,4 @@
-"""How a computation ended, as a sentence.
-
-Telling a waiting user what is being done, and for how long each step took.
-"""
+"""How a computation ended, as a sentence; a clock that reports what is being done."""
 
 import enum
 import logging
@@ -24,6 +21,7 @@ class Status(enum.Enum):
     STALLED = "The search could not leave this point: every step from it breaks the integration."
     INTERRUPTED = "The computation was interrupted; the parameters are the best found so far."
     NOTHING_TO_DO = "There was nothing left to estimate."
+    # The parameters that come with these may not be used.
     UNDETERMINED = "The measurements do not determine these parameters."
     INTEGRATION_BROKE = "The model could not be integrated to the last measurement."
     INFEASIBLE = "No parameters inside the bounds satisfy the model equations."
@@ -39,17 +37,7 @@ class Status(enum.Enum):
         return self not in _UNUSABLE
 
 
-_UNUSABLE = {
-    Status.UNDETERMINED,
-    Status.INTEGRATION_BROKE,
-    Status.INFEASIBLE,
-    Status.NO_SOLVER,
-    Status.FAILED,
-    Status.TIMED_OUT,
-    Status.WORKER_DIED,
-    Status.RAISED,
-}
-
+_UNUSABLE = frozenset(list(Status)[list(Status).index(Status.UNDETERMINED) :])
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told a sentence whenever a step begins."""

@@ -1,9 +1,7 @@
-"""IPOPT: the program where there is one, else the IPOPT inside CasADi.
+"""IPOPT inside CasADi on a compiled program, with an eye on where it goes.
 
 Waechter and Biegler, "On the implementation of an interior-point filter line-search algorithm for
 large-scale nonlinear programming", Math. Program. 106 (2006).
-
-IPOPT inside CasADi on a compiled program, with an eye on where it goes.
 """
 
 import tempfile
@@ -21,19 +19,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.located import locate
-from igpe.solvers.nl import (
-    NlFile,
-    Scaled,
-    Sizes,
-    columns_of,
-    load,
-    read_scaled,
-    solve_in_folder,
-    write_nl,
-    write_suffix,
-)
-from igpe.solvers.program import AmplProgram, Task
+from igpe.solvers.nl import NlFile, Scaled, Sizes, columns_of, load, read_scaled, write_nl
 
 KNOWN = "This optimum is known already."
 ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
@@ -84,13 +70,8 @@ class IpoptResult(NamedTuple):
 
     def answer(self, objective: float, seconds: float) -> Answer:
         """As every solver answers."""
-        return Answer(
-            self.status,
-            objective,
-            message=self.message,
-            seconds=seconds,
-            iterations=self.iterations,
-        )
+        numbers = objective, -np.inf, self.message, seconds, self.iterations
+        return Answer(self.status, *numbers)
 
 
 class CompiledProgram:
@@ -139,11 +120,9 @@ class CompiledProgram:
         stats = self._solver.stats()
         message = self._clock.ended or str(stats["return_status"])
         point = np.asarray(solution["x"]).ravel() * self.scaled.variables
-        status = STATUSES.get(message, Status.FAILED)
+        status, iterations = STATUSES.get(message, Status.FAILED), int(stats.get("iter_count", 0))
         usable = status.usable and bool(np.isfinite(point).all())
-        return IpoptResult(
-            status, message, point if usable else None, int(stats.get("iter_count", 0))
-        )
+        return IpoptResult(status, message, point if usable else None, iterations)
 
 
 class IpoptMonitor(ca.Callback):
@@ -157,13 +136,10 @@ class IpoptMonitor(ca.Callback):
 
     def __init__(self, scaled: Scaled) -> None:
         ca.Callback.__init__(self)
-        n_variables, n_constraints = len(scaled.variables), len(scaled.rows)
-        self.scaled = scaled
-        self.deadline = np.inf
+        n, m = len(scaled.variables), len(scaled.rows)
+        self.scaled, self.deadline, self.ended = scaled, np.inf, ""
         self.known: list[tuple[KnownOptimum, list[int]]] = []
-        self.ended = ""
-        self.sizes = {"x": n_variables, "lam_x": n_variables, "g": n_constraints}
-        self.sizes |= {"lam_g": n_constraints, "f": 1}
+        self.sizes = {"x": n, "lam_x": n, "g": m, "lam_g": m, "f": 1}
         self.construct("clock", {})
 
     def get_n_in(self) -> int:
@@ -217,13 +193,11 @@ class PreparedModel(Protocol):
 class Ipopt:
     """Local optimisation by an interior point method, with exact second derivatives.
 
-    program         program to prefer if it is on PATH; "" always takes the IPOPT inside CasADi
     tolerance       of the scaled optimality conditions
     max_iterations  before it gives up
     options         more of IPOPT's options: (("mu_strategy", "adaptive"), ...)
     """
 
-    program: str = "ipopt"
     tolerance: float = 1e-9
     max_iterations: int = 500
     options: tuple[tuple[str, str | int | float], ...] = ()
@@ -231,7 +205,7 @@ class Ipopt:
     @property
     def install(self) -> str:
         """The sentence that says how to install it."""
-        return "IPOPT comes with CasADi: `pip install casadi`, or `conda install ipopt`."
+        return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -239,17 +213,11 @@ class Ipopt:
         return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
 
     def available(self) -> bool:
-        """Return True if there is a program, or CasADi has IPOPT inside."""
-        return self._located() or bool(ca.has_nlpsol("ipopt"))
-
-    def _located(self) -> bool:
-        """Not in the IDAES folder: the IPOPT in CasADi is newer than the one there."""
-        return locate(self.program, idaes=False) is not None
+        """Return True if CasADi has IPOPT inside."""
+        return bool(ca.has_nlpsol("ipopt"))
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`."""
-        if not self.available():
-            return no_solver(self)
         start_time = time.perf_counter()
         answer = self.prepare(model).solve(time_limit)
         return replace(answer, seconds=time.perf_counter() - start_time)
@@ -258,14 +226,11 @@ class Ipopt:
         """Translate the model once, for several solves.
 
         sizes   with them variables, objective and constraints are scaled to magnitude 1, the
-                constraints by their derivatives at the present values. A program gets the factors
-                in its file.
+                constraints by their derivatives at the present values
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)
-        if self._located():
-            return _WithProgram(model, self.program, self.settings, _factors(model, sizes))
-        if not ca.has_nlpsol("ipopt"):
+        if not self.available():
             return _Refused(no_solver(self))
         with tempfile.TemporaryDirectory(prefix="igpe") as folder:
             path = Path(folder) / "model.nl"
@@ -275,10 +240,8 @@ class Ipopt:
             if not written.variables:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
             scaled = read_scaled(path, written, sizes)
-            of_scaled = {} if sizes is None else SCALED
-            return _Embedded(
-                CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective
-            )
+        of_scaled = {} if sizes is None else SCALED
+        return _Embedded(CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective)
 
 
 @dataclass(frozen=True)
@@ -289,35 +252,6 @@ class _Refused:
 
     def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
         return self.answer
-
-
-Factors = tuple[Any, Any, float]  # Pyomo variable -> factor, constraint -> factor, objective's
-
-
-@dataclass(frozen=True)
-class _WithProgram:
-    """The program, which reads the model's file; factors: of the scaling, if there is one."""
-
-    model: Any
-    program: str
-    settings: dict[str, Any]
-    factors: Factors | None
-
-    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
-        scaling = {} if self.factors is None else {"nlp_scaling_method": "user-scaling"}
-        words = tuple(f"{k}={v}" for k, v in {**scaling, **self.settings}.items())
-        program = AmplProgram(self.program, words, time_option="max_wall_time")
-
-        def solve(folder: Path, written: NlFile, objective: Any) -> Answer:
-            if self.factors is not None:
-                variables, rows, unit = self.factors
-                of_variables = np.array([variables.get(v, 1.0) for v in written.variables])
-                of_rows = np.array([rows.get(c, 1.0) for c in written.constraints])
-                factors = (of_variables, of_rows, np.array([unit]))
-                write_suffix(folder / "model.nl", "scaling_factor", factors)
-            return program.run(Task(time_limit, folder, written, objective))
-
-        return solve_in_folder(program, self.model, solve)
 
 
 @dataclass(frozen=True)
@@ -338,17 +272,3 @@ class _Embedded:
             load(self.written.variables, ended.point)
             objective = float(pyo.value(self.objective))
         return ended.answer(objective, time.perf_counter() - start_time)
-
-
-def _factors(model: Any, sizes: Sizes | None) -> Factors | None:
-    if sizes is None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="igpe") as folder:
-        path = Path(folder) / "model.nl"
-        written = write_nl(model, path)
-        if not written.variables:
-            return None
-        scaled = read_scaled(path, written, sizes)
-    variables = zip(written.variables, (1 / scaled.variables).tolist(), strict=True)
-    rows = zip(written.constraints, scaled.rows.tolist(), strict=True)
-    return pyo.ComponentMap(variables), pyo.ComponentMap(rows), 1 / sizes.objective

@@ -18,20 +18,15 @@ def idaes_folder() -> Path:
     return Path(os.environ.get("HOME", "/")) / ".idaes" / "bin"
 
 
-def locate(program: str, idaes: bool = True) -> str | None:
+def locate(program: str) -> str | None:
     """Absolute path of a program, or None.
 
     Searches PATH, the folder of the running Python (where pip puts programs), and the IDAES folder.
-
-    idaes  False leaves out the IDAES folder
     """
-    if not program:
-        return None
-    beside = os.path.dirname(sys.executable)
-    path = shutil.which(program) or shutil.which(program, path=beside)
-    if path is None and idaes:
-        path = shutil.which(program, path=str(idaes_folder()))
-    return None if path is None else os.path.abspath(path)
+    for folder in (None, os.path.dirname(sys.executable), str(idaes_folder())):
+        if path := shutil.which(program, path=folder):
+            return os.path.abspath(path)
+    return None
 
 
 def environment(path: str) -> dict[str, str]:

@@ -20,15 +20,7 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver
 from igpe.solvers.closing import Goal, solve_closed
-from igpe.solvers.nl import (
-    NlFile,
-    ReducedProgram,
-    columns_of,
-    load,
-    read_scaled,
-    reduce,
-    solve_in_folder,
-)
+from igpe.solvers.nl import NlFile, columns_of, load, read_scaled, reduce, solve_in_folder
 from igpe.solvers.program import run
 
 WORKER = Path(__file__).with_name("maingo_worker.py")
@@ -36,6 +28,11 @@ SHORTEST = 10.0  # s, MAiNGO's own time limit is never less
 GRACE = 5.0  # s beyond the time limit before it is ended
 NAMED = 5  # variables in a message
 SILENT = {"loggingDestination": 0, "BAB_verbosity": 0, "LBP_verbosity": 0, "UBP_verbosity": 0}
+REFUSED = "MAiNGO cannot take this model: {}"
+LACKING = (
+    "MAiNGO searches between finite bounds, and {} have none, nor does an equation give them "
+    "explicitly. Give these variables bounds."
+)
 STATUSES = {
     "GLOBALLY_OPTIMAL": Status.OPTIMAL_WITHIN_GAP,
     "INFEASIBLE": Status.INFEASIBLE,
@@ -79,7 +76,7 @@ class MAiNGO:
             return no_solver(self)
 
         def once(unit: float, absolute: float, left: float | None) -> Answer:
-            solve = partial(self._solve_in, self._options(absolute, left), left)
+            solve = partial(self._solve_in, absolute, left)
             answer = solve_in_folder(self, model, solve, unit)
             return replace(answer, lower_bound=answer.lower_bound * unit)
 
@@ -87,7 +84,7 @@ class MAiNGO:
 
     def _solve_in(
         self,
-        options: dict[str, int | float | bool],
+        absolute: float,
         time_limit: float | None,
         folder: Path,
         written: NlFile,
@@ -99,55 +96,42 @@ class MAiNGO:
         try:
             scaled = read_scaled(folder / "model.nl", written, None)
         except RuntimeError as error:  # CasADi's reader
-            return _refused(str(error))
+            return Answer(Status.FAILED, message=REFUSED.format(error))
         reduced = reduce(scaled, *columns_of(written.variables))
         if reduced.unbounded:
-            return Answer(Status.FAILED, message=_lacking(reduced, written))
-        task = _task(reduced, written) | {"options": options}
-        (folder / "task.json").write_text(json.dumps(task))
-        failure = _run(folder, time_limit)
-        if failure is not None:
-            return failure
-        try:
-            reply = json.loads((folder / "answer.json").read_text())
-        except ValueError:  # it died while it wrote
-            return Answer(Status.FAILED, message="MAiNGO broke down while it wrote its answer.")
-        return _read(reply, reduced, written, objective, time_limit)
-
-    def _options(self, absolute: float, time_limit: float | None) -> dict[str, int | float | bool]:
+            names = [written.variables[j].name for j in reduced.unbounded]
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            return Answer(Status.FAILED, message=LACKING.format(f"{names[:NAMED]}{more}"))
+        program = ca.Function("program", [reduced.x], [reduced.f, ca.densify(reduced.g)])
         limit = {} if time_limit is None else {"maxwTime": max(SHORTEST, time_limit)}
         tolerances = {"deltaEq": self.feasibility, "deltaIneq": self.feasibility}
         gaps = {"epsilonR": self.gap, "epsilonA": absolute}
-        return {**SILENT, **gaps, **tolerances, **limit, **dict(self.options)}
+        task = {
+            "program": program.serialize(),
+            "lower": reduced.lower.tolist(),
+            "upper": reduced.upper.tolist(),
+            "start": np.clip(reduced.start, reduced.lower, reduced.upper).tolist(),
+            "bounds": [[b if np.isfinite(b) else None for b in v] for v in reduced.bounds.tolist()],
+            "integer": [int(written.variables[j].is_integer()) for j in reduced.kept],
+            "options": {**SILENT, **gaps, **tolerances, **limit, **dict(self.options)},
+        }
+        (folder / "task.json").write_text(json.dumps(task))
+        reply = _reply(folder, time_limit)
+        if isinstance(reply, Answer):
+            return reply
+        if "refusal" in reply:
+            return Answer(Status.FAILED, message=REFUSED.format(reply["refusal"]))
+        status, value = STATUSES.get(reply["code"], Status.FAILED), np.nan
+        if status is Status.ITERATION_LIMIT and time_limit is not None:
+            status = Status.TIME_LIMIT
+        if "point" in reply:
+            load(written.variables, np.asarray(reduced.expand(reply["point"])).ravel())
+            value = float(pyo.value(objective))
+        lower, words = float(reply.get("bound", -np.inf)), f"MAiNGO: {reply['code']}"
+        return Answer(status, value, lower, words, iterations=int(reply["iterations"]))
 
 
-def _refused(reason: str) -> Answer:
-    return Answer(Status.FAILED, message=f"MAiNGO cannot take this model: {reason}")
-
-
-def _lacking(reduced: ReducedProgram, written: NlFile) -> str:
-    names = [written.variables[j].name for j in reduced.unbounded]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return (
-        f"MAiNGO searches between finite bounds, and {names[:NAMED]}{more} have none, nor does an "
-        "equation give them explicitly. Give these variables bounds."
-    )
-
-
-def _task(reduced: ReducedProgram, written: NlFile) -> dict[str, Any]:
-    program = ca.Function("program", [reduced.x], [reduced.f, ca.densify(reduced.g)])
-    finite = [[b if np.isfinite(b) else None for b in side] for side in reduced.bounds.tolist()]
-    return {
-        "program": program.serialize(),
-        "lower": reduced.lower.tolist(),
-        "upper": reduced.upper.tolist(),
-        "start": np.clip(reduced.start, reduced.lower, reduced.upper).tolist(),
-        "bounds": finite,
-        "integer": [int(written.variables[j].is_integer()) for j in reduced.kept],
-    }
-
-
-def _run(folder: Path, time_limit: float | None) -> Answer | None:
+def _reply(folder: Path, time_limit: float | None) -> dict[str, Any] | Answer:
     """Run the worker; an Answer if it had to be ended or broke."""
     late = GRACE if time_limit is not None and time_limit >= SHORTEST else 0.0
     try:
@@ -156,28 +140,9 @@ def _run(folder: Path, time_limit: float | None) -> Answer | None:
         return Answer(Status.INTERRUPTED, message="MAiNGO was ended by Ctrl-C.")
     if ended.interrupted:
         return Answer(Status.TIME_LIMIT, message="MAiNGO was ended at the time limit.")
-    if not (folder / "answer.json").exists():
+    try:
+        reply: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    except (OSError, ValueError):  # it died, perhaps while it wrote
         last = (ended.output.strip().splitlines() or [f"exit code {ended.code}"])[-1]
         return Answer(Status.FAILED, message=f"MAiNGO broke down: {last}")
-    return None
-
-
-def _read(
-    reply: dict[str, Any],
-    reduced: ReducedProgram,
-    written: NlFile,
-    objective: Any,
-    time_limit: float | None,
-) -> Answer:
-    if "refusal" in reply:
-        return _refused(reply["refusal"])
-    status = STATUSES.get(reply["code"], Status.FAILED)
-    if status is Status.ITERATION_LIMIT and time_limit is not None:
-        status = Status.TIME_LIMIT
-    value, lower = np.nan, float(reply.get("bound", -np.inf))
-    if "point" in reply:
-        load(written.variables, np.asarray(reduced.expand(reply["point"])).ravel())
-        value = float(pyo.value(objective))
-    return Answer(
-        status, value, lower, f"MAiNGO: {reply['code']}", iterations=int(reply["iterations"])
-    )
+    return reply

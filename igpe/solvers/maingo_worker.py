@@ -17,7 +17,9 @@ from typing import Any
 import casadi as ca
 import maingopy as mg
 
+SAME = "sqrt exp log sin cos tan asin acos atan sinh cosh tanh fabs"  # names that MAiNGO has too
 OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name.upper(): getattr(mg, name) for name in SAME.split()},
     "ASSIGN": lambda a: a,
     "ADD": lambda a, b: a + b,
     "SUB": lambda a, b: a - b,
@@ -29,26 +31,12 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "SQ": mg.sqr,
     "POW": lambda a, b: a**b,
     "CONSTPOW": lambda a, b: a ** (int(b) if float(b).is_integer() else b),
-    "SQRT": mg.sqrt,
-    "EXP": mg.exp,
     "EXPM1": lambda a: mg.exp(a) - 1,
-    "LOG": mg.log,
     "LOG1P": lambda a: mg.log(1 + a),
-    "SIN": mg.sin,
-    "COS": mg.cos,
-    "TAN": mg.tan,
-    "ASIN": mg.asin,
-    "ACOS": mg.acos,
-    "ATAN": mg.atan,
-    "SINH": mg.sinh,
-    "COSH": mg.cosh,
-    "TANH": mg.tanh,
-    "FABS": mg.fabs,
     "FMIN": mg.min,
     "FMAX": mg.max,
 }
 """CasADi's operations (without OP_) in MAiNGO's words."""
-
 _NAMES = {getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")}
 
 
@@ -57,8 +45,7 @@ class Model(mg.MAiNGOmodel):  # type: ignore[misc]
 
     def __init__(self, task: dict[str, Any]) -> None:
         mg.MAiNGOmodel.__init__(self)
-        self.task = task
-        self.program = ca.Function.deserialize(task["program"])
+        self.task, self.program = task, ca.Function.deserialize(task["program"])
 
     def get_variables(self) -> list[Any]:
         kinds = (mg.VT_CONTINUOUS, mg.VT_INTEGER)
@@ -72,19 +59,14 @@ class Model(mg.MAiNGOmodel):  # type: ignore[misc]
         return list(self.task["start"])
 
     def evaluate(self, variables: list[Any]) -> Any:
-        objective, *constraints = _repeated(self.program, variables)
         values = mg.EvaluationContainer()
-        values.objective = objective
-        rows = [
-            (c, low, high)
-            for c, low, high in zip(constraints, *self.task["bounds"], strict=True)
-            if isinstance(c, mg.FFVar)
-        ]
+        values.objective, *constraints = _repeated(self.program, variables)
+        every = zip(constraints, *self.task["bounds"], strict=True)
+        rows = [(c, low, high) for c, low, high in every if isinstance(c, mg.FFVar)]
         unequal = [(c, low, high) for c, low, high in rows if low != high]
         values.eq = [c - low for c, low, high in rows if low == high]
         above = [low - c for c, low, _ in unequal if low is not None]
-        below = [c - high for c, _, high in unequal if high is not None]
-        values.ineq = above + below
+        values.ineq = above + [c - high for c, _, high in unequal if high is not None]
         return values
 
 
@@ -112,7 +94,9 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     """Solve the task."""
     model = Model(task)  # MAiNGO keeps no reference to it
     solver = mg.MAiNGO(model)
-    refused = [name for name, value in task["options"].items() if not _set(solver, name, value)]
+    refused = [
+        name for name, value in task["options"].items() if not solver.set_option(name, value)
+    ]
     if refused:
         return {"refusal": f"it does not know the options {refused}"}
     reply: dict[str, Any] = {"code": solver.solve().name}
@@ -124,19 +108,9 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-def _set(solver: Any, name: str, value: float | int | bool) -> bool:
-    return bool(solver.set_option(name, value))
-
-
-def main() -> None:
-    """Read the task, write the answer."""
-    task = json.loads(Path("task.json").read_text())
+if __name__ == "__main__":
     try:
-        reply = answer(task)
+        reply = answer(json.loads(Path("task.json").read_text()))
     except (mg.MAiNGOException, NotImplementedError, TypeError, ValueError) as error:
         reply = {"refusal": " ".join(str(error).split())}
     Path("answer.json").write_text(json.dumps(reply))
-
-
-if __name__ == "__main__":
-    main()

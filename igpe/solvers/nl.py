@@ -24,7 +24,7 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver, no_solver, objective_of
 from igpe.solvers.closing import divided
 
-HEADER, NAMED, REAL = 10, 2, 4  # lines before the segments; where a suffix's name stands; its flag
+HEADER, NAMED = 10, 2  # lines before the segments; where a suffix's name stands
 SOS = {"sosno", "ref"}
 
 
@@ -81,13 +81,12 @@ def write_nl(model: Any, path: Path) -> NlFile:
     """
     with path.open("w", newline="\n") as stream:
         try:
-            info = NLWriter().write(
-                model,
-                stream,
-                linear_presolve=False,
-                scale_model=False,
-                symbolic_solver_labels=False,
-            )
+            plain = {
+                "linear_presolve": False,
+                "scale_model": False,
+                "symbolic_solver_labels": False,
+            }
+            info = NLWriter().write(model, stream, **plain)
         except InfeasibleConstraintException as error:
             return NlFile((), str(error))
     return NlFile(tuple(info.variables), constraints=tuple(info.constraints))
@@ -140,39 +139,19 @@ def restored(variables: tuple[Any, ...]) -> Iterator[Callable[[], None]]:
                 variable.set_value(value, skip_validation=True)
 
 
-def write_suffix(path: Path, name: str, values: tuple[FloatArray, ...]) -> None:
-    """Put a suffix into an `.nl` file, in the place of one with this name that is there.
-
-    values  for all variables, constraints and objectives
-    """
-    head, rest = _parted(path, lambda other: other == name)
-    for kind, numbers in enumerate(values):
-        head += [f"S{kind | REAL} {len(numbers)} {name}\n"] if len(numbers) else []
-        head += [f"{i} {number!r}\n" for i, number in enumerate(numbers.tolist())]
-    path.write_text("".join(head + rest), encoding="utf-8")
-
-
-def _parted(path: Path, is_dropped: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    """The lines of an `.nl` file's header, and the others without some suffixes."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    rest, k = [], HEADER
-    while k < len(lines):
-        words = lines[k].split()
-        if lines[k][:1] == "S" and len(words) > NAMED and is_dropped(words[NAMED]):
-            k += int(words[1]) + 1
-            continue
-        rest.append(lines[k])
-        k += 1
-    return lines[:HEADER], rest
-
-
 def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:
     """Read an `.nl` file into CasADi; without sizes nothing is scaled.
 
     Suffixes are taken out of the file: CasADi cannot read them. Those of SOS constraints stay.
     """
-    head, rest = _parted(path, lambda name: name not in SOS)
-    path.write_text("".join(head + rest), encoding="utf-8")
+    lines, k = path.read_text(encoding="utf-8").splitlines(keepends=True), HEADER
+    while k < len(lines):
+        words = lines[k].split()
+        if lines[k].startswith("S") and len(words) > NAMED and words[NAMED] not in SOS:
+            del lines[k : k + 1 + int(words[1])]
+        else:
+            k += 1
+    path.write_text("".join(lines), encoding="utf-8")
     model = ca.NlpBuilder()
     model.import_nl(str(path), {})
     bounds = np.array([model.g_lb, model.g_ub], dtype=float).reshape(2, -1)
@@ -279,8 +258,11 @@ def reduce(
     chosen = _defined(x, g, scaled.bounds, loose)
     columns = [j for j, _, _ in chosen]
     symbols = [x[j] for j in columns]
-    values = [_solved(g[i] - scaled.bounds[0, i], x[j], factor) for j, i, factor in chosen]
-    values, (f, g) = _substituted(symbols, values, [scaled.program["f"], g])
+    rest = [ca.substitute(g[i] - scaled.bounds[0, i], x[j], 0) for j, i, _ in chosen]
+    values = [-v / factor for v, (_, _, factor) in zip(rest, chosen, strict=True)]
+    f = scaled.program["f"]
+    if symbols:
+        values, (f, g) = ca.substitute_inplace(symbols, values, [f, g], False)
     rows = sorted(set(range(g.numel())) - {i for _, i, _ in chosen})
     half = [k for k, j in enumerate(columns) if np.isfinite([lower[j], upper[j]]).any()]
     sides = [np.array([[lower[columns[k]]], [upper[columns[k]]]]) for k in half]
@@ -324,14 +306,3 @@ def _defined(x: Any, g: Any, bounds: FloatArray, loose: Any) -> list[tuple[int, 
             break
     order = sorted(chosen, key=lambda j: len(needs[j] & chosen.keys()))
     return [(j, *chosen[j]) for j in order]
-
-
-def _solved(residual: Any, symbol: Any, factor: float) -> Any:
-    """The symbol, from residual = 0, in which it stands with a constant factor."""
-    return -ca.substitute(residual, symbol, 0) / factor
-
-
-def _substituted(symbols: list[Any], values: list[Any], others: list[Any]) -> tuple[Any, Any]:
-    if not symbols:
-        return values, others
-    return ca.substitute_inplace(symbols, values, others, False)

@@ -55,17 +55,17 @@ def run(
     time_limit: float | None = None,
     *,
     late: float = 0.0,
-    grace: float = GRACE,
+    grace: float | None = None,
 ) -> ProgramRun:
     """Run a program in a folder, in a process group of its own. No process of the group survives.
 
     time_limit  s of wall time after which it is interrupted (SIGINT, on which SCIP, Bonmin and
                 Couenne write what they have), then killed; None: never
     late        s that a program has longer which was given the limit itself
-    grace       s beyond the time limit before it is killed
+    grace       s beyond the time limit before it is killed; None: `GRACE`
     raises      OSError if the file cannot be run
     """
-    start, printed = time.perf_counter(), folder / "igpe_printed.txt"
+    start, printed, interrupted = time.perf_counter(), folder / "igpe_printed.txt", False
     with printed.open("wb") as stream:
         process = subprocess.Popen(
             words,
@@ -77,24 +77,18 @@ def run(
             start_new_session=True,
         )
         try:
-            interrupted = _wait(process, time_limit, late, grace)
+            process.wait(None if time_limit is None else time_limit + late)
+        except subprocess.TimeoutExpired:
+            interrupted = True
+            _signal(process, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max((GRACE if grace is None else grace) - late, 0.0))
         finally:  # Ctrl-C too
             _end(process)
-    output = _tail(printed)
+    with printed.open("rb") as stream:
+        stream.seek(max(0, printed.stat().st_size - KEPT))
+        output = stream.read().decode("utf-8", "replace")
     return ProgramRun(output, process.returncode, time.perf_counter() - start, interrupted)
-
-
-def _wait(
-    process: subprocess.Popen[bytes], time_limit: float | None, late: float, grace: float
-) -> bool:
-    try:
-        process.wait(None if time_limit is None else time_limit + late)
-    except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(grace - late, 0.0))
-        return True
-    return False
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -120,12 +114,6 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
     return True
 
 
-def _tail(path: Path) -> str:
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - KEPT))
-        return stream.read().decode("utf-8", "replace")
-
-
 LARGEST = 1_000_000  # bytes of a `.sol` file beside its numbers,
 A_NUMBER = 1000  # and bytes for each variable and constraint
 
@@ -149,8 +137,7 @@ def read_sol(path: Path, n_variables: int, n_constraints: int) -> Solution | str
         return "wrote no solution"
     if path.stat().st_size > LARGEST + A_NUMBER * (n_variables + n_constraints):
         return f"wrote a solution file of {path.stat().st_size} bytes, too large for this model"
-    text = path.read_bytes().decode("utf-8", "replace")
-    if not text.endswith("\n"):  # `objno 0 421`, cut after the 4, would say "solved"
+    if not path.read_bytes().endswith(b"\n"):  # `objno 0 421`, cut after the 4, would say "solved"
         return "wrote an incomplete solution file"
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
@@ -159,33 +146,31 @@ def read_sol(path: Path, n_variables: int, n_constraints: int) -> Solution | str
         reason = str(error) or type(error).__name__
         return f"wrote a solution file that igpe cannot read ({reason[:200]})"
     point = np.array(solution.primals or (), dtype=float)
-    wrong = _wrong(point, n_variables)
-    return wrong or Solution(
-        int(solution.solve_code), solution.message, point if len(point) else None
-    )
-
-
-def _wrong(point: FloatArray, n_variables: int) -> str:
-    if len(point) not in (0, n_variables):
-        return f"returned {len(point)} values for {n_variables} variables"
-    return "" if np.isfinite(point).all() else "returned values that are not finite"
+    if len(point) not in (0, n_variables) or not np.isfinite(point).all():
+        count = f"{len(point)} values for {n_variables} variables"
+        return f"returned {'values that are not finite' if len(point) == n_variables else count}"
+    return Solution(int(solution.solve_code), solution.message, point if len(point) else None)
 
 
 # Solve codes in hundreds: Fourer, Gay, Kernighan, "AMPL", 2nd ed. (2003), section 14.2. What a
 # limit was stands in the message: SCIP's numbers differ between versions (gap limit 405, now 409).
-SOLVED, INFEASIBLE, LIMIT = 0, 2, 4
+CODES = {0: Status.CONVERGED, 2: Status.INFEASIBLE, 4: Status.ITERATION_LIMIT}
 UNDECIDED = 299  # SCIP: infeasible or unbounded
-GAP_WORDS = "gap limit reached"  # SCIP, reader_nl.cpp and scip_general.c
-TIME_WORDS = re.compile(r"time\s*limit|time\s*exceeded", re.IGNORECASE)
-STOP_WORDS = re.compile(r"interrupt(ed)? by user|user interrupt|termination signal", re.IGNORECASE)
+WORDS = (
+    (re.compile("gap limit reached", re.IGNORECASE), Status.CONVERGED),  # SCIP, reader_nl.cpp
+    (re.compile(r"time\s*limit|time\s*exceeded", re.IGNORECASE), Status.TIME_LIMIT),
+    (
+        re.compile(r"interrupt(ed)? by user|user interrupt|termination signal", re.IGNORECASE),
+        Status.INTERRUPTED,
+    ),
+)
+"""In the message at a limit, and what it was."""
 ALMOST = 0.9  # of the time limit: a program that stops later on a limit it does not name used it up
 OUTSIDE = 1e-5  # by which a point may lie outside bounds, relative to those above 1
 VIOLATED = 1e-3  # the same for constraints
 PLACES = 6  # figures of C's "%g", which leaves out zeros at the end
 SHORTEST = 1e-3  # s; IPOPT and Bonmin refuse a time limit of 0
 LINES, WIDTH = 6, 200  # of a program's output in a message
-
-
 SOLUTIONS = (Status.CONVERGED, Status.OPTIMAL_WITHIN_GAP)
 
 
@@ -277,14 +262,22 @@ class AmplProgram:
     def run(self, task: Task) -> Answer:
         """Solve the `model.nl` of a task."""
         if not task.written.variables:
-            return self._constant(task.objective)
-        self._write_options(task.folder, task.time_limit, task.absolute)
+            value = value_of(task.objective)
+            if value is None:
+                return Answer(Status.FAILED, message="The objective has no finite value.")
+            return Answer(self._solved, value, -np.inf if self.proven_gap is None else value)
+        limit = None if task.time_limit is None else max(task.time_limit, SHORTEST)
+        gap = self.gap_line.format(task.absolute) + "\n" if self.gap_line else ""
+        seconds = self.time_line.format(limit) + "\n" if self.time_line and limit else ""
+        for k, (name, text) in enumerate(self.files):
+            lines = text if k else text + gap + seconds
+            (task.folder / name).write_text(lines, encoding="utf-8")
         path = locate(self.program)
         if path is None:
             raise SolverMissing(self.install)
         words = [path, "model.nl", "-AMPL", *self.options]
-        if task.time_limit is not None and self.time_option:
-            words.append(f"{self.time_option}={max(task.time_limit, SHORTEST)}")
+        if limit is not None and self.time_option:
+            words.append(f"{self.time_option}={limit}")
         try:
             ended = run(words, task.folder, task.time_limit, late=LATE * self._knows_limit)
         except OSError as error:
@@ -295,20 +288,13 @@ class AmplProgram:
             return self._without_solution(ended, solution, task)
         return self._answer(ended, solution, task)
 
-    def _write_options(self, folder: Path, time_limit: float | None, absolute: float) -> None:
-        for k, (name, text) in enumerate(self.files):
-            gap = self.gap_line.format(absolute) + "\n" if k == 0 and self.gap_line else ""
-            limited = k == 0 and time_limit is not None and self.time_line
-            time = self.time_line.format(max(time_limit or 0.0, SHORTEST)) + "\n" if limited else ""
-            (folder / name).write_text(text + gap + time, encoding="utf-8")
+    @property
+    def _solved(self) -> Status:
+        return Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP
 
-    def _constant(self, objective: Any) -> Answer:
-        value = value_of(objective)
-        if value is None:
-            return Answer(Status.FAILED, message="The objective has no finite value.")
-        if self.proven_gap is None:
-            return Answer(Status.CONVERGED, value)
-        return Answer(Status.OPTIMAL_WITHIN_GAP, value, value)
+    @property
+    def _knows_limit(self) -> bool:
+        return bool(self.time_option or self.time_line)
 
     def _failed(self, reason: str, output: str = "") -> Answer:
         printed = _printed(output)
@@ -341,38 +327,31 @@ class AmplProgram:
             how = f"ended with {_ending(ended.code)} and " if ended.code else ""
             return self._failed(f"{how}{missing}", ended.output)
         if self._knows_limit and not np.isfinite(bound):
-            reason = (
-                f"did not stop at its time limit of {task.time_limit:g} s, was ended and {missing}"
-            )
-            return self._failed(reason, ended.output)
+            limit = f"its time limit of {task.time_limit:g} s"
+            return self._failed(f"did not stop at {limit}, was ended and {missing}", ended.output)
         message = f"{self.name} was ended at the time limit and {missing}."
         return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
 
-    @property
-    def _knows_limit(self) -> bool:
-        return bool(self.time_option or self.time_line)
-
     def _status(self, solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
-        solved = Status.CONVERGED if self.proven_gap is None else Status.OPTIMAL_WITHIN_GAP
-        hundred = solution.code // 100
-        if hundred == SOLVED:
-            return solved
-        if hundred == INFEASIBLE and solution.code != UNDECIDED:
-            return Status.INFEASIBLE
-        if hundred != LIMIT:
+        status = CODES.get(solution.code // 100, Status.FAILED)
+        if status is Status.ITERATION_LIMIT:
+            used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
+            named = [limit for words, limit in WORDS if words.search(solution.message)]
+            if ended.interrupted and named[:1] != [Status.CONVERGED]:
+                named = [Status.TIME_LIMIT]
+            status = next(iter(named), Status.TIME_LIMIT if used_up else status)
+        if solution.code == UNDECIDED:
             return Status.FAILED
-        return (
-            solved if GAP_WORDS in solution.message.lower() else _limit(solution, ended, time_limit)
-        )
+        return self._solved if status is Status.CONVERGED else status
 
     def _bound(self, output: str, unit: float) -> float:
         """The last bound in the output, rounded down, in the objective's own unit; or -inf."""
         if self.proven_gap is None or not self.bound_label:
             return -np.inf
         label = re.escape(self.bound_label)
-        printed_bounds = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\S+)", output, re.MULTILINE)
+        bounds = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\S+)", output, re.MULTILINE)
         try:
-            printed = Decimal(printed_bounds[-1]) if printed_bounds else Decimal("nan")
+            printed = Decimal(bounds[-1]) if bounds else Decimal("nan")
         except InvalidOperation:
             return -np.inf
         if not printed.is_finite() or abs(printed) >= Decimal(INFINITE):
@@ -383,28 +362,16 @@ class AmplProgram:
     def _put(self, point: FloatArray, status: Status, task: Task) -> float | str:
         """Give the variables the point's values; return the objective, or why it is no solution."""
         with restored(task.written.variables) as keep:
-            outside = load(task.written.variables, point, OUTSIDE)
-            if outside:
+            if outside := load(task.written.variables, point, OUTSIDE):
                 return f"returned a point outside the bounds: {outside}"
             value = value_of(task.objective)
             if value is None:
                 return "returned a point at which the objective has no finite value"
-            if status in SOLUTIONS or self.proven_gap is not None:
-                violated = violation(task.written.constraints, VIOLATED)
-                if violated:
-                    return f"returned a point that violates a constraint: {violated}"
+            is_checked = status in SOLUTIONS or self.proven_gap is not None
+            if is_checked and (violated := violation(task.written.constraints, VIOLATED)):
+                return f"returned a point that violates a constraint: {violated}"
             keep()
             return value
-
-
-def _limit(solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
-    """Name the limit at which a program stopped."""
-    used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
-    if ended.interrupted or TIME_WORDS.search(solution.message):
-        return Status.TIME_LIMIT
-    if STOP_WORDS.search(solution.message):
-        return Status.INTERRUPTED
-    return Status.TIME_LIMIT if used_up else Status.ITERATION_LIMIT
 
 
 def _ending(code: int) -> str:

@@ -1,9 +1,7 @@
-"""Programs that igpe knows how to speak to, ready made.
+"""Global solvers that igpe knows how to speak to: Couenne as a program, SCIP from its wheel.
 
-Their AMPL interfaces: SCIP, src/scip/reader_nl.cpp; Bonmin and Couenne, BonAmplTMINLP.cpp (solve
-codes 3, 220, 300, 421 or 410 at a limit, 422 or 411 if interrupted, 500) and BonCouenne.cpp.
-
-SCIP: deterministic global optimisation with a proven bound, from the PySCIPOpt wheel.
+Couenne's AMPL interface: BonAmplTMINLP.cpp (solve codes 3, 220, 300, 421 or 410 at a limit, 422 or
+411 if interrupted, 500) and BonCouenne.cpp.
 """
 
 import time
@@ -23,10 +21,6 @@ from igpe.solvers.closing import MARGIN, Goal, divided, solve_closed
 from igpe.solvers.program import AmplProgram
 
 CUTOFF = 1e-5  # Bonmin's `cutoff_decr`: by how much better Couenne's next incumbent must be
-IDAES = (
-    "`pip install idaes-pse`, then `idaes get-extensions` (on Debian `idaes get-extensions "
-    "--distro ubuntu2204`), brings it."
-)
 
 
 def Couenne(
@@ -52,43 +46,8 @@ def Couenne(
         absolute=absolute,
         bound_label="Lower bound",
         margin=MARGIN + CUTOFF,
-        how=f"Couenne is a program, on PATH or in the IDAES folder: {IDAES}",
-    )
-
-
-def Bonmin() -> AmplProgram:
-    """Bonmin as a program: a local solver, as its bounds hold for convex problems only.
-
-    Bonami et al., "An algorithmic framework for convex mixed integer nonlinear programs", Discrete
-    Optim. 5 (2008).
-    """
-    return AmplProgram(
-        "bonmin",
-        files=(("bonmin.opt", ""),),
-        time_line="bonmin.time_limit {}",
-        how=f"Bonmin is a program, on PATH or in the IDAES folder: {IDAES}",
-    )
-
-
-def ScipProgram(
-    gap: float = 1e-4, feasibility: float = 1e-7, absolute: float | None = None
-) -> AmplProgram:
-    """SCIP as a program, where there is no wheel.
-
-    gap          relative distance of incumbent and bound at which it stops
-    feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
-                 objective's size where that is below 1
-    """
-    return AmplProgram(
-        "scip",
-        files=(("scip.set", f"limits/gap = {gap}\nnumerics/feastol = {feasibility}\n"),),
-        time_line="limits/time = {}",
-        gap_line="limits/absgap = {}",
-        proven_gap=gap,
-        absolute=absolute,
-        bound_label="Dual Bound",
-        how="SCIP is a program, which must be on PATH: `conda install -c conda-forge scip`.",
+        how="Couenne is a program, on PATH or in the IDAES folder: `pip install idaes-pse`, then "
+        "`idaes get-extensions` (on Debian `idaes get-extensions --distro ubuntu2204`), brings it.",
     )
 
 
@@ -104,7 +63,7 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Scip:
-    """Spatial branch and bound over the variables' bounds.
+    """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
     gap          relative distance of incumbent and bound at which it stops
     absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
@@ -137,48 +96,41 @@ class Scip:
         if not self.available():
             return no_solver(self)
         start = time.perf_counter()
-        once = partial(self._once, model)
-        answer = solve_closed(once, model, Goal(self.gap, self.absolute), time_limit)
+        once, goal = partial(self._once, model), Goal(self.gap, self.absolute)
+        answer = solve_closed(once, model, goal, time_limit)
         return replace(answer, seconds=time.perf_counter() - start)
 
     def _once(self, model: Any, unit: float, absolute: float, left: float | None) -> Answer:
         objective = objective_of(model)
-        settings = self._settings(absolute, left)
+        options = {
+            # Pyomo reads SCIP's output through a pipe that nobody empties while SCIP holds
+            # Python's lock: a long log would block it for ever, time limit or not.
+            "display/verblevel": 0,
+            "numerics/feastol": self.feasibility,
+            "randomization/randomseedshift": self.seed,
+            **dict(self.options),
+        }
         try:
             with divided(objective, unit):
-                results = SolverFactory("scip_direct").solve(model, **settings)
+                results = SolverFactory("scip_direct").solve(
+                    model,
+                    time_limit=left,
+                    rel_gap=self.gap,
+                    abs_gap=absolute,
+                    threads=self.threads,
+                    load_solutions=False,
+                    raise_exception_on_nonoptimal_result=False,
+                    solver_options=options,
+                )
         except InfeasibleConstraintException as error:
             return Answer(Status.INFEASIBLE, message=str(error))
         except (PyomoException, NotImplementedError, AttributeError, TypeError) as error:
             return Answer(Status.FAILED, message=f"SCIP cannot take this model: {error}")
-        return _answer(results, objective, unit)
-
-    def _settings(self, absolute: float, time_limit: float | None) -> dict[str, Any]:
-        return {
-            "time_limit": time_limit,
-            "rel_gap": self.gap,
-            "abs_gap": absolute,
-            "threads": self.threads,
-            "load_solutions": False,
-            "raise_exception_on_nonoptimal_result": False,
-            "solver_options": {
-                # Pyomo reads SCIP's output through a pipe that nobody empties while SCIP holds
-                # Python's lock: a long log would block it for ever, time limit or not.
-                "display/verblevel": 0,
-                "numerics/feastol": self.feasibility,
-                "randomization/randomseedshift": self.seed,
-                **dict(self.options),
-            },
-        }
-
-
-def _answer(results: Any, objective: Any, unit: float) -> Answer:
-    condition = results.termination_condition
-    status = STATUSES.get(condition, Status.FAILED)
-    value, bound = np.nan, results.objective_bound
-    if results.solution_loader.get_number_of_solutions() > 0:
-        results.solution_loader.load_solution()
-        value = float(pyo.value(objective))
-    lower = -np.inf if bound is None or status is Status.INFEASIBLE else float(bound) * unit
-    nodes = int(results.extra_info["NNodes"])
-    return Answer(status, value, lower, f"SCIP: {condition.name}", iterations=nodes)
+        condition, bound, value = results.termination_condition, results.objective_bound, np.nan
+        status = STATUSES.get(condition, Status.FAILED)
+        if results.solution_loader.get_number_of_solutions() > 0:
+            results.solution_loader.load_solution()
+            value = float(pyo.value(objective))
+        lower = -np.inf if bound is None or status is Status.INFEASIBLE else float(bound) * unit
+        nodes = int(results.extra_info["NNodes"])
+        return Answer(status, value, lower, f"SCIP: {condition.name}", iterations=nodes)

@@ -15,7 +15,7 @@ ESTIMATORS: list[Estimator] = [
     igpe.MultipleShooting(),
     igpe.search.MultiStart(trials=64, starts=8),
     igpe.Collocation(),
-    igpe.Collocation(solver=Ipopt(program=""), points=4),
+    igpe.Collocation(solver=Ipopt(), points=4),
 ]
 
 cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)

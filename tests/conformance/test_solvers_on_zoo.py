@@ -13,17 +13,15 @@ from igpe.algebraic.step import Posing, TargetForm
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver
-from igpe.solvers.programs import Couenne, ScipProgram
+from igpe.solvers.programs import Couenne
 
 LOCAL: dict[str, Solver] = {
     "ipopt": igpe.solvers.Ipopt(),
-    "ipopt in casadi": igpe.solvers.Ipopt(program=""),
     "pounce": igpe.solvers.AmplProgram("pounce"),
 }
 GLOBAL: dict[str, Solver] = {
     "scip": igpe.solvers.Scip(feasibility=1e-7, absolute=1e-6),
     "maingo": igpe.solvers.MAiNGO(absolute=1e-6),
-    "scip program": ScipProgram(),
     "couenne": Couenne(),
 }
 SOLVERS = LOCAL | GLOBAL

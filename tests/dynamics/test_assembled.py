@@ -123,7 +123,7 @@ def test_the_optimum_is_that_of_the_pyomo_program(builder):
     one, found = assembled(problem, Radau(3)), []
     for program in (one, Transcribed(problem, one.meshes)):
         program.begin(start_of(problem), ())
-        program.prepare(Ipopt(program=""), [start_of(problem)])
+        program.prepare(Ipopt(), [start_of(problem)])
         answer = program.solve(None, ())
         assert answer.status is Status.CONVERGED
         courses = [c.states["x"] for c in program.courses()]
@@ -154,7 +154,7 @@ def test_the_first_mesh_of_known_problems_gives_the_same_in_both(name, monkeypat
     one, costs = assembled(problem), []
     for program in (one, Transcribed(problem, one.meshes)):
         program.begin(optimum, ())
-        program.prepare(Ipopt(program=""), [optimum])
+        program.prepare(Ipopt(), [optimum])
         costs.append(program.solve(None, ()).objective)
     assert costs[0] == pytest.approx(costs[1], rel=1e-6)
 

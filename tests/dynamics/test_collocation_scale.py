@@ -17,7 +17,6 @@ from igpe.dynamics.collocation.transcription import transcribe
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
-from igpe.solvers.ipopt import Ipopt
 
 SIGMA = 0.01
 START = {"k1": 1.0, "k2": 1.0}
@@ -64,13 +63,6 @@ def test_units_do_not_matter(scale: float, unit: float, sigma: bool, reference: 
     assert found.parameters == pytest.approx(same, rel=1e-6, abs=0.0)
     weight = 1.0 if sigma else (SIGMA * scale) ** 2
     assert found.objective == pytest.approx(weight * reference.objective, rel=1e-6, abs=0.0)
-
-
-@pytest.mark.skipif(not Ipopt("pounce").available(), reason="pounce is not installed")
-def test_a_program_is_told_the_scaling(reference: Any) -> None:
-    found = Collocation(solver=Ipopt(program="pounce")).estimate(consecutive(1e-12), START)
-    assert found.parameters == pytest.approx(reference.parameters, rel=1e-6, abs=0.0)
-    assert found.objective == pytest.approx(reference.objective, rel=1e-6)
 
 
 def test_sizes_are_in_the_problems_units() -> None:

@@ -15,7 +15,6 @@ from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
@@ -97,7 +96,7 @@ def test_a_penalty_makes_it_smoother():
     assert largest[-1] < 0.2 * largest[0]
 
 
-@pytest.mark.parametrize("integrator", [Automatic(), Sundials(), Lsoda()])
+@pytest.mark.parametrize("integrator", [Automatic(), Sundials()])
 def test_derivatives_by_the_pieces_against_central_differences(integrator):
     problem = posed(0.05, penalty=30.0)
     residuals = Residuals(problem, integrator)

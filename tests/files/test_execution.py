@@ -127,7 +127,7 @@ def test_ipopt_reads_no_option_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     model = pyo.ConcreteModel()
     model.x = pyo.Var(initialize=3.0)
     model.least = pyo.Objective(expr=(model.x - 1) ** 2)
-    assert Ipopt(program="").solve(model).status.usable
+    assert Ipopt().solve(model).status.usable
     assert not (tmp_path / "canary").exists()
 
 

@@ -39,7 +39,7 @@ def rugged() -> Any:
 
 def test_small_residuals_are_not_undercut() -> None:
     local, proven = small_residuals(), small_residuals()
-    known = Ipopt(program="").solve(local).objective
+    known = Ipopt().solve(local).objective
     answer = MAiNGO().solve(proven)
     assert answer.status is Status.OPTIMAL_WITHIN_GAP
     assert answer.objective == pytest.approx(known, rel=2e-4)

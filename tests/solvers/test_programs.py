@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from fake_programs import FAKES, agrees, outcome, real_scip
+from fake_programs import FAKES, SCIP, agrees, outcome, real_scip
 from test_solvers import camel
 
-import igpe
 from igpe.core.status import Status
 from igpe.solvers import closing
 from igpe.solvers.base import Answer, name_of
 from igpe.solvers.closing import Goal, divided, solve_closed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.located import environment, idaes_folder, locate
-from igpe.solvers.nl import Sizes
 from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, Scip, ScipProgram
+from igpe.solvers.programs import Couenne, Scip
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts as programs")
 
@@ -32,7 +30,6 @@ for file in sorted(pathlib.Path().iterdir()):
     if file.suffix in (".opt", ".set"):
         print(file.name, *file.read_text().splitlines())
 print(*sys.argv[1:])
-print(pathlib.Path("model.nl").read_text().count("scaling_factor"), "factors")
 """
 
 
@@ -65,16 +62,19 @@ def test_a_program_is_read_right(name: str, tmp_path: Path) -> None:
     assert agrees(name, outcome(name, tmp_path)) == ""
 
 
-def test_at_least_40_fake_programs_of_four_kinds() -> None:
+def test_at_least_40_fake_programs_of_three_kinds() -> None:
     assert len(FAKES) >= 40
-    assert {n.split(maxsplit=1)[0] for n in FAKES} == {"scip", "couenne", "bonmin", "ipopt"}
+    assert {n.split(maxsplit=1)[0] for n in FAKES} == {"scip", "couenne", "ipopt"}
 
 
 @pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        (ScipProgram(gap=0.01), "limits/absgap = 1e-06 limits/time = 7.5"),
+        (
+            replace(SCIP, files=(("scip.set", "limits/gap = 0.01\n"),)),
+            "limits/absgap = 1e-06 limits/time = 7.5",
+        ),
         (Couenne(gap=0.01), "time_limit 7.5"),
         (AmplProgram("ipopt", time_option="max_wall_time"), "-AMPL max_wall_time=7.5"),
     ],
@@ -88,7 +88,7 @@ def test_gaps_and_time_limit_are_given_to_the_program(program: AmplProgram, expe
 
 @pytest.mark.usefixtures("echo")
 def test_only_the_first_file_holds_the_limits() -> None:
-    program = replace(ScipProgram(), files=(("a.set", "a\n"), ("b.set", "b\n")))
+    program = replace(SCIP, files=(("a.set", "a\n"), ("b.set", "b\n")))
     assert "a.set a limits/absgap = 1e-06 limits/time = 3.0; b.set b" in said(program, 3.0)
 
 
@@ -102,7 +102,6 @@ def test_programs_are_searched_in_the_idaes_folder(
     assert not Couenne().available()
     home = put(tmp_path / ".idaes" / "bin", "couenne", "")
     assert locate("couenne") == str(home)
-    assert locate("couenne", idaes=False) is None
     assert environment(str(home))["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(home.parent)
     other = put(tmp_path / "data" / "bin", "couenne", "")
     monkeypatch.setenv("IDAES_DATA", str(tmp_path / "data"))
@@ -111,7 +110,6 @@ def test_programs_are_searched_in_the_idaes_folder(
     assert Couenne().available()
     put(other.parent, "ipopt", "")
     assert AmplProgram("ipopt").available()
-    assert not Ipopt()._located()  # the IPOPT in CasADi is newer
 
 
 def test_a_program_without_a_time_option_is_ended_at_the_limit(tmp_path: Path) -> None:
@@ -152,7 +150,7 @@ def scip_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AmplProgram
         pytest.skip("PySCIPOpt is not installed")
     put(tmp_path, "scip", text)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return ScipProgram()
+    return SCIP
 
 
 @pytest.mark.parametrize("slack", [False, True])
@@ -160,7 +158,7 @@ def scip_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AmplProgram
 def test_scip_claims_no_false_bound_for_small_objectives(
     scale: float, slack: bool, scip_program: AmplProgram
 ) -> None:
-    true = Ipopt(program="").solve(small(1.0, slack=False)).objective * scale**2
+    true = Ipopt().solve(small(1.0, slack=False)).objective * scale**2
     for solver in (scip_program, Scip()):
         answer = solver.solve(small(scale, slack), time_limit=1.5 if slack else 20.0)
         assert answer.lower_bound <= true * (1 + 1e-9)
@@ -188,34 +186,13 @@ def test_scip_as_a_program_at_its_limits(scip_program: AmplProgram) -> None:
     assert np.isfinite(answer.gap)
 
 
-@pytest.mark.usefixtures("echo")
-def test_scaling_for_the_program_stays_out_of_the_model() -> None:
-    model = camel()
-    before = [c.name for c in model.component_objects()]
-    sizes = Sizes(pyo.ComponentMap([(model.x, 1e-3)]), 1e-6)
-    answer = Ipopt(program="ipopt").prepare(model, sizes).solve()
-    assert "2 factors" in answer.message  # of variables and the objective; there is no constraint
-    assert [c.name for c in model.component_objects()] == before
-
-
-def test_other_solvers_follow_a_program_with_scaling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(tmp_path, "ipopt", "#!/bin/sh\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    model = camel()
-    Ipopt(program="ipopt").prepare(model, Sizes(objective=2.0)).solve()
-    assert Ipopt(program="").solve(model).status is Status.CONVERGED
-    assert igpe.solvers.Scip().solve(model).status in (Status.OPTIMAL_WITHIN_GAP, Status.NO_SOLVER)
-
-
 def test_the_users_own_suffixes_are_no_obstacle() -> None:
     model = camel()
     model.scaling_factor = pyo.Suffix(direction=pyo.Suffix.EXPORT)
     model.scaling_factor[model.x] = 2.0
     model.note = pyo.Suffix(direction=pyo.Suffix.EXPORT)
     model.note[model.cost] = 3.0
-    assert Ipopt(program="").solve(model).status is Status.CONVERGED
+    assert Ipopt().solve(model).status is Status.CONVERGED
     assert model.scaling_factor[model.x] == 2.0
 
 

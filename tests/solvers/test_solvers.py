@@ -18,20 +18,17 @@ from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
 from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, Scip, ScipProgram
+from igpe.solvers.programs import Couenne, Scip
 
-EMBEDDED = Ipopt(program="")
+EMBEDDED = Ipopt()
 LOCAL: dict[str, Solver] = {
     "ipopt_in_casadi": EMBEDDED,
     "ipopt_program": AmplProgram("ipopt", ("tol=1e-9",), time_option="max_wall_time"),
     "pounce": AmplProgram("pounce", ("tol=1e-9",), time_option="max_wall_time"),
-    "ipopt_through_pounce": Ipopt(program="pounce"),
-    "bonmin": AmplProgram("bonmin"),
 }
 GLOBAL: dict[str, Solver] = {
     "scip": Scip(absolute=1e-6),
     "maingo": MAiNGO(absolute=1e-6),
-    "scip_program": ScipProgram(),
     "couenne": Couenne(),
 }
 
@@ -232,7 +229,7 @@ def test_scip_refuses_functions_it_has_not() -> None:
     assert "cannot take" in answer.message
 
 
-@pytest.mark.parametrize("name", ["maingo", "couenne", "scip_program", "bonmin"])
+@pytest.mark.parametrize("name", ["maingo", "couenne"])
 def test_absent_or_not_it_says_what_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     solver = {**LOCAL, **GLOBAL}[name]
     monkeypatch.setattr(type(solver), "available", lambda _: False)
@@ -273,7 +270,7 @@ def test_time_limit_stops_embedded_ipopt() -> None:
 
 def test_iteration_limit_keeps_the_point_reached() -> None:
     model = rosenbrock()
-    answer = Ipopt(program="", max_iterations=3).solve(model)
+    answer = Ipopt(max_iterations=3).solve(model)
     assert answer.status is Status.ITERATION_LIMIT
     assert answer.objective == pytest.approx(pyo.value(model.cost))
     assert answer.iterations == 3

@@ -39,7 +39,7 @@ VALUES = [
     float("nan"),
     float("inf"),
     igpe.SingleShooting(),
-    igpe.SingleShooting(igpe.integrators.Lsoda()),
+    igpe.SingleShooting(igpe.integrators.RungeKutta()),
     igpe.IncrementalShooting(),
     igpe.SingleShooting(restarts=igpe.search.Restarts(seed=1)),
     igpe.Status.CONVERGED,

@@ -1,5 +1,4 @@
 from .automatic import Automatic as Automatic
 from .local_linearization import LocalLinearization as LocalLinearization
-from .lsoda import Lsoda as Lsoda
 from .runge_kutta import RungeKutta as RungeKutta
 from .sundials import Sundials as Sundials

@@ -10,65 +10,42 @@ sensitivities, which besides are wrong for right-hand sides without states (CasA
 All is without dimension: x and y are divided by their sizes, so that one absolute tolerance suits
 them all, and time runs from 0 to 1 on each piece, as CasADi passes over steps below 1e-9.
 
-Functions in which numbers are an input: problems that differ in numbers alone share one library.
-
-Constant inputs, unknowns that are held and the model's own numbers come as constants of the
-functions' operations. Here each use of a constant becomes an entry of a new last input, after
-derivatives were taken and with the operations as they are, so that nothing computed changes by a
-bit. Where CasADi simplifies (products with 0 or 1, half of twice something) the formula is another
-one, and rightly so: with an input of 0 a product with log(0) is not there.
+Problems that differ in numbers alone share one library: `lifted` makes each use of a constant an
+entry of a new last input, after derivatives were taken and with the operations as they are, so that
+nothing computed changes by a bit. Where CasADi simplifies (products with 0 or 1) the formula is
+another one, and rightly so: with an input of 0 a product with log(0) is not there.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Trajectory
+from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which numbers a row tells of one time: how many of each, in this order.
+class Batched:
+    """A CasADi function with one result, evaluated at n places in one call, without conversions."""
 
-    states, implicit, measured, d states / d unknowns and d measured / d unknowns, each row by row
-    """
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.made: dict[int, InPlace] = {}
 
-    states: int
-    implicit: int
-    measured: int
-    unknowns: int
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row."""
-        plain = self.states + self.implicit + self.measured
-        return plain + (self.states + self.measured) * self.unknowns
-
-    def trajectory(
-        self, times: FloatArray, rows: FloatArray, status: Status, reached: float, reason: str
-    ) -> Trajectory:
-        """The rows (n_times, width) by name; all are views."""
-        n, n_q, n_x, n_h = len(times), self.unknowns, self.states, self.measured
-        a, b = n_x + self.implicit, n_x + self.implicit + n_h
-        c = b + n_x * n_q
-        return Trajectory(
-            times=times,
-            states=rows[:, :n_x],
-            implicit=rows[:, n_x:a],
-            measured=rows[:, a:b],
-            by_unknown=rows[:, b:c].reshape(n, n_x, n_q),
-            measured_by_unknown=rows[:, c:].reshape(n, n_h, n_q),
-            status=status,
-            reached=reached,
-            reason=reason,
-        )
+    def __call__(self, n: int, *given: FloatArray) -> FloatArray:
+        """(n, size of the result); each argument holds one place after the other."""
+        if n not in self.made:
+            self.made[n] = InPlace(self.function.map(n))
+        function, result = self.made[n], np.empty((n, self.function.numel_out(0)))
+        for i, array in enumerate(given):
+            function.read(i, array)
+        function.write(0, result)
+        function.evaluate()
+        return result
 
 
 @dataclass(frozen=True)
@@ -82,9 +59,8 @@ class Augmented:
     ode, alg   their right-hand sides; ode by tau
     start      function (q, scale) -> initial x
     slope      function (tau, x, z, p) -> ode
-    outputs    function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units, as
-               `Layout` places them
-    layout     where they are
+    outputs    function (t, x, z, [q, scale, a, b]) -> one row of numbers in the model's units
+    sizes      how many states, implicit variables, measured quantities and unknowns there are
     """
 
     tau: Any
@@ -96,7 +72,15 @@ class Augmented:
     start: Any
     slope: Any
     outputs: Any
-    layout: Layout
+    sizes: tuple[int, int, int, int]
+
+    def split(self, rows: FloatArray) -> list[FloatArray]:
+        """States, implicit, measured, d states / d unknowns, d measured / d unknowns; views."""
+        n_x, n_y, n_h, n_q = self.sizes
+        ends = np.cumsum([n_x, n_y, n_h, n_x * n_q])
+        x, y, h, x_by, h_by = np.split(rows, ends, axis=1)
+        shapes = ((len(rows), n_x, n_q), (len(rows), n_h, n_q))
+        return [x, y, h, x_by.reshape(shapes[0]), h_by.reshape(shapes[1])]
 
 
 def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
@@ -127,32 +111,25 @@ def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:
     f, g, h = span * f / size, g / rows, scaled(ivp.measured, ivp.t)
     start = ivp.start / size
     seed = ca.jacobian(start, ivp.q) @ ca.diag(scale) if n_q else ca.SX(n_x, 0)
-    row = _row([x * size, y * size_y, s, h, varied(h, _without_rest)], size, scale[:n_q])
+    # derivatives stand row by row, with their scaling taken back
+    by = [m @ ca.diag(1 / scale[:n_q]) for m in (ca.diag(size) @ s, varied(h, _without_rest))]
+    row = ca.densify(ca.vertcat(x * size, y * size_y, h, *(ca.vec(m.T) for m in by)))
     xs, zs = ca.vertcat(x, ca.vec(s)), ca.vertcat(y, ca.vec(y_s))
     p = ca.vertcat(known, rows, begin, span)
     ode = ca.densify(ca.vertcat(f, ca.vec(varied(f))))
-    columns = {
-        "start": ([ivp.q, scale], ca.densify(ca.vertcat(start, ca.vec(seed)))),
-        "slope": ([tau, xs, zs, p], ode),
-        "outputs": ([ivp.t, xs, zs, known], row),
-    }
+    first = ca.densify(ca.vertcat(start, ca.vec(seed)))
     return Augmented(
-        tau=tau,
-        x=xs,
-        z=zs,
-        p=p,
-        ode=ode,
-        alg=ca.vertcat(g, ca.vec(varied(g))),
-        layout=Layout(n_x, n_y, h.numel(), n_q),
-        **{n: ca.Function(n, given, [formula]) for n, (given, formula) in columns.items()},
+        tau,
+        xs,
+        zs,
+        p,
+        ode,
+        ca.vertcat(g, ca.vec(varied(g))),
+        ca.Function("start", [ivp.q, scale], [first]),
+        ca.Function("slope", [tau, xs, zs, p], [ode]),
+        ca.Function("outputs", [ivp.t, xs, zs, known], [row]),
+        (n_x, n_y, h.numel(), n_q),
     )
-
-
-def _row(parts: list[Any], size: Any, scale: Any) -> Any:
-    """The numbers of one time as `Layout` has them; derivatives with their scaling taken back."""
-    x, y, s, h, h_s = parts
-    by_rows = [ca.vec((m @ ca.diag(1 / scale)).T) for m in (ca.diag(size) @ s, h_s)]
-    return ca.densify(ca.vertcat(x, y, h, *by_rows))
 
 
 def _without_rest(matrix: Any, change: Any) -> Any:
@@ -178,15 +155,11 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
     )
 
 
-class NumberedFunctions(NamedTuple):
-    """Functions with the same last input, which is to be `numbers` (n,)."""
+def lifted(functions: Sequence[Any]) -> tuple[tuple[Any, ...], FloatArray]:
+    """The SX functions with their constants as a last input, and what that is to be (n,).
 
-    functions: tuple[Any, ...]
-    numbers: FloatArray
-
-
-def lifted(functions: Sequence[Any]) -> NumberedFunctions:
-    """The SX functions with their constants as an input; names and other inputs stay."""
+    Names and other inputs stay.
+    """
     found: list[float] = []
     symbols: list[Any] = []
     given = [function.sx_in() for function in functions]
@@ -196,7 +169,7 @@ def lifted(functions: Sequence[Any]) -> NumberedFunctions:
         ca.Function(f.name(), [*g, numbers], r)
         for f, g, r in zip(functions, given, results, strict=True)
     )
-    return NumberedFunctions(tuple(made), np.array(found, dtype=float))
+    return tuple(made), np.array(found, dtype=float)
 
 
 def _without(function: Any, given: list[Any], found: list[float], symbols: list[Any]) -> list[Any]:

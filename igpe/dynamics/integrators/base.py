@@ -12,21 +12,20 @@ derivatives and inputs that jump is a subclass of `igpe.dynamics.integrators.pie
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arguments import is_count
+from igpe.core.arguments import is_count, is_number
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.errors import ProblemError
+from igpe.core.fields import Checked, Positive, Rule
 from igpe.core.status import Status
+from igpe.dynamics.integrators.augmented import Batched
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.limits import LARGEST, MOST_STEPS
-from igpe.equations.elimination import InPlace
+from igpe.dynamics.integrators.limits import LARGEST, MOST_STEPS, allowed
 from igpe.equations.initial_value import InitialValueProblem
 
 
@@ -151,14 +150,10 @@ class Intervals(ABC):
     chains: ClassVar[bool] = False
     sweeps: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
+    refused = ""
 
     ivp: InitialValueProblem
     cut: Cut
-
-    @property
-    def refused(self) -> str:
-        """Why the method cannot integrate these equations."""
-        return ""
 
     @abstractmethod
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -180,15 +175,15 @@ class Intervals(ABC):
         rest = np.isnan(shots.states).any(axis=1)
         done = int(np.argmax(rest)) if rest.any() else len(times)
         return Trajectory(
-            times=times,
-            states=shots.states,
-            implicit=np.empty((len(times), 0)),
-            measured=shots.measured,
-            by_unknown=shots.states_by,
-            measured_by_unknown=shots.measured_by,
-            status=shots.status[0],
-            reached=float(times[done - 1]) if done else self.ivp.t0,
-            reason=shots.reason[0],
+            times,
+            shots.states,
+            np.empty((len(times), 0)),
+            shots.measured,
+            shots.states_by,
+            shots.measured_by,
+            shots.status[0],
+            float(times[done - 1]) if done else self.ivp.t0,
+            shots.reason[0],
         )
 
     def until(self, last: float) -> "Intervals":
@@ -241,25 +236,25 @@ class Intervals(ABC):
 
     def start(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n_x,) the problem's own start, and (n_x, n_q) its derivative."""
-        if np.shape(q) != (len(self.ivp.unknowns),):
-            raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
-        both = np.empty((len(self.ivp.states), 1 + len(q)))
-        self._start.read(0, np.ascontiguousarray(q, dtype=float))
-        self._start.write(0, both)
-        self._start.evaluate()
+        self.check_unknowns(q)
+        both = self._start(1, np.asarray(q, dtype=float)).reshape(-1, 1 + len(q))
         return both[:, 0], both[:, 1:]
 
     @cached_property
-    def _start(self) -> InPlace:
+    def _start(self) -> Batched:
         start, q = self.ivp.start, self.ivp.q
-        rows = ca.densify(ca.vertcat(start.T, ca.jacobian(start, q).T))
-        return InPlace(ca.Function("start", [q], [rows]))
+        rows = ca.vec(ca.densify(ca.vertcat(start.T, ca.jacobian(start, q).T)))
+        return Batched(ca.Function("start", [q], [rows]))
 
     def check_shapes(self, starts: FloatArray, q: FloatArray) -> None:
         """Raise ValueError unless there is one start for each interval and state, and all of q."""
         expected = (self.cut.intervals, len(self.ivp.states))
         if np.shape(starts) != expected:
             raise ValueError(f"Expected starts of shape {expected}, got {np.shape(starts)}.")
+        self.check_unknowns(q)
+
+    def check_unknowns(self, q: FloatArray) -> None:
+        """Raise ValueError unless there is one number for each unknown."""
         if np.shape(q) != (len(self.ivp.unknowns),):
             raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
 
@@ -278,20 +273,15 @@ class Intervals(ABC):
 
 @dataclass(frozen=True)
 class Refused(Intervals):
-    """Intervals that a method cannot integrate, for the `reason`; it says so when they are run."""
+    """Intervals that a method cannot integrate, for the reason `refused`, with that status."""
 
-    reason: str
+    refused: str
     status: Status = Status.INTEGRATION_BROKE
-
-    @property
-    def refused(self) -> str:
-        """Why the method cannot integrate these equations."""
-        return self.reason
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """NaN everywhere."""
         self.check_shapes(starts, q)
-        return self.nothing(None if derivatives else 0, self.reason, self.status)
+        return self.nothing(None if derivatives else 0, self.refused, self.status)
 
 
 @dataclass(frozen=True)
@@ -318,8 +308,11 @@ class Simulation:
         return replace(self, intervals=self.intervals.until(last))
 
 
+STEPS = f"a whole number from 1 to {MOST_STEPS}"
+
+
 @dataclass(frozen=True)
-class Integrator(ABC):
+class Integrator(Checked, ABC):
     """Solves initial value problems together with their variational equations.
 
     A break-down is a status, never an exception, and says how far the integration came.
@@ -332,14 +325,11 @@ class Integrator(ABC):
     seconds    wall time allowed for one run
     """
 
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    max_steps: int = 20_000
-    largest: float = LARGEST
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        _check(self)
+    rtol: Positive = 1e-8
+    atol: Positive = 1e-10
+    max_steps: Annotated[int, Rule(lambda v: is_count(v) and 1 <= v <= MOST_STEPS, STEPS)] = 20_000
+    largest: Annotated[float, Rule(lambda v: is_number(v) and v > 1, "a number above 1")] = LARGEST
+    seconds: Annotated[float, Rule(lambda v: is_number(v) and v > 0, "a number above 0")] = math.inf
 
     @abstractmethod
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
@@ -357,6 +347,26 @@ class Integrator(ABC):
         nodes = np.array([ivp.t0, max(ivp.t0, float(grid[-1]))])
         return Simulation(self.prepare(ivp, nodes, grid), sensitivities)
 
+    def most(self, ivp: InitialValueProblem) -> FloatArray:
+        """(n_x,) how large states may be, in `InitialValueProblem.scale`."""
+        with np.errstate(over="ignore"):
+            return np.asarray(self.largest * (ivp.largest / ivp.scale), dtype=float)
+
+    def out_of_steps(self, when: str) -> str:
+        """That the steps were used up."""
+        steps = allowed()
+        if steps is not None:
+            return f"The {steps} steps that a trial may take were used up {when}."
+        return f"The step limit of {self.max_steps} was reached {when}."
+
+    def too_large(self, state: str, when: str) -> str:
+        """That a state grew beyond the limit."""
+        return f"State {state} exceeded {self.largest:g} times its size {when}."
+
+    def too_late(self, when: str) -> str:
+        """That the time was used up."""
+        return f"The time limit of {self.seconds:g} s was reached {when}."
+
 
 def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) -> Refused:
     """The intervals of a method that needs explicit algebraic variables."""
@@ -367,29 +377,6 @@ def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) 
         f"{list(ivp.implicit)}; igpe.integrators.Sundials can, and igpe.integrators.Automatic "
         "chooses it.",
     )
-
-
-def _check(method: Any) -> None:
-    """Refuse an integrator's fields that mean nothing. Raises ProblemError."""
-    finite, steps = "a finite number above 0", f"a whole number from 1 to {MOST_STEPS}"
-    rules: dict[str, tuple[str, Any]] = {
-        "rtol": (finite, lambda v: _is_real(v) and 0 < v < math.inf),
-        "max_steps": (steps, lambda v: is_count(v) and 1 <= v <= MOST_STEPS),
-        "largest": ("a number above 1", lambda v: _is_real(v) and v > 1),
-        "seconds": ("a number above 0", lambda v: _is_real(v) and v > 0),
-    }
-    rules["atol"] = rules["slack"] = rules["rtol"]
-    for name in (field.name for field in fields(method) if field.name in rules):
-        expected, fits = rules[name]
-        if not fits(getattr(method, name)):
-            raise ProblemError(
-                f"{type(method).__name__} has {name} = {getattr(method, name)!r}; give {expected}, "
-                f"or leave it out for {getattr(type(method), name)!r}."
-            )
-
-
-def _is_real(number: Any) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool)
 
 
 class Needed(NamedTuple):
@@ -426,8 +413,7 @@ class Needed(NamedTuple):
 
 def needed(ivp: InitialValueProblem) -> Needed:
     """Leave out the unknowns that only the problem's own start depends on."""
-    everything = ca.vertcat(ivp.f, ivp.g, ivp.measured)
-    depends: Any = ca.which_depends(everything, ivp.q)
+    depends: Any = ca.which_depends(ca.vertcat(ivp.f, ivp.g, ivp.measured), ivp.q)
     places = np.flatnonzero(depends).astype(np.intp)
     if len(places) == len(ivp.unknowns):
         return Needed(ivp, places)

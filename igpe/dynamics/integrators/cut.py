@@ -4,7 +4,8 @@ An interval is cut where an input jumps and where a pulse of time begins.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from igpe.equations.time.timed import Stops
 CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch without jumps, in a time of its own from 0 to 1.
 
     begin    where it starts;  outputs (n_out,) where it reports, the last is its end
@@ -41,18 +41,28 @@ class Piece:
         """The outputs in the piece's own time, from 0 to 1."""
         return (self.outputs - self.begin) / self.span if len(self.outputs) else self.outputs
 
-    def parts(self, first: int = 0) -> list["Piece"]:
+    def parts(self, first: int = 0) -> Iterator["Piece"]:
         """Each output from the `first` as a piece."""
-        begins = [self.begin, *self.outputs[:-1]]
-        return [
-            replace(
-                self,
-                begin=float(begins[k]),
-                outputs=self.outputs[k : k + 1],
-                rows=self.rows[k : k + 1],
-            )
-            for k in range(first, len(self.outputs))
-        ]
+        begins = [self.begin, *self.outputs[:-1].tolist()]
+        for k in range(first, len(self.outputs)):
+            one = slice(k, k + 1)
+            yield self._replace(begin=begins[k], outputs=self.outputs[one], rows=self.rows[one])
+
+
+class Round(NamedTuple):
+    """One piece of each of n intervals, for methods that integrate them side by side.
+
+    which       (n,) the intervals;  begin, end (n,) where their pieces begin and end
+    inputs      (n, 2 n_u) a and b of u = a + b t
+    next, last  (n,) the first time after each beginning, and after each end
+    """
+
+    which: IntArray
+    begin: FloatArray
+    end: FloatArray
+    inputs: FloatArray
+    next: IntArray
+    last: IntArray
 
 
 @dataclass(frozen=True)
@@ -104,19 +114,15 @@ class Cut:
         return np.repeat(np.arange(self.intervals), np.diff(self.rows))
 
     @property
-    def at_starts(self) -> IntArray:
-        """The times that are the start of their interval."""
-        return np.flatnonzero(self.times <= self.nodes[self.owner])
-
-    @property
-    def rounds(self) -> list["Round"]:
+    def rounds(self) -> Iterator[Round]:
         """The first pieces of all intervals, their second ones, and so on."""
-        found = []
         for n in range(int(np.diff(self.first).max())):
             which = np.flatnonzero(np.diff(self.first) > n)
-            pieces = self.first[which] + n
-            found.append(Round(self, which, pieces))
-        return found
+            pieces, last = self.first[which] + n, self.rows[which + 1]
+            begin, end = self.edges[pieces].T
+            after = (np.searchsorted(self.times, t, side="right") for t in (begin, end))
+            rows = (np.minimum(v, last).astype(np.intp) for v in after)
+            yield Round(which, begin, end, self.inputs[pieces], *rows)
 
     def pieces(self, k: int, grid: FloatArray) -> Iterator[Piece]:
         """The pieces of interval k, which report at the times `grid` (n,) and at their ends.
@@ -138,46 +144,14 @@ class Cut:
 def _groups(begin: float, outputs: FloatArray) -> list[FloatArray]:
     groups: list[list[float]] = [[]]
     last, closest = begin, np.inf
-    for time in outputs:
-        gap = min(closest, float(time - last))
+    for time in outputs.tolist():
+        gap = min(closest, time - last)
         if groups[-1] and gap < CLOSEST * (time - begin):
             groups.append([])
-            begin, gap = last, float(time - last)
-        groups[-1].append(float(time))
-        last, closest = float(time), gap
+            begin, gap = last, time - last
+        groups[-1].append(time)
+        last, closest = time, gap
     return [np.array(group) for group in groups]
-
-
-@dataclass(frozen=True)
-class Round:
-    """One piece of each of some intervals, for methods that integrate them side by side.
-
-    which   (n,) the intervals;  pieces (n,) the piece of each
-    """
-
-    cut: Cut
-    which: IntArray
-    pieces: IntArray
-
-    @property
-    def begin(self) -> FloatArray:
-        """(n,) where they begin."""
-        times: FloatArray = self.cut.edges[self.pieces, 0]
-        return times
-
-    @property
-    def end(self) -> FloatArray:
-        """(n,) where they end."""
-        times: FloatArray = self.cut.edges[self.pieces, 1]
-        return times
-
-    @property
-    def rows(self) -> tuple[IntArray, IntArray]:
-        """(n,), (n,): the first time after each beginning, and after each end."""
-        last = self.cut.rows[self.which + 1]
-        after = (np.searchsorted(self.cut.times, t, side="right") for t in (self.begin, self.end))
-        first, beyond = (np.minimum(v, last).astype(np.intp) for v in after)
-        return first, beyond
 
 
 def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
@@ -192,7 +166,17 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
     raises ValueError if nodes or times do not increase, or times lie outside the nodes
     """
     nodes, times = (np.ascontiguousarray(v, dtype=float) for v in (nodes, times))
-    _check(nodes, times)
+    lengths = np.diff(nodes)
+    single = len(lengths) == 1 and lengths[0] >= 0
+    if len(lengths) == 0 or not (single or (lengths > 0).all()):
+        raise ValueError(f"Nodes must increase, and be two at least; got {nodes}.")
+    if (np.diff(times) < 0).any():
+        raise ValueError("The times must increase.")
+    if len(times) and not (nodes[0] <= times[0] and times[-1] <= nodes[-1]):
+        raise ValueError(
+            f"The times, from {times[0]:g} to {times[-1]:g}, must lie within the nodes, from "
+            f"{nodes[0]:g} to {nodes[-1]:g}."
+        )
     stops = ivp.stops(float(nodes[-1]))
     return _cut(ivp, nodes, times, stops, stops.known)
 
@@ -208,29 +192,14 @@ def _cut(
     marks = np.union1d(nodes, sorted(breaks)) if nodes[0] < nodes[-1] else nodes
     inputs = np.array([np.concatenate(ivp.input_segment(t)) for t in marks[:-1]])
     before = np.clip(np.searchsorted(marks, times, side="left") - 1, 0, None)
-    first = np.searchsorted(marks, nodes[:-1])
     return Cut(
         nodes,
         times,
-        first=np.append(first, len(marks) - 1).astype(np.intp),
-        edges=np.stack([marks[:-1], marks[1:]], axis=1),
-        inputs=inputs,
-        rows=np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
-        row_inputs=np.ascontiguousarray(inputs[before]),
-        ivp=ivp,
-        stops=stops,
+        np.append(np.searchsorted(marks, nodes[:-1]), len(marks) - 1).astype(np.intp),
+        np.stack([marks[:-1], marks[1:]], axis=1),
+        inputs,
+        np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
+        np.ascontiguousarray(inputs[before]),
+        ivp,
+        stops,
     )
-
-
-def _check(nodes: FloatArray, times: FloatArray) -> None:
-    lengths = np.diff(nodes)
-    single = len(lengths) == 1 and lengths[0] >= 0
-    if len(lengths) == 0 or not (single or (lengths > 0).all()):
-        raise ValueError(f"Nodes must increase, and be two at least; got {nodes}.")
-    if (np.diff(times) < 0).any():
-        raise ValueError("The times must increase.")
-    if len(times) and not (nodes[0] <= times[0] and times[-1] <= nodes[-1]):
-        raise ValueError(
-            f"The times, from {times[0]:g} to {times[-1]:g}, must lie within the nodes, from "
-            f"{nodes[0]:g} to {nodes[-1]:g}."
-        )

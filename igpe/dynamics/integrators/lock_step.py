@@ -1,22 +1,20 @@
 """All intervals side by side in NumPy: what integrates them where there is no C compiler.
 
-Steps of Dormand and Prince's pair on pieces of many intervals at once.
-
 Every piece runs in a time of its own from 0 to 1 (`augmented.py`). All take a step together, each
-of its own length; those that have arrived rest until enough have for the arrays to be halved.
+of its own length; those that have arrived rest until enough have for the arrays to be halved. What
+a step is, a `Stepper` says: Dormand and Prince's pair here; `local_linearization.py` has another.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.fields import Positive
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import Augmented, augmented, started_anywhere
+from igpe.dynamics.integrators.augmented import Augmented, Batched, augmented, started_anywhere
 from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
@@ -27,9 +25,15 @@ from igpe.dynamics.integrators.base import (
     refused_implicit,
 )
 from igpe.dynamics.integrators.cut import Cut, Round, cut
-from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, StepLimits, allowed, at, no_number
+from igpe.dynamics.integrators.limits import (
+    NO_START,
+    TOO_MANY,
+    allowed,
+    at,
+    first_beyond,
+    no_number,
+)
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
-from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 A, C, E, DENSE = (getattr(DORMAND_PRINCE, name) for name in ("a", "c", "error", "dense"))
@@ -41,6 +45,7 @@ CONSTANT = 1e-3  # of the error of a first step, see `runge_kutta_run.c`
 KNOWN = 1e-5  # tolerances below which a size or a slope says nothing of the first step
 LEAST = 1e-15  # of a piece: a shorter step is none
 STIFF = "The equations are stiff {}: an explicit method needs tiny steps."
+EMPTY = np.zeros(0)
 
 
 @dataclass
@@ -51,7 +56,7 @@ class PieceState:
     p       (n, n_p) the augmented system's numbers
     next, last  (n,) the next of the times to be reported, and the first that is not
     tau     (n,) time, from 0 to 1;  h (n,) the next step, 0 where all is done
-    x, k    (n, N) states with derivatives, and their slopes
+    x, k    (n, N) states with derivatives, and what the stepper needs of the equations there
     before  (n,) error of the last step, in tolerances
     limited (n,) how many more steps were at the limit of stability than below it
     """
@@ -69,10 +74,6 @@ class PieceState:
     before: FloatArray
     limited: IntArray
 
-    def at(self, places: IntArray) -> "PieceState":
-        """Some of them."""
-        return PieceState(*(getattr(self, field.name)[places] for field in fields(self)))
-
     def smaller(self) -> "PieceState":
         """Half of them, or less, if the others rest; sizes are few, as each is a function."""
         going, n = np.flatnonzero(self.h), len(self.h)
@@ -80,167 +81,100 @@ class PieceState:
             n //= 2
         if n == len(self.h):
             return self
-        resting = np.flatnonzero(self.h == 0)[: n - len(going)]
-        return self.at(np.concatenate([going, resting]))
+        places = np.concatenate([going, np.flatnonzero(self.h == 0)[: n - len(going)]])
+        return PieceState(*(getattr(self, field.name)[places] for field in fields(self)))
 
     def when(self, i: np.intp, tau: float) -> str:
         """The time of one of them, in a sentence."""
         return at(float(self.begin[i] + self.span[i] * tau))
 
 
-class Slope:
-    """The augmented system's right-hand side at many places, as one call of CasADi."""
-
-    def __init__(self, system: Augmented) -> None:
-        self.system = system
-        self.made: dict[int, InPlace] = {}
-
-    def __call__(self, tau: FloatArray, x: FloatArray, p: FloatArray) -> FloatArray:
-        """(n, N) at times tau (n,)."""
-        n = len(tau)
-        if n not in self.made:
-            self.made[n] = InPlace(self.system.slope.map(n))
-        function, found = self.made[n], np.empty_like(x)
-        for i, given in enumerate((tau, x, np.zeros(0), p)):
-            function.read(i, given)
-        function.write(0, found)
-        function.evaluate()
-        return found
-
-
 class Step(NamedTuple):
     """A step of all pieces.
 
     h, tau  (n,) its length, and the time after it;  error (n,) in tolerances
-    k       the slopes (n, N) of the stages
-    end, beside  (n, N) the new states, and the stage before them at the same time
+    end, k  (n, N) the new states, and what the stepper needs there
+    stages  slopes (n, N) for the states between, if the stepper has them
+    limited (n,) whether steps were about as long as stability allows
     """
 
     h: FloatArray
     tau: FloatArray
     error: FloatArray
-    k: list[FloatArray]
     end: FloatArray
-    beside: FloatArray
+    k: FloatArray
+    stages: list[FloatArray]
+    limited: BoolArray
 
 
-class Course:
-    """The way over a round; it fills outputs (n_times, N) and `why` (K,), the reasons."""
+class Stepper:
+    """Steps of a method on the augmented system.
 
-    def __init__(
-        self, method: "LockStep", ivp: InitialValueProblem, outputs: FloatArray, why: list[str]
-    ) -> None:
-        self.method, self.states, self.outputs, self.why = method, ivp.states, outputs, why
-        self.times, self.deadline = np.zeros(0), time.monotonic() + method.seconds
-        self.limits = StepLimits.of(method, ivp)
+    slopes  the function (tau, x, z, p) whose values are `PieceState.k`
+    """
 
-    def advance(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> None:
-        """Integrate the pieces of a round whose intervals have not broken down; changes x (K, N).
+    def __init__(self, method: "LockStep", system: Augmented) -> None:
+        self.method, self.n_x = method, system.sizes[0]
+        self.slopes = self.function(system)
 
-        known  (K, ...) the augmented system's numbers before the inputs
-        """
-        self.times = round_.cut.times
-        pieces = self._begin(round_, known, x, slope)
-        for _ in range(min(self.method.max_steps, allowed() or self.method.max_steps)):
-            pieces = pieces.smaller()
-            if not pieces.h.any():
-                return
-            if time.monotonic() > self.deadline:
-                break
-            step = self._step(pieces, slope)
-            good = (step.error <= 1) & (pieces.h > 0)
-            self._look(pieces, step, good)
-            good &= pieces.h > 0
-            self._report(pieces, step, good)
-            _control(pieces, step, good)
-            arrived = good & (step.tau >= 1)
-            x[pieces.which[arrived]] = step.end[arrived]
-        for i in np.flatnonzero(pieces.h):
-            late, when = time.monotonic() > self.deadline, pieces.when(i, pieces.tau[i])
-            sentence = self.limits.seconds_sentence if late else self.limits.steps_sentence
-            self.why[pieces.which[i]] = sentence(when)
+    def function(self, system: Augmented) -> Batched:
+        """The function that is evaluated at the end of each step."""
+        return Batched(system.slope)
 
-    def _begin(self, round_: Round, known: FloatArray, x: FloatArray, slope: Slope) -> PieceState:
-        alive = np.array([not self.why[k] for k in round_.which], dtype=bool)
-        round_ = Round(round_.cut, round_.which[alive], round_.pieces[alive])
-        which, begin, span = round_.which, round_.begin, round_.end - round_.begin
-        p = np.column_stack([known[which], round_.cut.inputs[round_.pieces], begin, span])
-        zeros, ones, now = np.zeros(len(which)), np.ones(len(which)), x[which]
-        k = slope(zeros, now, p) if len(which) else now
-        h = self._first_step(now, k, partial(slope, p=p)) if len(which) else zeros
-        limited = np.zeros(len(which), dtype=np.intp)
-        return PieceState(
-            which, begin, span, p, *round_.rows, zeros, h, now, k, 1e-4 * ones, limited
-        )
+    def at(self, tau: FloatArray, x: FloatArray, p: FloatArray) -> FloatArray:
+        """Its values at n places."""
+        return self.slopes(len(tau), tau, x, EMPTY, p)
 
-    def _first_step(
-        self, x: FloatArray, k: FloatArray, slope: Callable[[FloatArray, FloatArray], FloatArray]
-    ) -> FloatArray:
-        """(n,) as `first_step` in `runge_kutta_run.c`."""
-        size, d1 = self._in_tolerances(x, x, x), self._in_tolerances(k, x, x)
+    def in_tolerances(self, v: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """(n,) largest of v over the tolerance; NaN if one of v is none."""
+        method, n_v = self.method, v.shape[1]
+        size = np.maximum(np.abs(x[:, :n_v]), np.abs(y[:, :n_v]))
+        ratio = np.abs(v) / (method.atol + method.rtol * size)
+        ratio[:, self.n_x :] /= method.slack
+        largest: FloatArray = np.max(ratio, axis=1, initial=0.0)
+        return largest
+
+    def length(self, now: PieceState) -> tuple[FloatArray, FloatArray]:
+        """(n,) the next steps, of length 0 where all is done, and the times after them."""
+        ends = now.tau + 1.01 * now.h >= 1
+        h = np.where(ends & (now.h > 0), 1 - now.tau, now.h)
+        return h, np.where(ends, 1.0, now.tau + h)
+
+    def first(self, now: PieceState) -> FloatArray:
+        """(n,) first steps, as `first_step` in `runge_kutta_run.c`."""
+        x, k = now.x, now.k
+        size, d1 = self.in_tolerances(x, x, x), self.in_tolerances(k, x, x)
         clear = (size > KNOWN) & (d1 > KNOWN)
         h = np.where(clear, np.minimum(0.01 * size / d1, 1), 1e-6)
-        d2 = self._in_tolerances(slope(h, x + h[:, None] * k) - k, x, x) / h
+        d2 = self.in_tolerances(self.at(h, x + h[:, None] * k, now.p) - k, x, x) / h
         least = (0.01 / np.maximum(d1, d2)) ** 0.2
         wanted = np.fmax(d1 / d2 * (d2 / d1**2 / CONSTANT) ** 0.2, least)
         wanted = np.where(d2 > 0, np.minimum(wanted, 1), 1)
         return np.where(np.isfinite(d2), wanted, 1e-3 * h)
 
-    def _in_tolerances(self, v: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """(n,) largest of v over the tolerance; NaN if one of v is none."""
-        method, n_x = self.method, len(self.states)
-        ratio = np.abs(v) / (method.atol + method.rtol * np.maximum(np.abs(x), np.abs(y)))
-        ratio[:, n_x:] /= method.slack
-        largest: FloatArray = np.max(ratio, axis=1, initial=0.0)
-        return largest
-
-    def _step(self, now: PieceState, slope: Slope) -> Step:
-        ends = now.tau + 1.01 * now.h >= 1
-        h = np.where(ends & (now.h > 0), 1 - now.tau, now.h)
-        after = np.where(ends, 1.0, now.tau + h)
+    def step(self, now: PieceState) -> Step:
+        """One step of all pieces."""
+        h, after = self.length(now)
         k, y, beside = [now.k], now.x, now.x
         for i in range(1, STAGES):
             beside, y = y, now.x + h[:, None] * _sum(A[i, :i], k)
-            k.append(slope(np.where(C[i] < 1, now.tau + C[i] * h, after), y, p=now.p))
-        error = self._in_tolerances(h[:, None] * _sum(E, k), now.x, y)
-        return Step(h, after, error, k, y, beside)
+            k.append(self.at(np.where(C[i] < 1, now.tau + C[i] * h, after), y, now.p))
+        error = self.in_tolerances(h[:, None] * _sum(E, k), now.x, y)
+        slopes, points = (np.linalg.norm(v, axis=1) for v in (k[-1] - k[-2], y - beside))
+        limited = h * slopes > STABLE * points
+        return Step(h, after, error, y, k[-1], k, limited)
 
-    def _look(self, now: PieceState, step: Step, good: BoolArray) -> None:
-        """Put to rest what breaks down here."""
-        going = now.h > 0
-        large = good & (np.abs(step.end[:, : len(self.states)]) > self.limits.most).any(axis=1)
-        short = going & ~good & (step.h < LEAST)
-        stiff = good & (now.limited >= SURE) & (1 - step.tau > WORTH * step.h)
-        for i in np.flatnonzero(large | short | stiff):
-            if large[i]:
-                found = self.limits.first_too_large(step.end[i : i + 1, : len(self.states)])
-                state = self.states[found[1]] if found else ""
-                reason = self.limits.size_sentence(state, now.when(i, step.tau[i]))
-            elif stiff[i]:
-                reason = STIFF.format(now.when(i, now.tau[i]))
-            elif np.isfinite(step.error[i]):
-                reason = f"No step is small enough {now.when(i, now.tau[i])}."
-            else:
-                reason = no_number(now.when(i, now.tau[i]))
-            self.why[now.which[i]] = reason
-            now.h[i] = 0
+    def between(self, now: PieceState, step: Step, due: IntArray, share: FloatArray) -> FloatArray:
+        """(n_due, N) states at shares of the steps of some pieces."""
+        weights = share[:, None] ** POWERS @ DENSE.T * step.h[due, None]
+        slopes = np.stack([k[due] for k in step.stages], axis=1)
+        return np.asarray(now.x[due] + np.einsum("ns,nsi->ni", weights, slopes))
 
-    def _report(self, now: PieceState, step: Step, good: BoolArray) -> None:
-        """Fill the outputs that the step has passed."""
-        end = now.begin + now.span * step.tau
-        times = self.times
-        while True:
-            due = np.flatnonzero(good & (now.next < now.last))
-            due = due[(times[now.next[due]] <= end[due]) | (step.tau[due] >= 1)]
-            if len(due) == 0:
-                return
-            rows = now.next[due]
-            tau = (times[rows] - now.begin[due]) / now.span[due]
-            share = np.minimum((tau - now.tau[due]) / step.h[due], 1.0)
-            weights = share[:, None] ** POWERS @ DENSE.T * step.h[due, None]
-            slopes = np.stack([k[due] for k in step.k], axis=1)
-            self.outputs[rows] = now.x[due] + np.einsum("ns,nsi->ni", weights, slopes)
-            now.next[due] += 1
+    def factor(self, error: FloatArray, before: FloatArray, good: BoolArray) -> FloatArray:
+        """(n,) by what the next steps are longer, after an error and the one before it."""
+        less = np.clip(0.9 * error**-0.17, 0.2, 0.9)
+        more = np.clip(0.9 * before**0.04 * np.maximum(error, 1e-10) ** -0.17, 0.2, 10.0)
+        return np.where(good, more, less)
 
 
 def _sum(weights: FloatArray, k: list[FloatArray]) -> FloatArray:
@@ -248,26 +182,6 @@ def _sum(weights: FloatArray, k: list[FloatArray]) -> FloatArray:
     terms = [w * slope for w, slope in zip(weights, k, strict=True) if w]
     total: FloatArray = sum(terms[1:], terms[0])
     return total
-
-
-def _control(now: PieceState, step: Step, good: BoolArray) -> None:
-    """Take the steps that are good, and choose the next ones."""
-    going, error = now.h > 0, np.where(np.isfinite(step.error), step.error, np.inf)
-    less = np.clip(0.9 * error**-0.17, 0.2, 0.9)
-    more = np.clip(0.9 * now.before**0.04 * np.maximum(error, 1e-10) ** -0.17, 0.2, 10.0)
-    now.limited[good] = np.maximum(now.limited[good] + np.where(_at_limit(step)[good], 1, -1), 0)
-    now.before[good] = np.maximum(error[good], 1e-4)
-    now.tau[good], now.x[good], now.k[good] = step.tau[good], step.end[good], step.k[-1][good]
-    factor = np.where(good, more, less)
-    now.h[going] = np.where(good & (now.tau >= 1), 0.0, step.h * factor)[going]
-
-
-def _at_limit(step: Step) -> BoolArray:
-    """(n,) whether the steps were about as long as stability allows."""
-    slopes = np.linalg.norm(step.k[-1] - step.k[-2], axis=1)
-    points = np.linalg.norm(step.end - step.beside, axis=1)
-    found: BoolArray = step.h * slopes > STABLE * points
-    return found
 
 
 @dataclass(frozen=True)
@@ -280,7 +194,9 @@ class LockStep(Integrator):
     max_steps  steps allowed between two jumps of an input;  slack: as in `RungeKutta`
     """
 
-    slack: float = 1.0
+    stepper: ClassVar[type[Stepper]] = Stepper
+
+    slack: Positive = 1.0
 
     def prepare(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
@@ -298,12 +214,13 @@ class LockStepIntervals(Intervals):
 
     needed     the unknowns that the equations contain
     otherwise  what integrates intervals again that break down
+    sides      what is generated, by whether there are derivatives
     """
 
     method: LockStep
     needed: Needed
     otherwise: Integrator | None = None
-    _sides: dict[bool, "_Side"] = field(default_factory=dict)
+    sides: dict[bool, "_Side"] = field(default_factory=dict)
     _others: dict[int, Intervals] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -311,19 +228,23 @@ class LockStepIntervals(Intervals):
         self.check_shapes(starts, q)
         if (here := self.cut.at(q)) is None:
             return self.nothing(None if derivatives else 0, TOO_MANY)
-        if derivatives not in self._sides:
-            free = started_anywhere(self.needed.ivp)
-            system = augmented(free, sensitivities=derivatives)
-            self._sides[derivatives] = _Side(self.method, self.ivp, system)
+        if derivatives not in self.sides:
+            system = augmented(started_anywhere(self.needed.ivp), sensitivities=derivatives)
+            stepper = self.method.stepper(self.method, system)
+            self.sides[derivatives] = _Side(system, stepper, Batched(system.outputs))
         starts, q = np.asarray(starts, dtype=float), np.asarray(q, dtype=float)
         with np.errstate(all="ignore"):  # a value that is not a number becomes a reason
-            shots = self._sides[derivatives].run(here, starts, q[self.needed.places])
-        shots = self.needed.wide(shots, len(q))
-        if self.otherwise is not None:
-            for k in [k for k, status in enumerate(shots.status) if not status.usable]:
-                again = self._alone(k).run(starts[k : k + 1], q, derivatives=derivatives)
-                shots = _replaced(shots, again, k, self._rows(k))
-        return shots
+            run = _Run(self, self.sides[derivatives], here, starts, q[self.needed.places])
+            shots = self.needed.wide(run.shots(), len(q))
+        broken = [k for k, status in enumerate(shots.status) if not status.usable]
+        status, reasons = list(shots.status), list(shots.reason)
+        for k in broken if self.otherwise is not None else ():
+            again, rows = self._alone(k).run(starts[[k]], q, derivatives=derivatives), self._rows(k)
+            shots.ends[k], shots.ends_by[k] = again.ends[0], again.ends_by[0]
+            for name in ("measured", "measured_by", "states", "states_by"):
+                getattr(shots, name)[rows] = getattr(again, name)
+            status[k], reasons[k] = again.status[0], again.reason[0]
+        return replace(shots, status=tuple(status), reason=tuple(reasons))
 
     def until(self, last: float) -> "LockStepIntervals":
         """See `Intervals`."""
@@ -341,83 +262,139 @@ class LockStepIntervals(Intervals):
         return self._others[k]
 
 
-def _replaced(shots: Shots, again: Shots, k: int, rows: slice) -> Shots:
-    """The shots with another try of interval k."""
-    for name in ("ends", "ends_by"):
-        getattr(shots, name)[k] = getattr(again, name)[0]
-    for name in ("measured", "measured_by", "states", "states_by"):
-        getattr(shots, name)[rows] = getattr(again, name)
-    status, reason = list(shots.status), list(shots.reason)
-    status[k], reason[k] = again.status[0], again.reason[0]
-    return replace(shots, status=tuple(status), reason=tuple(reason))
+class _Side(NamedTuple):
+    """What is generated for intervals with derivatives, or for those without."""
+
+    system: Augmented
+    stepper: Stepper
+    outputs: Batched
 
 
-class _Side:
-    """The intervals with derivatives, or those without."""
+class _Run:
+    """One run of all intervals: round after round, the first pieces of all, the second ones, ..."""
 
-    def __init__(self, method: LockStep, ivp: InitialValueProblem, system: Augmented) -> None:
-        self.method, self.ivp, self.system = method, ivp, system
-        self.slope = Slope(system)
-        self._outputs: dict[int, InPlace] = {}
-
-    def run(self, pieces: Cut, starts: FloatArray, q: FloatArray) -> Shots:
-        """Integrate round after round: the first pieces of all intervals, the second ones, ..."""
-        known, x = self._known(starts, q), self._begin(starts / self.ivp.scale)
-        outputs = np.full((len(pieces.times), x.shape[1]), np.nan)
-        outputs[pieces.at_starts] = x[pieces.owner[pieces.at_starts]]
-        reasons = ["" if np.isfinite(row).all() else NO_START for row in x]
-        course = Course(self.method, self.ivp, outputs, reasons)
-        for round_ in pieces.rounds:
-            course.advance(round_, known, x, self.slope)
-        return self._shots(pieces, known, x, outputs, reasons)
-
-    def _known(self, starts: FloatArray, q: FloatArray) -> FloatArray:
-        """(K, 2 (n_x + n_q)) the augmented system's unknowns [start, q] and their sizes."""
-        scale = np.maximum(np.abs(q), needed(self.ivp).ivp.unknown_scale)
-        shared = np.tile(np.concatenate([q, self.ivp.scale, scale]), (len(starts), 1))
-        return np.concatenate([starts, shared], axis=1)
-
-    def _begin(self, x: FloatArray) -> FloatArray:
-        """(K, N) starts, divided by their sizes, and unit derivatives column by column."""
-        n_k, n_x = x.shape
-        wide = np.zeros((n_k, self.system.x.numel()))
-        wide[:, :n_x] = x
-        if self.system.layout.unknowns:
-            wide[:, n_x : n_x + n_x * n_x] = np.eye(n_x).ravel()
-        return wide
-
-    def _shots(
+    def __init__(
         self,
-        pieces: Cut,
-        known: FloatArray,
-        x: FloatArray,
-        outputs: FloatArray,
-        reasons: list[str],
-    ) -> Shots:
+        intervals: LockStepIntervals,
+        side: _Side,
+        here: Cut,
+        starts: FloatArray,
+        q: FloatArray,
+    ) -> None:
+        self.method, self.ivp, self.cut, self.side = intervals.method, intervals.ivp, here, side
+        self.most = self.method.most(self.ivp)
+        self.deadline = time.monotonic() + self.method.seconds
+        # the augmented system's unknowns are [start, q], and their sizes
+        scale = np.maximum(np.abs(q), intervals.needed.ivp.unknown_scale)
+        shared = np.tile(np.concatenate([q, self.ivp.scale, scale]), (len(starts), 1))
+        self.known = np.concatenate([starts, shared], axis=1)
+        n_k, n_x = starts.shape
+        self.x = np.zeros((n_k, side.system.x.numel()))
+        self.x[:, :n_x] = starts / self.ivp.scale
+        if side.system.sizes[3]:
+            self.x[:, n_x : n_x + n_x * n_x] = np.eye(n_x).ravel()
+        self.why = ["" if np.isfinite(row).all() else NO_START for row in self.x]
+        owner, times = here.owner, here.times
+        at_starts = np.flatnonzero(times <= here.nodes[owner])
+        self.outputs = np.full((len(times), self.x.shape[1]), np.nan)
+        self.outputs[at_starts] = self.x[owner[at_starts]]
+
+    def shots(self) -> Shots:
         """Results at the times and at the ends, in the model's units; NaN where it broke down."""
-        layout, n_t = self.system.layout, len(pieces.times)
-        inputs = np.concatenate([pieces.row_inputs, pieces.inputs[pieces.first[1:] - 1]])
-        owner = np.concatenate([pieces.owner, np.arange(pieces.intervals)])
-        x[[bool(r) for r in reasons]] = np.nan
-        times, states = np.concatenate([pieces.times, pieces.nodes[1:]]), np.vstack([outputs, x])
-        rows = np.empty((len(owner), layout.width))
-        if len(owner) not in self._outputs:
-            self._outputs[len(owner)] = InPlace(self.system.outputs.map(len(owner)))
-        function = self._outputs[len(owner)]
-        given = times, states, np.zeros(0), np.concatenate([known[owner], inputs], axis=1)
-        for i, array in enumerate(given):
-            function.read(i, array)
-        function.write(0, rows)
-        function.evaluate()
-        rows[np.isnan(states).any(axis=1)] = np.nan
-        all_ = layout.trajectory(times, rows, Status.CONVERGED, float(times[-1]), "")
-        return Shots(
-            all_.states[n_t:],
-            all_.by_unknown[n_t:],
-            all_.measured[:n_t],
-            all_.measured_by_unknown[:n_t],
-            all_.states[:n_t],
-            all_.by_unknown[:n_t],
-            tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in reasons),
-            tuple(reasons),
+        for round_ in self.cut.rounds:
+            self._advance(round_)
+        here, n_t = self.cut, len(self.cut.times)
+        self.x[[bool(why) for why in self.why]] = np.nan
+        inputs = np.concatenate([here.row_inputs, here.inputs[here.first[1:] - 1]])
+        owner = np.concatenate([here.owner, np.arange(here.intervals)])
+        times, states = (
+            np.concatenate([here.times, here.nodes[1:]]),
+            np.vstack([self.outputs, self.x]),
         )
+        numbers = np.concatenate([self.known[owner], inputs], axis=1)
+        rows = self.side.outputs(len(owner), times, states, EMPTY, numbers)
+        rows[np.isnan(states).any(axis=1)] = np.nan
+        x, _, h, x_by, h_by = self.side.system.split(rows)
+        status = tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in self.why)
+        numbers_of_times = h[:n_t], h_by[:n_t], x[:n_t], x_by[:n_t]
+        return Shots(x[n_t:], x_by[n_t:], *numbers_of_times, status, tuple(self.why))
+
+    def _advance(self, round_: Round) -> None:
+        """Integrate the pieces of a round whose intervals have not broken down."""
+        pieces, stepper = self._begin(round_), self.side.stepper
+        for _ in range(min(self.method.max_steps, allowed() or self.method.max_steps)):
+            pieces = pieces.smaller()
+            if not pieces.h.any():
+                return
+            if time.monotonic() > self.deadline:
+                break
+            step = stepper.step(pieces)
+            good = (step.error <= 1) & (pieces.h > 0)
+            self._look(pieces, step, good)
+            good &= pieces.h > 0
+            self._report(pieces, step, good)
+            self._take(pieces, step, good)
+            arrived = good & (step.tau >= 1)
+            self.x[pieces.which[arrived]] = step.end[arrived]
+        late = time.monotonic() > self.deadline
+        sentence = self.method.too_late if late else self.method.out_of_steps
+        for i in np.flatnonzero(pieces.h):
+            self.why[pieces.which[i]] = sentence(pieces.when(i, pieces.tau[i]))
+
+    def _begin(self, round_: Round) -> PieceState:
+        alive = np.array([not self.why[k] for k in round_.which], dtype=bool)
+        which, begin, end, inputs, next_, last = (v[alive] for v in round_)
+        span, n, x = end - begin, len(which), self.x[which]
+        p = np.column_stack([self.known[which], inputs, begin, span])
+        zeros, limited = np.zeros(n), np.zeros(n, dtype=np.intp)
+        now = PieceState(
+            which, begin, span, p, next_, last, zeros, zeros, x, x, np.full(n, 1e-4), limited
+        )
+        if n:
+            now.k = self.side.stepper.at(zeros, x, p)
+            now.h = np.fmax(self.side.stepper.first(now), LEAST / 2)  # 0 would mean: all is done
+        now.tau = np.zeros(n)
+        return now
+
+    def _look(self, now: PieceState, step: Step, good: BoolArray) -> None:
+        """Put to rest what breaks down here."""
+        states = step.end[:, : len(self.most)]
+        large = good & (np.abs(states) > self.most).any(axis=1)
+        short = (now.h > 0) & ~good & (step.h < LEAST)
+        stiff = good & (now.limited >= SURE) & (1 - step.tau > WORTH * step.h)
+        for i in np.flatnonzero(large | short | stiff):
+            when, found = now.when(i, now.tau[i]), first_beyond(states[[i]], self.most)
+            if large[i] and found:
+                state = self.ivp.states[found[1]]
+                reason = self.method.too_large(state, now.when(i, step.tau[i]))
+            elif stiff[i]:
+                reason = STIFF.format(when)
+            elif np.isfinite(step.error[i]):
+                reason = f"No step is small enough {when}."
+            else:
+                reason = no_number(when)
+            self.why[now.which[i]] = reason
+            now.h[i] = 0
+
+    def _report(self, now: PieceState, step: Step, good: BoolArray) -> None:
+        """Fill the outputs that the step has passed."""
+        end, times = now.begin + now.span * step.tau, self.cut.times
+        while True:
+            due = np.flatnonzero(good & (now.next < now.last))
+            due = due[(times[now.next[due]] <= end[due]) | (step.tau[due] >= 1)]
+            if len(due) == 0:
+                return
+            rows = now.next[due]
+            tau = (times[rows] - now.begin[due]) / now.span[due]
+            share = np.minimum((tau - now.tau[due]) / step.h[due], 1.0)
+            self.outputs[rows] = self.side.stepper.between(now, step, due, share)
+            now.next[due] += 1
+
+    def _take(self, now: PieceState, step: Step, good: BoolArray) -> None:
+        """Take the steps that are good, and choose the next ones."""
+        going, error = now.h > 0, np.where(np.isfinite(step.error), step.error, np.inf)
+        factor = self.side.stepper.factor(error, now.before, good)
+        now.limited[good] = np.maximum(now.limited[good] + np.where(step.limited[good], 1, -1), 0)
+        now.before[good] = np.maximum(error[good], 1e-4)
+        now.tau[good], now.x[good], now.k[good] = step.tau[good], step.end[good], step.k[good]
+        now.h[going] = np.where(good & (now.tau >= 1), 0.0, step.h * factor)[going]

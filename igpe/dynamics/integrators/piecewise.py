@@ -10,16 +10,16 @@ sensitivities Y follow from one linear system. All in the units without dimensio
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import Augmented, augmented, started_anywhere
+from igpe.dynamics.integrators.augmented import Augmented, Batched, augmented, started_anywhere
 from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
@@ -30,7 +30,6 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, at
-from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 PLAIN_GUESSES = (1.0, 1e-2, 1e2, 0.0, -1.0)
@@ -57,10 +56,8 @@ class Consistent:
         self._g: Any = ca.Function("g", [y, known], [g, ca.jacobian(g, y)])
         if y_s.numel() == 0:
             return
-        linear = ca.substitute(varied, y_s, ca.SX.zeros(y_s.numel()))
-        self._linear: Any = ca.Function(
-            "linear", [system.z, known], [ca.jacobian(varied, y_s), linear]
-        )
+        linear = [ca.jacobian(varied, y_s), ca.substitute(varied, y_s, ca.SX.zeros(y_s.numel()))]
+        self._linear: Any = ca.Function("linear", [system.z, known], linear)
 
     def __call__(self, x: FloatArray, z: FloatArray, p: FloatArray) -> FloatArray | None:
         """(n_z,) consistent values near z where a piece begins, or None if none were found."""
@@ -69,7 +66,10 @@ class Consistent:
         known = np.concatenate([[0.0], x, p])
         for guess in (z[: self.n_y], *self._starts):
             y = self._newton(guess, known)
-            if y is not None and self._allowed(y):
+            if y is None:
+                continue
+            slack = SLACK * np.maximum(1.0, np.abs(y))
+            if (y >= self.lower - slack).all() and (y <= self.upper + slack).all():
                 return self._with_sensitivities(y, len(z), known)
         return None
 
@@ -91,10 +91,6 @@ class Consistent:
         spread = zip(SHARES, plain, strict=False)
         places = [np.where(both, lower + share * width, guess) for share, guess in spread]
         return [np.clip(guess, self.lower, self.upper) for guess in [*places, *plain]]
-
-    def _allowed(self, y: FloatArray) -> bool:
-        slack = SLACK * np.maximum(1.0, np.abs(y))
-        return bool((y >= self.lower - slack).all() and (y <= self.upper + slack).all())
 
     def _newton(self, y: FloatArray, known: FloatArray) -> FloatArray | None:
         """A root of g near y, by damped Newton steps; None if it is not reached."""
@@ -147,15 +143,8 @@ class Reached(NamedTuple):
     why: str
 
 
-class Advance(Protocol):
-    """Integrates one piece from x, z; p are the augmented system's numbers on it.
-
-    deadline  by `time.monotonic`, at which the run must end
-    """
-
-    def __call__(
-        self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
-    ) -> Reached: ...
+Advance: TypeAlias = Callable[[float, Piece, FloatArray, FloatArray, FloatArray], Reached]
+"""(deadline by `time.monotonic`, piece, x, z, p): integrates a piece from x, z with numbers p."""
 
 
 @dataclass(frozen=True)
@@ -187,178 +176,112 @@ class PiecewiseIntervals(Intervals):
     """
 
     method: Piecewise
-    made: dict[tuple[bool, bool], "_Generated"] = field(default_factory=dict)
+    made: dict[tuple[bool, bool], "_System"] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         self.check_shapes(starts, q)
         if (here := self.cut.at(q)) is None:
             return self.nothing(None if derivatives else 0, TOO_MANY)
-        some, n_x = needed(self.ivp), len(self.ivp.states)
-        system = self._system(free=True, derivatives=derivatives)
-        found = self.nothing(n_x + len(some.places) if derivatives else 0, "")
+        some, system = needed(self.ivp), self._system(free=True, derivatives=derivatives)
+        shots = self.nothing(len(self.ivp.states) + len(some.places) if derivatives else 0, "")
         runs = []
         for k, start in enumerate(starts):
             rows = slice(*here.rows[k : k + 2])
             grid = np.union1d(here.times[rows], here.nodes[k + 1])
             run = system.run(here, k, grid, np.concatenate([start, np.asarray(q)[some.places]]))
-            self._fill(found, k, rows, run)
+            places = np.searchsorted(run.times, here.times[rows])
+            shots.measured[rows], shots.states[rows] = run.measured[places], run.states[places]
+            shots.measured_by[rows] = run.measured_by_unknown[places]
+            shots.states_by[rows] = run.by_unknown[places]
+            shots.ends[k], shots.ends_by[k] = run.states[-1], run.by_unknown[-1]
             runs.append(run)
-        reasons = tuple(run.reason for run in runs)
-        found = replace(found, status=tuple(r.status for r in runs), reason=reasons)
-        return some.wide(found, len(q))
-
-    def _fill(self, found: Shots, k: int, rows: slice, run: Trajectory) -> None:
-        at_times = np.searchsorted(run.times, self.cut.times[rows])
-        found.measured[rows], found.states[rows] = run.measured[at_times], run.states[at_times]
-        found.measured_by[rows] = run.measured_by_unknown[at_times]
-        found.states_by[rows] = run.by_unknown[at_times]
-        found.ends[k], found.ends_by[k] = run.states[-1], run.by_unknown[-1]
+        status, reasons = tuple(r.status for r in runs), tuple(r.reason for r in runs)
+        return some.wide(replace(shots, status=status, reason=reasons), len(q))
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`; from a system whose only unknowns are those of the problem."""
-        system, grid = self._system(free=False, derivatives=derivatives), self.cut.times
-        system.check(q)
-        here = self.cut.at(q)
-        if here is None:
-            return _Course(system, self.cut, 0, grid, system.numbers(q)).ended(TOO_MANY)
-        return system.run(here, 0, grid, q)
+        self.check_unknowns(q)
+        here, system = self.cut.at(q), self._system(free=False, derivatives=derivatives)
+        return system.run(here or self.cut, 0, self.cut.times, q, "" if here else TOO_MANY)
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        found = self.trajectory(q, derivatives=derivatives)
-        return Shots(
-            found.states[-1:],
-            found.by_unknown[-1:],
-            found.measured,
-            found.measured_by_unknown,
-            found.states,
-            found.by_unknown,
-            (found.status,),
-            (found.reason,),
-        )
+        run = self.trajectory(q, derivatives=derivatives)
+        ends, measured = (run.states[-1:], run.by_unknown[-1:]), run.measured
+        numbers = (*ends, measured, run.measured_by_unknown, run.states, run.by_unknown)
+        return Shots(*numbers, (run.status,), (run.reason,))
 
-    def _system(self, *, free: bool, derivatives: bool) -> "_Generated":
-        key = (free, derivatives)
-        if key not in self.made:
+    def _system(self, *, free: bool, derivatives: bool) -> "_System":
+        if (free, derivatives) not in self.made:
             ivp = started_anywhere(needed(self.ivp).ivp) if free else self.ivp
-            system = augmented(ivp, sensitivities=derivatives)
-            advance = self.method.advancing(ivp, system)
-            self.made[key] = _Generated(ivp, system, advance, self.method.seconds)
-        return self.made[key]
+            self.made[free, derivatives] = _System(self.method, ivp, derivatives=derivatives)
+        return self.made[free, derivatives]
 
 
-@dataclass(frozen=True)
-class _Generated:
+class _System:
     """A problem's augmented system, and what integrates a piece of it."""
 
-    ivp: InitialValueProblem
-    system: Augmented
-    advance: Advance
-    seconds: float
-    _outputs: dict[int, InPlace] = field(default_factory=dict)
+    def __init__(self, method: Piecewise, ivp: InitialValueProblem, *, derivatives: bool) -> None:
+        self.ivp, self.seconds = ivp, method.seconds
+        self.system = augmented(ivp, sensitivities=derivatives)
+        self.advance = method.advancing(ivp, self.system)
+        self.consistent = Consistent(self.system, ivp)
+        self._start, self._outputs = Batched(self.system.start), Batched(self.system.outputs)
 
-    def run(self, pieces: Cut, k: int, grid: FloatArray, q: FloatArray) -> Trajectory:
-        """Integrate interval k as far as it goes, reporting at the times `grid`."""
-        deadline = time.monotonic() + self.seconds
-        numbers = self.numbers(q)
-        x, z = self._start(numbers), self.consistent.guess
-        course = _Course(self, pieces, k, grid, numbers)
+    def run(
+        self, pieces: Cut, k: int, grid: FloatArray, q: FloatArray, refused: str = ""
+    ) -> Trajectory:
+        """Integrate interval k as far as it goes, reporting at the times `grid`.
+
+        refused  why it is not integrated at all
+        """
+        n, begin, parts = len(grid), float(pieces.nodes[k]), tuple(pieces.pieces(k, grid))
+        numbers = np.concatenate([q, np.maximum(np.abs(q), self.ivp.unknown_scale)])
+        x, z = (np.full((n, v.numel()), np.nan) for v in (self.system.x, self.system.z))
+        inputs = np.tile(parts[0].inputs, (n, 1))
+        for piece in parts:
+            inputs[piece.rows] = piece.inputs
+        is_start = bool(grid[0] <= begin)
+        done, why = (0, refused) if refused else self._fill(x, z, parts, numbers, is_start)
+        rows = self._outputs(n, grid, x, z, np.hstack([np.tile(numbers, (n, 1)), inputs]))
+        rows[done:] = np.nan  # also what depends on no state
+        status = Status.INTEGRATION_BROKE if why else Status.CONVERGED
+        reached = float(grid[done - 1]) if done else begin
+        return Trajectory(grid, *self.system.split(rows), status, reached, why)
+
+    def _fill(
+        self,
+        xs: FloatArray,
+        zs: FloatArray,
+        parts: Sequence[Piece],
+        numbers: FloatArray,
+        is_start: bool,
+    ) -> tuple[int, str]:
+        """Fill the rows that are reached; return how many, and why there are no more.
+
+        is_start  whether the first row is the start
+        """
+        deadline, done = time.monotonic() + self.seconds, 0
+        x, z = self._start(1, *np.split(numbers, 2))[0], self.consistent.guess
         if not np.isfinite(x).all():
-            return course.ended(NO_START)
-        for piece in course.pieces:
-            p = self._on(piece, numbers)
+            return 0, NO_START
+        for piece in parts:
+            divisor, n = np.ones(self.consistent.n_y), len(numbers) + len(piece.inputs)
+            p = np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
             start = self.consistent(x, z, p)
             if start is None:
-                return course.ended(f"No consistent algebraic variables {at(piece.begin)}.")
-            if piece is course.pieces[0]:
-                course.start(x, start)
+                return done, f"No consistent algebraic variables {at(piece.begin)}."
+            if piece is parts[0] and is_start:
+                xs[0], zs[0], done = x, start, 1
             if len(piece.outputs) == 0:  # nothing but the start is reported
                 break
-            p[len(numbers) + len(piece.inputs) : -2] = self.consistent.rows(x, start, p)
+            p[n:-2] = self.consistent.rows(x, start, p)
             reached = self.advance(deadline, piece, x, start, p)
-            course.add(piece, reached)
+            rows = piece.rows[: len(reached.x)]
+            xs[rows], zs[rows] = reached.x[: len(rows)], reached.z[: len(rows)]
+            done += len(rows)
             if reached.why:
-                return course.ended(reached.why)
+                return done, reached.why
             x, z = reached.x[-1], reached.z[-1]
-        return course.ended("")
-
-    def check(self, q: FloatArray) -> None:
-        """Raise ValueError unless there is one number for each unknown."""
-        if np.shape(q) != (len(self.ivp.unknowns),):
-            raise ValueError(f"Expected one number for each of {self.ivp.unknowns}, got {q}.")
-
-    def numbers(self, q: FloatArray) -> FloatArray:
-        """(2 n_q,) q and the scale of its sensitivities."""
-        return np.concatenate([q, np.maximum(np.abs(q), self.ivp.unknown_scale)])
-
-    def outputs(self, count: int) -> InPlace:
-        """The rows of so many times at once."""
-        if count not in self._outputs:
-            self._outputs[count] = InPlace(self.system.outputs.map(count))
-        return self._outputs[count]
-
-    def _start(self, numbers: FloatArray) -> FloatArray:
-        """(n_x,) the differential variables at the start."""
-        n_q, x = len(numbers) // 2, np.empty(self.system.x.numel())
-        self._started.read(0, numbers[:n_q])
-        self._started.read(1, numbers[n_q:])
-        self._started.write(0, x)
-        self._started.evaluate()
-        return x
-
-    def _on(self, piece: Piece, numbers: FloatArray) -> FloatArray:
-        """The augmented system's p on a piece, its equations not divided by anything."""
-        divisor = np.ones(self.system.layout.implicit)
-        return np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
-
-    @cached_property
-    def consistent(self) -> Consistent:
-        """What finds algebraic variables at the start of a piece."""
-        return Consistent(self.system, self.ivp)
-
-    @cached_property
-    def _started(self) -> InPlace:
-        return InPlace(self.system.start)
-
-
-class _Course:
-    """What was reached so far of one interval."""
-
-    def __init__(
-        self, made: _Generated, pieces: Cut, k: int, grid: FloatArray, numbers: FloatArray
-    ) -> None:
-        self.made, self.grid, self.numbers = made, grid, numbers
-        self.begin, self.pieces = float(pieces.nodes[k]), tuple(pieces.pieces(k, grid))
-        self.inputs = np.tile(self.pieces[0].inputs, (len(grid), 1))
-        self.x = np.full((len(grid), made.system.x.numel()), np.nan)
-        self.z = np.full((len(grid), made.system.z.numel()), np.nan)
-        self.done = 0  # rows that are reached; they are filled in their order
-        for piece in self.pieces:
-            self.inputs[piece.rows] = piece.inputs
-
-    def start(self, x: FloatArray, z: FloatArray) -> None:
-        """The start, if it is among the times."""
-        if self.grid[0] <= self.begin:
-            self.x[0], self.z[0], self.done = x, z, 1
-
-    def add(self, piece: Piece, reached: Reached) -> None:
-        """The outputs of a piece."""
-        rows = piece.rows[: len(reached.x)]
-        self.x[rows], self.z[rows] = reached.x[: len(rows)], reached.z[: len(rows)]
-        self.done += len(rows)
-
-    def ended(self, why: str) -> Trajectory:
-        """All that was reached, in the model's units."""
-        n, done, layout = len(self.grid), self.done, self.made.system.layout
-        rows = np.empty((n, layout.width))
-        known = np.hstack([np.tile(self.numbers, (n, 1)), self.inputs])
-        function = self.made.outputs(n)
-        for i, given in enumerate((self.grid, self.x, self.z, known)):
-            function.read(i, given)
-        function.write(0, rows)
-        function.evaluate()
-        rows[done:] = np.nan  # also what depends on no state
-        reached = float(self.grid[done - 1]) if done else self.begin
-        status = Status.INTEGRATION_BROKE if why else Status.CONVERGED
-        return layout.trajectory(self.grid, rows, status, reached, why)
+        return done, ""

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from igpe.core.arguments import require
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, stopped
+from igpe.core.fields import Positive, instance_of
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import (
     Integrator,
@@ -39,7 +39,6 @@ from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     NO_START,
     TOO_MANY,
-    StepLimits,
     allowed,
     at,
     no_number,
@@ -57,27 +56,15 @@ from igpe.equations.initial_value import InitialValueProblem
 LONGEST = 8_000  # operations of the equations that are compiled
 FEWEST = 4  # columns of derivatives that are computed at once
 
+OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
+
 
 class Pair(enum.IntEnum):
     """Which Runge-Kutta pair integrates; in the order of the C code."""
 
     EXPLICIT = 0
-    IMPLICIT = enum.auto()
-    BY_STIFFNESS = enum.auto()
-
-
-class Ended(enum.IntEnum):
-    """How the C code ended an interval; in its order."""
-
-    DONE = 0
-    STEPS = enum.auto()
-    LARGE = enum.auto()
-    NO_NUMBER = enum.auto()
-    TOO_SMALL = enum.auto()
-    MEMORY = enum.auto()
-    START = enum.auto()
-    BEFORE = enum.auto()
-    STOPPED = enum.auto()
+    IMPLICIT = 1
+    BY_STIFFNESS = 2
 
 
 @dataclass(frozen=True)
@@ -94,13 +81,8 @@ class RungeKutta(Integrator):
                one where that is found to take steps so much longer that it pays
     """
 
-    slack: float = 1.0
-    pair: Pair = Pair.BY_STIFFNESS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expected = "one of " + ", ".join(f"Pair.{pair.name}" for pair in Pair)
-        require(isinstance(self.pair, Pair), "RungeKutta", "pair", self.pair, expected)
+    slack: Positive = 1.0
+    pair: Annotated[Pair, instance_of(Pair)] = Pair.BY_STIFFNESS
 
     def prepare(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
@@ -117,31 +99,41 @@ class RungeKutta(Integrator):
         library, why = built(model.source, "igpe_intervals")
         if library is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
+        for function in (library.igpe_intervals, library.igpe_back):
+            function.argtypes = [ctypes.c_void_p] * 2
         return RungeKuttaIntervals(ivp, pieces, self, some, library, model.numbers)
 
 
 class _Clock:
     """When a run must end, which the C code asks now and then.
 
-    late          whether the time is over
     out_of_steps  whether an interval of the last run stopped at its step limit
     """
 
     def __init__(self) -> None:
         self.until, self.out_of_steps = math.inf, False
-        self.question: Callable[[], int] = QUESTION(self._must_end)
-
-    def begin(self, seconds: float) -> None:
-        """Start the time."""
-        self.until = time.monotonic() + seconds
+        self.question: Callable[[], int] = QUESTION(lambda: int(stopped() or self.late))
 
     @property
     def late(self) -> bool:
         """Whether the time is over."""
         return time.monotonic() > self.until
 
-    def _must_end(self) -> int:
-        return int(stopped() or self.late)
+
+class _Columns(NamedTuple):
+    """Derivatives to be computed.
+
+    number   how many;  along: the directions, None for all unit vectors
+    before   columns of zeros in front, which nobody needs;  after: 1 if the last is a probe
+    chained  whether directions are of the first interval and go through all, with such `gaps`
+    """
+
+    number: int
+    along: FloatArray | None = None
+    before: int = 0
+    after: int = 0
+    chained: bool = False
+    gaps: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -179,10 +171,9 @@ class RungeKuttaIntervals(Intervals):
             columns = self._own[1]
         return self._run(start[None], q, columns, states=True)
 
-    def _from_start(self, by_unknown: FloatArray) -> "_Columns":
+    def _from_start(self, by_unknown: FloatArray) -> _Columns:
         n_q = by_unknown.shape[1]
-        directions = np.vstack([by_unknown, np.eye(n_q)])[None]
-        return self._columns(directions, np.zeros(n_q), probed=False)
+        return self._columns(np.vstack([by_unknown, np.eye(n_q)])[None], np.zeros(n_q), False)
 
     @cached_property
     def _own(self) -> list[Any]:
@@ -211,11 +202,11 @@ class RungeKuttaIntervals(Intervals):
         directions  (K, n_x + n_q, n_d) for each interval the changes of start and q, in columns
         probed      see `chained`
         """
-        expected = (self.cut.intervals, self._width)
+        expected = (self.cut.intervals, len(self.ivp.states) + len(self.ivp.unknowns))
         given = np.asarray(directions, dtype=float)
         if given.ndim != 3 or given.shape[:2] != expected:  # noqa: PLR2004 - intervals, rows, columns
             raise ValueError(f"Expected directions of shape {(*expected, 'n')}, got {given.shape}.")
-        return self._run(starts, q, self._columns(given, q, probed=probed))
+        return self._run(starts, q, self._columns(given, q, probed))
 
     def chained(
         self,
@@ -227,18 +218,17 @@ class RungeKuttaIntervals(Intervals):
         probed: bool = False,
     ) -> Shots:
         """See `Intervals`."""
-        return self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed=probed))
+        return self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
 
     def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
         """See `Intervals`."""
-        columns = self._through(first, np.shape(starts), None, q, probed=True)
-        tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
-        along = self._run(starts, q, columns, tape)
-        if tape.count > tape.room:
-            self._room[0] = 2 * tape.count
+        columns = self._through(first, np.shape(starts), None, q, True)
+        while True:
             tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
             along = self._run(starts, q, columns, tape)
-        return Recorded(along, np.array(q, dtype=float), tape)
+            if tape.count <= tape.room:
+                return Recorded(along, np.array(q, dtype=float), tape)
+            self._room[0] = 2 * tape.count
 
     def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
         """See `Intervals`."""
@@ -247,15 +237,16 @@ class RungeKuttaIntervals(Intervals):
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
         given, q = np.ascontiguousarray(weights, dtype=float), recorded.q[places]
-        by_node, by_q = np.empty((n_k, n_x)), np.empty(len(q))
+        by_node, by_q, by_unknown = (
+            np.empty((n_k, n_x)),
+            np.empty(len(q)),
+            np.zeros(recorded.q.size),
+        )
         arrays = [v.ctypes.data for v in (given, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
-        back = self.library.igpe_back
-        back.argtypes = [ctypes.c_void_p] * 2
         here = self.at(recorded.q)
-        if here is None or back(ctypes.byref(here._plan), ctypes.byref(sweep)):
+        if here is None or self.library.igpe_back(ctypes.byref(here._plan), ctypes.byref(sweep)):
             by_node[:], by_q[:] = np.nan, np.nan
-        by_unknown = np.zeros(len(recorded.q))
         by_unknown[places] = by_q
         return Swept(by_node, by_unknown)
 
@@ -272,20 +263,17 @@ class RungeKuttaIntervals(Intervals):
         shape: tuple[int, ...],
         gaps: FloatArray | None,
         q: FloatArray,
-        *,
         probed: bool,
-    ) -> "_Columns":
+    ) -> _Columns:
         """Directions that go through all intervals, with starts of such a shape."""
-        given = np.asarray(first, dtype=float)
-        if given.ndim != 2 or len(given) != self._width or not given.shape[1]:  # noqa: PLR2004 - a matrix
-            raise ValueError(
-                f"Expected directions of shape ({self._width}, 'n'), got {given.shape}."
-            )
+        given, width = np.asarray(first, float), len(self.ivp.states) + len(self.ivp.unknowns)
+        if given.ndim != 2 or len(given) != width or not given.shape[1]:  # noqa: PLR2004 - a matrix
+            raise ValueError(f"Expected directions of shape ({width}, 'n'), got {given.shape}.")
         if gaps is not None and np.shape(gaps) != shape:
             raise ValueError(f"Expected gaps of shape {shape}, got {np.shape(gaps)}.")
-        return self._columns(given, q, probed=probed)._replace(chained=True, gaps=gaps)
+        return self._columns(given, q, probed)._replace(chained=True, gaps=gaps)
 
-    def _columns(self, directions: FloatArray, q: FloatArray, *, probed: bool) -> "_Columns":
+    def _columns(self, directions: FloatArray, q: FloatArray, probed: bool) -> _Columns:
         """The directions; zeros before them, as four columns are faster than two or three.
 
         The probe is a change of all by their sizes, with signs that conserve nothing.
@@ -305,10 +293,6 @@ class RungeKuttaIntervals(Intervals):
     def _signs(self) -> FloatArray:
         return np.random.default_rng(0).choice([-1.0, 1.0], len(self.needed.rows))
 
-    @property
-    def _width(self) -> int:
-        return len(self.ivp.states) + len(self.ivp.unknowns)
-
     @cached_property
     def _room(self) -> list[int]:
         """Steps there is room for in a record; the last one that was too long doubled it."""
@@ -318,89 +302,86 @@ class RungeKuttaIntervals(Intervals):
         self,
         starts: FloatArray,
         q: FloatArray,
-        columns: "_Columns",
+        columns: _Columns,
         tape: Tape | None = None,
         *,
         states: bool = False,
     ) -> Shots:
-        n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
-        n_d, shown = columns.number, n_x if states else 0
+        n_d, before, after = columns.number, columns.before, columns.after
         self.check_shapes(starts, q)
         if (here := self.at(q)) is None:
-            return self.nothing(n_d - columns.before - columns.after, TOO_MANY)
+            return self.nothing(n_d - before - after, TOO_MANY)
         own = np.asarray(q, dtype=float)[self.needed.places]
         parts = (starts, own, columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
-        shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, shown))
-        arrays: Any = [np.empty(s) for shape in shapes for s in (shape, (*shape, n_d))]
-        reached, ended = np.empty(n_k), np.empty((n_k, 4), dtype=np.int64)
+        layout, size = self._layout(n_d, states)
+        room = np.empty(size)  # one for all: many small arrays take longer than a short run
+        first = room.ctypes.data
+        views: Any = [np.ndarray(shape, kind, room, offset) for shape, kind, offset in layout]
+        places = [first + offset if shape[1] else None for shape, _, offset in layout]
         batch = BatchStruct(
             n_d,
             *(None if v is None else v.ctypes.data for v in given),
-            bool(columns.after),
+            bool(after),
             columns.chained,
-            *(v.ctypes.data for v in arrays[:4]),
-            *(v.ctypes.data if states else None for v in arrays[4:]),
-            reached.ctypes.data,
-            ended.ctypes.data,
+            *places,
             None if tape is None else ctypes.addressof(tape),
         )
         steps = allowed()
         here._plan.most_steps = MOST_STEPS if steps is None else steps
-        self._clock.begin(self.method.seconds)
+        self._clock.until = time.monotonic() + self.method.seconds
         with deferred():  # C code cannot be left by an exception
-            self._call(ctypes.byref(here._plan), ctypes.byref(batch))
-        self._clock.out_of_steps = bool((ended[:, 0] == Ended.STEPS).any())
-        reasons = [""] * n_k
-        for k in ended[:, 0].nonzero()[0]:
-            reasons[k] = self._why(Ended(ended[k, 0]), float(reached[k]), int(ended[k, 1]))
-        if columns.before or columns.after:
-            for i in (1, 3, 5):
-                arrays[i] = arrays[i][:, :, columns.before : n_d - columns.after]
-        status = tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in reasons)
-        a, b, c, d, e, f = arrays
-        return Shots(a, b, c, d, e, f, status, tuple(reasons), ended[:, 2:])
+            self.library.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
+        *numbers, reached, told = views
+        if before or after:
+            kept = slice(before, n_d - after)
+            numbers[1::2] = [v[:, :, kept] for v in numbers[1::2]]
+        ended, n_k = told[:, 0], self.cut.intervals
+        self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
+        status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
+        for k in ended.nonzero()[0]:
+            status[k] = Status.INTEGRATION_BROKE
+            reasons[k] = self._why(int(ended[k]), float(reached[k, 0]), int(told[k, 1]))
+        return Shots(*numbers, tuple(status), tuple(reasons), told[:, 2:])
 
-    def _why(self, ended: Ended, reached: float, state: int) -> str:
-        limits, when = StepLimits.of(self.method, self.ivp), at(reached)
-        if ended is Ended.LARGE:
-            return limits.size_sentence(self.ivp.states[state - 1], when)
+    def _layout(self, n_d: int, states: bool) -> tuple[list[tuple[Any, type, int]], int]:
+        """Shape, kind and offset in bytes of each array of results, and how many numbers they have.
+
+        The arrays of `Shots`, the times reached (K, 1), and how intervals ended (K, 4).
+        """
+        if (n_d, states) not in self._layouts:
+            n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
+            shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, n_x if states else 0))
+            every = [s for shape in shapes for s in (shape, (*shape, n_d))]
+            every += [(n_k, 1), (n_k, 4)]
+            ends = np.cumsum([math.prod(s) for s in every]).tolist()
+            kinds, offsets = [float] * 7 + [np.int64], [8 * end for end in [0, *ends[:-1]]]
+            layout = list(zip(every, kinds, offsets, strict=True))
+            self._layouts[n_d, states] = layout, ends[-1]
+        return self._layouts[n_d, states]
+
+    @cached_property
+    def _layouts(self) -> dict[tuple[int, bool], tuple[list[tuple[Any, type, int]], int]]:
+        return {}
+
+    def _why(self, ended: int, reached: float, state: int) -> str:
+        """Why the C code ended an interval, in the order of its enumeration."""
+        when, method = at(reached), self.method
         interrupted = f"The integration was interrupted {when}."
-        return {
-            Ended.STEPS: limits.steps_sentence(when),
-            Ended.NO_NUMBER: no_number(when),
-            Ended.TOO_SMALL: f"No step is small enough {when}.",
-            Ended.START: NO_START,
-            Ended.BEFORE: "An interval before this one broke down.",
-            Ended.MEMORY: "There was not enough memory for the integration.",
-            Ended.STOPPED: limits.seconds_sentence(when) if self._clock.late else interrupted,
-        }[ended]
+        return (
+            "",
+            method.out_of_steps(when),
+            method.too_large(self.ivp.states[state - 1], when),
+            no_number(when),
+            f"No step is small enough {when}.",
+            "There was not enough memory for the integration.",
+            NO_START,
+            "An interval before this one broke down.",
+            method.too_late(when) if self._clock.late else interrupted,
+        )[ended]
 
     @cached_property
-    def _call(self) -> Any:
-        """The C function of the addresses of a plan and a batch."""
-        function = self.library.igpe_intervals
-        function.argtypes = [ctypes.c_void_p] * 2
-        return function
-
-    @cached_property
-    def _plan(self) -> "PlanStruct":
+    def _plan(self) -> PlanStruct:
         return PlanStruct.of(
             self.needed.ivp, self.cut, self.method, self.numbers, self._clock.question
         )
-
-
-class _Columns(NamedTuple):
-    """Derivatives to be computed.
-
-    number   how many;  along: the directions, None for all unit vectors
-    before   columns of zeros in front, which nobody needs;  after: 1 if the last is a probe
-    chained  whether directions are of the first interval and go through all, with such `gaps`
-    """
-
-    number: int
-    along: FloatArray | None = None
-    before: int = 0
-    after: int = 0
-    chained: bool = False
-    gaps: FloatArray | None = None

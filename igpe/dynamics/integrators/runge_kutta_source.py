@@ -1,12 +1,11 @@
 """The C source of the batch integrator: the model as CasADi writes it, its sizes, the driver.
 
-The structures of the C code of the Runge-Kutta pairs, field by field (`runge_kutta_model.c`).
+`PlanStruct`, `BatchStruct`, `Tape` and `Sweep` are the structures of `runge_kutta_model.c`.
 
-The slopes of few directions straight from the equations, without their Jacobians.
-
-CasADi differentiates along one direction and writes that in C, each number once. Here each line
-that depends on the direction is made one of four directions side by side, and of four more that
-stand `e` columns on; what directions share stays one number. With few of them that is faster than
+The slopes of few directions come straight from the equations, without their Jacobians: CasADi
+differentiates along one direction and writes that in C, each number once. Here each line that
+depends on the direction is made one of four directions side by side, and of four more that stand
+`e` columns on; what directions share stays one number. With few of them that is faster than
 Jacobians, whose entries are computed, stored, read and multiplied.
 """
 
@@ -21,45 +20,32 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.limits import MOST_STEPS, StepLimits
+from igpe.dynamics.integrators.limits import MOST_STEPS
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
 
 QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
+KINDS = {"integer": ctypes.c_longlong, "real": ctypes.c_double, "function": QUESTION}
+
+
+def _fields(words: str) -> list[tuple[str, Any]]:
+    """Fields of a structure in their order: `name:kind`, or the name of a pointer."""
+    pairs = (word.partition(":") for word in words.split())
+    return [(name, KINDS.get(kind, ctypes.c_void_p)) for name, _, kind in pairs]
 
 
 class PlanStruct(ctypes.Structure):
-    """`PlanStruct` of the C code: the intervals and the limits."""
+    """`Plan` of the C code: the intervals and the limits."""
 
-    _fields_ = (
-        ("intervals", ctypes.c_longlong),
-        ("first", ctypes.c_void_p),
-        ("edges", ctypes.c_void_p),
-        ("inputs", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("times", ctypes.c_void_p),
-        ("row_inputs", ctypes.c_void_p),
-        ("size", ctypes.c_void_p),
-        ("most", ctypes.c_void_p),
-        ("nearest", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-        ("rtol", ctypes.c_double),
-        ("atol", ctypes.c_double),
-        ("slack", ctypes.c_double),
-        ("max_steps", ctypes.c_longlong),
-        ("most_steps", ctypes.c_longlong),
-        ("pair", ctypes.c_longlong),
-        ("stopped", QUESTION),
+    _fields_ = _fields(
+        "intervals:integer first edges inputs rows times row_inputs size most nearest numbers "
+        "rtol:real atol:real slack:real max_steps:integer most_steps:integer pair:integer "
+        "stopped:function"
     )
 
     @classmethod
     def of(
-        cls,
-        ivp: InitialValueProblem,
-        pieces: Cut,
-        method: Any,
-        numbers: FloatArray,
-        stopped: Any,
+        cls, ivp: InitialValueProblem, pieces: Cut, method: Any, numbers: FloatArray, stopped: Any
     ) -> "PlanStruct":
         """The plan; it keeps the arrays it points at."""
         arrays = {
@@ -71,18 +57,15 @@ class PlanStruct(ctypes.Structure):
             "row_inputs": pieces.row_inputs,
             "size": np.ascontiguousarray(ivp.scale, dtype=float),
             "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
-            "most": np.ascontiguousarray(StepLimits.of(method, ivp).most * ivp.scale),
+            "most": np.ascontiguousarray(method.most(ivp) * ivp.scale),
             "numbers": numbers,
         }
+        fields = ("rtol", "atol", "slack", "max_steps", "pair")
         plan = cls(
             intervals=pieces.intervals,
-            rtol=method.rtol,
-            atol=method.atol,
-            slack=method.slack,
-            max_steps=method.max_steps,
             most_steps=MOST_STEPS,
-            pair=method.pair,
             stopped=stopped,
+            **{name: getattr(method, name) for name in fields},
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
         plan.kept = arrays
@@ -90,39 +73,18 @@ class PlanStruct(ctypes.Structure):
 
 
 class BatchStruct(ctypes.Structure):
-    """`BatchStruct` of the C code: starts, unknowns, directions, and where results go."""
+    """`Batch` of the C code: starts, unknowns, directions, and where results go."""
 
-    _fields_ = (
-        ("directions", ctypes.c_longlong),
-        ("starts", ctypes.c_void_p),
-        ("q", ctypes.c_void_p),
-        ("along", ctypes.c_void_p),
-        ("gaps", ctypes.c_void_p),
-        ("probed", ctypes.c_longlong),
-        ("chained", ctypes.c_longlong),
-        ("ends", ctypes.c_void_p),
-        ("ends_by", ctypes.c_void_p),
-        ("measured", ctypes.c_void_p),
-        ("measured_by", ctypes.c_void_p),
-        ("states", ctypes.c_void_p),
-        ("states_by", ctypes.c_void_p),
-        ("reached", ctypes.c_void_p),
-        ("told", ctypes.c_void_p),
-        ("tape", ctypes.c_void_p),
+    _fields_ = _fields(
+        "directions:integer starts q along gaps probed:integer chained:integer ends ends_by "
+        "measured measured_by states states_by reached told tape"
     )
 
 
 class Tape(ctypes.Structure):
     """`Tape` of the C code: the steps of a run, with room for so many."""
 
-    _fields_ = (
-        ("room", ctypes.c_longlong),
-        ("count", ctypes.c_longlong),
-        ("first", ctypes.c_void_p),
-        ("kinds", ctypes.c_void_p),
-        ("steps", ctypes.c_void_p),
-        ("states", ctypes.c_void_p),
-    )
+    _fields_ = _fields("room:integer count:integer first kinds steps states")
 
     @classmethod
     def of(cls, pieces: Cut, n_x: int, room: int) -> "Tape":
@@ -141,13 +103,7 @@ class Tape(ctypes.Structure):
 class Sweep(ctypes.Structure):
     """`Sweep` of the C code: what is asked of a way back through a tape."""
 
-    _fields_ = (
-        ("q", ctypes.c_void_p),
-        ("tape", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
-        ("by_node", ctypes.c_void_p),
-        ("by_q", ctypes.c_void_p),
-    )
+    _fields_ = _fields("q tape weights by_node by_q")
 
 
 LONGEST = 2_000  # lines of directions that are written: they run faster, but build longer
@@ -183,26 +139,19 @@ def directions(along: Any, slopes: Any, known: str) -> list[str]:
     along   from `directional`, numbers being an input;  slopes: the Jacobians' function
     known   C text in which CasADi's own helpers stand: ALONG may use no others
     """
-    text, few = _Text.of(along), 0
-    if text is not None and len(text.vectors) <= LONGEST and text.helpers <= _helpers(known):
-        few = _few(text, slopes)
-    written = " ".join(text.lines) if text and few else ""
-    return [f"#define FEW {few}", f"#define ALONG {written}"]
+    text, few = _Text(), 0
+    if text.read(along) and len(text.vectors) <= LONGEST:
+        helpers, there = (set(re.findall(r"casadi_\w+", v)) for v in (" ".join(text.lines), known))
+        few = _few(text, slopes) if helpers <= there else 0
+    return [f"#define FEW {few}", f"#define ALONG {' '.join(text.lines) if few else ''}"]
 
 
 def _few(text: "_Text", slopes: Any) -> int:
     """For how many directions it takes fewer operations than Jacobians do."""
-    vectors, found = len(text.vectors), 0
     entries = 2 * (slopes.nnz_out(1) + slopes.nnz_out(2))  # a product and a sum each
-    for n in range(8, MOST + 1, 8):
-        own = n / 8 * (len(text.lines) + vectors)
-        if own < slopes.n_instructions() + n / 4 * entries:
-            found = n
-    return found
-
-
-def _helpers(text: str) -> set[str]:
-    return set(re.findall(r"casadi_\w+", text))
+    each = (len(text.lines) + len(text.vectors)) / 8
+    fit = [n for n in range(8, MOST + 1, 8) if n * (each - entries / 4) < slopes.n_instructions()]
+    return max(fit, default=0)
 
 
 class _Text:
@@ -212,22 +161,14 @@ class _Text:
         self.lines: list[str] = []
         self.vectors: set[str] = set()
 
-    @classmethod
-    def of(cls, along: Any) -> "_Text | None":
-        """CasADi's lines, rewritten; None if one of them is not linear in the directions."""
+    def read(self, along: Any) -> bool:
+        """Rewrite CasADi's lines; return whether all could be, being linear in the directions."""
         given = along.sx_in()
         once = ca.Function("along", given, along(*given), {"live_variables": False})
         generator = ca.CodeGenerator("along", {"with_header": False})
         generator.add(once)
         body = re.search(r"\n(  a\d+=.*?)  return 0;", generator.dump(), re.DOTALL)
-        text = cls()
-        lines = [] if body is None else body[1].splitlines()
-        return text if lines and all(text._add(line.strip()) for line in lines) else None
-
-    @property
-    def helpers(self) -> set[str]:
-        """CasADi's functions that are called."""
-        return _helpers(" ".join(self.lines))
+        return body is not None and all(self._add(line.strip()) for line in body[1].splitlines())
 
     def _add(self, line: str) -> bool:
         """Whether the line could be rewritten."""
@@ -238,14 +179,11 @@ class _Text:
         return bool(found and self._number(found[1], found[2]))
 
     def _number(self, name: str, value: str) -> bool:
-        given = GIVEN.fullmatch(value)
-        if given:
-            place = PLACES[int(given[1])].format(given[2])
+        if given := GIVEN.fullmatch(value):
+            value = PLACES[int(given[1])].format(given[2])
             if int(given[1]) in {DX, DQ}:
-                self._vector(name, f"*(const Four *)({place})", f"*(const Four *)({place} + e)")
-            else:
-                self.lines.append(f"const double {name} = {place};")
-            return True
+                self._vector(name, f"*(const Four *)({value})", f"*(const Four *)({value} + e)")
+                return True
         if self.vectors.isdisjoint(re.findall(r"a\d+", value)):
             self.lines.append(f"const double {name} = {value};")
             return True
@@ -323,20 +261,12 @@ def written(ivp: InitialValueProblem) -> Written:
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
-    model = _unasked(generator.dump())
+    # CasADi asks before each number whether its place is given, which is 3 to 5 % of a run: all are
+    model = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", generator.dump())
+    model = re.sub(r"if \(res\[\d+\]!=0\) ", "", model)
     lines += directions(along, plain[1], model)
-    driver = (part.read_text() for part in DRIVER)
-    source = "\n".join([model, *lines, *driver])
+    source = "\n".join([model, *lines, *(part.read_text() for part in DRIVER)])
     return Written(source, sum(f.n_instructions() for f in plain), numbers)
-
-
-def _unasked(text: str) -> str:
-    """CasADi's C text without its question before each number whether its place is given: all are.
-
-    It is 3 to 5 % of an integration with few directions, and some of the compiler's time.
-    """
-    read = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", text)
-    return re.sub(r"if \(res\[\d+\]!=0\) ", "", read)
 
 
 def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:
@@ -384,21 +314,11 @@ def _products(by_x: Any, by_q: Any) -> str:
 
 
 def _numbers(name: str, pair: Tableau) -> list[str]:
-    """A Runge-Kutta pair: A, C, E (error), D (dense output), P (predictors)."""
-    matrices = {"A": pair.a, "D": pair.dense, "P": pair.predictors}
+    """A Runge-Kutta pair: A, D (dense output), P (predictors), C, E (error)."""
+    matrices = {"A": pair.a, "D": pair.dense, "P": pair.predictors, "C": pair.c, "E": pair.error}
     lines = [f"#define {name}_STAGES {pair.stages}"]
-    lines += [
-        f"static const double {name}_{letter}[{len(m)}][{m.shape[1]}] = {_rows(m)};"
-        for letter, m in matrices.items()
-    ]
-    vectors = {"C": pair.c, "E": pair.error}
-    lines += [f"static const double {name}_{n}[] = {_row(v)};" for n, v in vectors.items()]
+    for letter, matrix in matrices.items():
+        size = "".join(f"[{n}]" for n in matrix.shape)
+        text = str(matrix.tolist()).translate(str.maketrans("[]", "{}"))
+        lines.append(f"static const double {name}_{letter}{size} = {text};")
     return lines
-
-
-def _rows(matrix: FloatArray) -> str:
-    return "{" + ", ".join(_row(row) for row in matrix) + "}"
-
-
-def _row(numbers: FloatArray) -> str:
-    return "{" + ", ".join(repr(float(v)) for v in np.asarray(numbers)) + "}"

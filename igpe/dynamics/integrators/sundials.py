@@ -3,35 +3,35 @@
 import io
 import math
 import re
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.deadline import in_session, require_going_on
+from igpe.core.deadline import in_session, require_going_on, session
 from igpe.dynamics.integrators.augmented import Augmented
 from igpe.dynamics.integrators.cut import Piece
 from igpe.dynamics.integrators.limits import (
-    MOST_STEPS,
-    StepLimits,
     allowed,
     allowed_between,
     at,
     between,
+    first_beyond,
     no_number,
 )
 from igpe.dynamics.integrators.piecewise import Advance, Piecewise, Reached
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
+
+GIVEN = [ca.integrator_in().index(name) for name in ("x0", "z0", "p")]
+RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 
 
 @dataclass(frozen=True)
@@ -46,45 +46,61 @@ class Sundials(Piecewise):
 
     def advancing(self, ivp: InitialValueProblem, system: Augmented) -> Advance:
         """See `Piecewise`."""
-        return _Multistep(ivp, system, Solvers(self, system), StepLimits.of(self, ivp))
+        return _Multistep(self, ivp, system, self.most(ivp))
 
 
 @dataclass(frozen=True)
 class _Multistep:
-    """CVODES or IDAS on the pieces of one system."""
+    """CVODES or IDAS on the pieces of one system.
 
+    most  (n_x,) how large states may be
+    made  CasADi's integrators, by the places (from 0 to 1) where they report and their steps
+    """
+
+    method: Sundials
     ivp: InitialValueProblem
     system: Augmented
-    solvers: "Solvers"
-    limits: StepLimits
+    most: FloatArray
+    made: dict[tuple[bytes, int], InPlace] = field(default_factory=dict)
 
     def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
     ) -> Reached:
         """See `Advance`."""
-        reached = _nothing(x, z)
+        reached = Reached(np.zeros((0, len(x))), np.zeros((0, len(z))), "")
+        is_final = False
         if math.isinf(deadline) and not piece.moving:
             reached = self._at_once(piece, x, z, p)
-            if reached.why and allowed() is not None:
-                return self._checked(reached, piece)  # a trial that is not worth another attempt
-            if not reached.why or self.limits.first_too_large(self._states(reached)):
-                return self._checked(reached, piece)
-        # afresh from the last output that was reached
-        return self._checked(self._one_by_one(reached, deadline, piece, (x, z, p)), piece)
+            # a trial that broke down is not worth another attempt
+            is_final = not reached.why or allowed() is not None or self._too_large(reached.x)
+        if not is_final:  # afresh from the last output that was reached
+            reached = self._one_by_one(reached, deadline, piece, (x, z, p))
+        beyond = first_beyond(reached.x[:, : len(self.most)], self.most)
+        if beyond is None:
+            return reached
+        row, state = beyond
+        why = self.method.too_large(self.ivp.states[state], at(float(piece.outputs[row])))
+        return Reached(reached.x[:row], reached.z[:row], why)
 
-    def _states(self, reached: Reached) -> FloatArray:
-        return reached.x[:, : self.system.layout.states]
+    def _too_large(self, x: FloatArray) -> bool:
+        return first_beyond(x[:, : len(self.most)], self.most) is not None
 
     def _at_once(self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray) -> Reached:
         """All outputs of a piece, or those before CVODES or IDAS gave up."""
-        xs, zs, said = self.solvers(piece.places)(x, z, p)
+        xs, zs = (np.full((len(piece.outputs), len(v)), np.nan) for v in (x, z))
+        solver = self._solver(piece.places)
+        for index, given in zip(GIVEN, (x, z, p), strict=True):
+            solver.read(index, given)
+        for index, result in zip(RESULTS, (xs, zs), strict=True):
+            solver.write(index, result)
+        error = _heeding_interrupts(solver.evaluate)
         finite = np.isfinite(xs).all(axis=1) & np.isfinite(zs).all(axis=1)
         done = len(xs) if finite.all() else int(np.argmin(finite))
         begin = piece.begin if done == 0 else float(piece.outputs[done - 1])
         why = ""
-        if said or done < len(xs):
+        if error or done < len(xs):
             done = min(done, len(xs) - 1)
-            why = self._why(said, between(begin, float(piece.outputs[done])))
+            why = self._why(error, between(begin, float(piece.outputs[done])))
         return Reached(xs[:done], zs[:done], why)
 
     def _one_by_one(
@@ -98,85 +114,40 @@ class _Multistep:
         x, z, p = start
         for part in piece.parts(len(reached.x)):
             if time.monotonic() > deadline:
-                return reached._replace(why=self.limits.seconds_sentence(at(part.begin)))
+                return reached._replace(why=self.method.too_late(at(part.begin)))
             if len(reached.x):
                 x, z = reached.x[-1], reached.z[-1]
-            here = np.concatenate([p[:-2], [part.begin, part.span]])
-            new = self._at_once(part, x, z, here)
+            new = self._at_once(part, x, z, np.concatenate([p[:-2], [part.begin, part.span]]))
             reached = Reached(np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z]), new.why)
             if new.why:
-                return reached
+                break
         return reached
 
-    def _checked(self, reached: Reached, piece: Piece) -> Reached:
-        """Only the outputs before the first that is too large."""
-        found = self.limits.first_too_large(self._states(reached))
-        if found is None:
-            return reached
-        row, state = found
-        when = at(float(piece.outputs[row]))
-        why = self.limits.size_sentence(self.ivp.states[state], when)
-        return Reached(reached.x[:row], reached.z[:row], why)
-
-    def _why(self, said: str, when: str) -> str:
-        if "TOO_MUCH_WORK" in said:
-            return self.limits.steps_sentence(when)
-        code = re.search(r'"((?:CV|IDA)_\w+)"', said)
+    def _why(self, error: str, when: str) -> str:
+        if "TOO_MUCH_WORK" in error:
+            return self.method.out_of_steps(when)
+        code = re.search(r'"((?:CV|IDA)_\w+)"', error)
         name = "IDAS" if self.system.z.numel() else "CVODES"
         return f"{name} broke down {when} ({code[1]})." if code else no_number(when)
 
-
-@dataclass(frozen=True)
-class Solvers:
-    """CasADi's integrators of one system, by the places (from 0 to 1) where they report."""
-
-    method: Sundials
-    system: Augmented
-    made: dict[tuple[bytes, int], "_Solver"] = field(default_factory=dict)
-
-    def __call__(self, places: FloatArray) -> "_Solver":
-        steps = min(self.method.max_steps, allowed_between(len(places)) or MOST_STEPS)
-        key = (places.tobytes(), steps)
+    def _solver(self, places: FloatArray) -> InPlace:
+        steps = min(self.method.max_steps, allowed_between(len(places)))
+        key, system = (places.tobytes(), steps), self.system
         if key not in self.made:
-            made = self._make([float(v) for v in places], steps)
-            self.made[key] = _Solver(made, len(places))
+            dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
+            if system.z.numel():
+                dae |= {"z": system.z, "alg": system.alg}
+            options: dict[str, Any] = {
+                "abstol": self.method.atol,
+                "reltol": self.method.rtol,
+                "max_num_steps": steps,
+                "show_eval_warnings": False,
+                "disable_internal_warnings": True,
+            }
+            name = "idas" if system.z.numel() else "cvodes"
+            solver = ca.integrator("piece", name, dae, 0.0, places.tolist(), options)
+            self.made[key] = InPlace(solver)
         return self.made[key]
-
-    def _make(self, places: list[float], steps: int) -> Any:
-        system = self.system
-        dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
-        options = {
-            "abstol": self.method.atol,
-            "reltol": self.method.rtol,
-            "max_num_steps": steps,
-            "show_eval_warnings": False,
-            "disable_internal_warnings": True,
-        }
-        if system.z.numel() == 0:
-            return ca.integrator("piece", "cvodes", dae, 0.0, places, options)
-        dae |= {"z": system.z, "alg": system.alg}
-        return ca.integrator("piece", "idas", dae, 0.0, places, options)
-
-
-class _Solver:
-    """One of CasADi's integrators, called without conversions."""
-
-    def __init__(self, function: Any, outputs: int) -> None:
-        self._function = InPlace(function)
-        self._given = tuple(function.index_in(name) for name in ("x0", "z0", "p"))
-        self._found = tuple(function.index_out(name) for name in ("xf", "zf"))
-        self._outputs = outputs
-
-    def __call__(
-        self, x: FloatArray, z: FloatArray, p: FloatArray
-    ) -> tuple[FloatArray, FloatArray, str]:
-        """(n, n_x), (n, n_z) at the outputs, NaN after a break-down; and CasADi's words on it."""
-        found = [np.full((self._outputs, len(v)), np.nan) for v in (x, z)]
-        for index, given in zip(self._given, (x, z, p), strict=True):
-            self._function.read(index, given)
-        for index, wanted in zip(self._found, found, strict=True):
-            self._function.write(index, wanted)
-        return found[0], found[1], _heeding_interrupts(self._function.evaluate)
 
 
 def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
@@ -184,30 +155,13 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
 
     CasADi would take the exception of Python's handler for a failure of the equations, and go on.
     """
-    if in_session():
+    with session():
+        if not in_session():  # another thread, or a handler of the user's
+            return _failure(evaluate)
         with redirect_stderr(_OfOthers()):
-            said = _failure(evaluate)
+            error = _failure(evaluate)
         require_going_on()  # the session remembers what CasADi took for a failure
-        return said
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        return _failure(evaluate)
-    heard: list[FrameType | None] = []
-
-    def hear(_: int, frame: FrameType | None) -> None:
-        heard.append(frame)
-        if before is signal.default_int_handler:
-            raise KeyboardInterrupt  # the equations fail, which ends the run early
-
-    signal.signal(signal.SIGINT, hear)
-    try:
-        with redirect_stderr(_OfOthers()):
-            said = _failure(evaluate)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if heard:
-        before(signal.SIGINT, heard[0])
-    return said
+        return error
 
 
 def _failure(evaluate: Callable[[], None]) -> str:
@@ -229,7 +183,3 @@ class _OfOthers(io.TextIOBase):
         if threading.get_ident() == self._own or self._inner is None:
             return len(text)
         return int(self._inner.write(text))
-
-
-def _nothing(x: FloatArray, z: FloatArray) -> Reached:
-    return Reached(np.zeros((0, len(x))), np.zeros((0, len(z))), "")

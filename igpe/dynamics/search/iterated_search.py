@@ -47,8 +47,8 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 class IteratedSearch(Checked):
     """Rough searches from random starts, then from their redrawn best, and exact ones at the end.
 
-    local       makes the exact ones; by CVODES, as near a stiff optimum `Automatic` may leave a run
-                that used up its steps to LSODA, which takes minutes with many sensitivities
+    local       makes the exact ones; by CVODES, as near a stiff optimum the
+                compiled method of `Automatic` may use up its steps first
     starts      random starts, of a seeded Sobol sequence
     agreeing    so many random starts that end at the best optimum end the search
     patience    so many redrawn starts without a better optimum do

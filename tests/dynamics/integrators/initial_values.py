@@ -9,7 +9,6 @@ from pyomo import dae
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.lock_step import LockStep
-from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
@@ -19,7 +18,7 @@ from igpe.problem.problem import Problem
 needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 every_method = pytest.mark.parametrize(
     "method",
-    [Sundials, Lsoda, pytest.param(RungeKutta, marks=needs_compiler), Automatic, LockStep],
+    [Sundials, pytest.param(RungeKutta, marks=needs_compiler), Automatic, LockStep],
     ids=lambda m: m.__name__,
 )
 

@@ -15,8 +15,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators import compiler as compiling
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import built, compiler
-from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.sundials import Sundials
 
 TIMES, Q = [0.0, 1.0, 2.0], np.array([0.5])
 
@@ -65,7 +65,7 @@ def test_without_a_compiler_lsoda_is_chosen():
     assert compiler() == ()
     chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
     assert chosen.status is Status.CONVERGED
-    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+    assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
 
 
 @pytest.mark.usefixtures("no_compiler", "cache")
@@ -82,7 +82,7 @@ def test_a_compiler_that_fails_is_as_none(tmp_path, monkeypatch, cache):
     monkeypatch.setenv("CC", str(broken))
     assert built(source(1)).why == f"The C compiler {broken} failed: no licence today."
     chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
-    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+    assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
     assert list(cache.iterdir()) == []
 
 
@@ -214,7 +214,7 @@ def test_equations_too_long_to_compile_are_left_to_lsoda(monkeypatch):
     refused = simulation(decay(), TIMES, method=RungeKutta()).run(Q)
     assert refused.reason.startswith("The equations are too long to compile: ")
     chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
-    assert same(chosen, simulation(decay(), TIMES, method=Lsoda()).run(Q))
+    assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
 
 
 @needs_compiler

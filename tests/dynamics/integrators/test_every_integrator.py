@@ -11,7 +11,6 @@ from zoo import ZOO
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.lsoda import Lsoda
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Unknown
 from igpe.problem.inputs import step_input
@@ -164,7 +163,7 @@ def test_nothing_is_evaluated_beyond_the_end(method):
     assert came.by_unknown[:, 0, 0] == pytest.approx(by_k, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", [Sundials, Lsoda, Automatic])
+@pytest.mark.parametrize("method", [Sundials, Automatic])
 def test_stiff_kinetics_as_published(method):
     """Hairer & Wanner's problem ROBER at 0.4 and 40 (reference of the SUNDIALS manual)."""
     came = simulation(robertson(), [0.4, 40.0], method=method()).run(np.array([0.04]))

@@ -1,6 +1,7 @@
 """An integrator's fields are checked where it is made."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -22,9 +23,7 @@ from igpe.core.errors import ProblemError
 def test_what_means_nothing_is_refused(method, name, value):
     with pytest.raises(ProblemError) as refused:
         method(**{name: value})
-    said = str(refused.value)
-    assert said.startswith(f"{method.__name__} has {name} = {value!r}; give ")
-    assert said.endswith(f"or leave it out for {getattr(method, name)!r}.")
+    assert re.match(rf"{name} is .*; {method.__name__} needs a ", str(refused.value))
 
 
 @every_method

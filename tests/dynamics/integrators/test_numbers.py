@@ -7,7 +7,7 @@ from initial_values import needs_compiler, one_state, posed
 from interval_problems import NUMBERS, prepared
 from repeated import thinned
 
-from igpe.dynamics.integrators.augmented import NumberedFunctions, lifted
+from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 
 TIMES = np.array([0.0, 0.7, 2.0])
@@ -48,7 +48,7 @@ def constants_stay(monkeypatch):
     def take():
         monkeypatch.setattr(
             "igpe.dynamics.integrators.runge_kutta_source.lifted",
-            lambda f: NumberedFunctions(tuple(f), np.zeros(0)),
+            lambda f: (tuple(f), np.zeros(0)),
         )
 
     return take
@@ -59,11 +59,11 @@ def test_numbers_become_an_input_and_results_stay():
     curve = ca.vertcat(3.5 * x[0] ** 3 + 0.25 * x[1], x[0] ** 2.7, 7.0, 0.0, ca.sin(3.5 * x[1]))
     plain = ca.Function("f", [x], [curve, ca.jacobian(curve, x)])
     other = ca.Function("g", [x], [x[0] - 1e-3])
-    made = lifted([plain, other])
-    for before, after in zip((plain, other), made.functions, strict=True):
+    functions, numbers = lifted([plain, other])
+    for before, after in zip((plain, other), functions, strict=True):
         assert (after.name(), after.n_in()) == (before.name(), 2)
         given = [1.2, 2.3]
-        results = zip(before.call([given]), after.call([given, made.numbers]), strict=True)
+        results = zip(before.call([given]), after.call([given, numbers]), strict=True)
         for one, two in results:
             assert one.sparsity() == two.sparsity()
             assert (np.asarray(one) == np.asarray(two)).all()
@@ -75,9 +75,9 @@ def test_constants_that_happen_to_agree_change_nothing_of_the_formula():
     x = ca.SX.sym("x")
     texts = set()
     for a, b in ((2.5, 2.5), (2.5, 3.5)):
-        made = lifted([ca.Function("f", [x], [a * ca.exp(x) + b])])
+        (function,), _ = lifted([ca.Function("f", [x], [a * ca.exp(x) + b])])
         generator = ca.CodeGenerator("f")
-        generator.add(made.functions[0])
+        generator.add(function)
         texts.add(generator.dump())
     assert len(texts) == 1
 
