@@ -241,7 +241,9 @@ class Ipopt:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
             scaled = read_scaled(path, written, sizes)
         of_scaled = {} if sizes is None else SCALED
-        return _Embedded(CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective)
+        return _Embedded(
+            CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective
+        )
 
 
 @dataclass(frozen=True)

@@ -280,34 +280,14 @@ def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatc
     assert any("has had no worker" in s or "takes no more work" in s for s in said)
 
 
-ESTIMATOR = """
-def made(folder):
-    def shared():
-        {body}
-    class Mine:
-        def estimate(self, problem, start, profiles=()):
-            with (folder / "calls").open("a") as file:
-                file.write("x")
-            return shared()
-    return Mine()
-"""
-
-
-def test_failures_are_done_again_once_the_code_is_mended(tmp_path):
-    """Work of the same name, a class in a function as a notebook has it."""
-
-    def failed(body):
-        names = {}
-        exec(ESTIMATOR.format(body=body), names)
-        backend, made = Backend(store=tmp_path / "s.db"), names["made"](tmp_path)
-        what = Work(lambda one: lambda number: one.estimate(None, {}), made, "series")
-        found = list(run(what, items(3), backend))
-        return sum(o.status is not None for o in found), (tmp_path / "calls").stat().st_size
-
-    assert failed("1 / 0") == (3, 3)
-    assert failed("1 / 0") == (3, 3)  # the same code would fail again
-    assert failed("return {'number': 1}") == (0, 6)
-    assert failed("1 / 0") == (0, 6)  # what is done stays
+def test_failures_are_done_again_and_what_is_done_is_not(tmp_path):
+    store = tmp_path / "store.db"
+    for times in (1, 2):
+        found = outcomes(work(tmp_path, "raise"), 5, Backend(store=store))
+        assert (doubled(found, but=3), found[3].status) == (True, Status.RAISED)
+        assert begun(tmp_path).count("3") == times
+    assert doubled(outcomes(work(tmp_path), 5, Backend(store=store)))
+    assert sorted(begun(tmp_path)) == ["0", "1", "2", "3", "3", "3", "4"]
 
 
 def test_work_that_kills_whoever_makes_it_ready_is_told():
@@ -337,8 +317,8 @@ def test_an_executor_that_never_answers_is_told(tmp_path):
         ({"executor": 0}, ProblemError, "1 process or more"),
         ({"executor": -1}, ProblemError, "executor is -1"),
         ({"executor": ProcessPoolExecutor}, ProblemError, "wanted a number of processes"),
-        ({"timeout": 0}, ProblemError, "seconds above 0"),
-        ({"timeout": "1"}, ProblemError, "seconds above 0"),
+        ({"timeout": 0}, ProblemError, "a positive number, or None"),
+        ({"timeout": "1"}, ProblemError, "a positive number, or None"),
         ({"store": "/no/such/folder/s.db"}, DataError, "cannot be used"),
         ({"store": __file__}, DataError, "cannot be used"),
         ({"store": 3}, ProblemError, "the path of a file"),

@@ -18,7 +18,7 @@ another one, and rightly so: with an input of 0 a product with log(0) is not the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import casadi as ca
 import numpy as np
@@ -27,6 +27,8 @@ from igpe.core.arrays import FloatArray
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
+
+FiveArrays: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 class Batched:
@@ -74,13 +76,13 @@ class Augmented:
     outputs: Any
     sizes: tuple[int, int, int, int]
 
-    def split(self, rows: FloatArray) -> list[FloatArray]:
+    def split(self, rows: FloatArray) -> FiveArrays:
         """States, implicit, measured, d states / d unknowns, d measured / d unknowns; views."""
         n_x, n_y, n_h, n_q = self.sizes
         ends = np.cumsum([n_x, n_y, n_h, n_x * n_q])
         x, y, h, x_by, h_by = np.split(rows, ends, axis=1)
         shapes = ((len(rows), n_x, n_q), (len(rows), n_h, n_q))
-        return [x, y, h, x_by.reshape(shapes[0]), h_by.reshape(shapes[1])]
+        return x, y, h, x_by.reshape(shapes[0]), h_by.reshape(shapes[1])
 
 
 def augmented(ivp: InitialValueProblem, *, sensitivities: bool) -> Augmented:

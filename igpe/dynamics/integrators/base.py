@@ -237,8 +237,18 @@ class Intervals(ABC):
     def start(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n_x,) the problem's own start, and (n_x, n_q) its derivative."""
         self.check_unknowns(q)
-        both = self._start(1, np.asarray(q, dtype=float)).reshape(-1, 1 + len(q))
+        return self._fixed_start or self._start_at(np.asarray(q, dtype=float))
+
+    def _start_at(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        both = self._start(1, q).reshape(-1, 1 + len(q))
         return both[:, 0], both[:, 1:]
+
+    @cached_property
+    def _fixed_start(self) -> tuple[FloatArray, FloatArray] | None:
+        """The start and its derivative where no unknown moves it."""
+        n = self.ivp.q.numel()
+        moves = n and ca.depends_on(self.ivp.start, self.ivp.q)
+        return None if moves else self._start_at(np.zeros(n))
 
     @cached_property
     def _start(self) -> Batched:

@@ -166,7 +166,7 @@ class RungeKuttaIntervals(Intervals):
         start, by_unknown = self.start(q)
         columns = _Columns(0)
         if derivatives and len(q):
-            if not (by_unknown == self._own[0]).all():
+            if by_unknown is not self._own[0] and not (by_unknown == self._own[0]).all():
                 self._own[:] = by_unknown, self._from_start(by_unknown)
             columns = self._own[1]
         return self._run(start[None], q, columns, states=True)
@@ -342,9 +342,10 @@ class RungeKuttaIntervals(Intervals):
         for k in ended.nonzero()[0]:
             status[k] = Status.INTEGRATION_BROKE
             reasons[k] = self._why(int(ended[k]), float(reached[k, 0]), int(told[k, 1]))
-        return Shots(*numbers, tuple(status), tuple(reasons), told[:, 2:])
+        a, b, c, d, e, f = numbers
+        return Shots(a, b, c, d, e, f, tuple(status), tuple(reasons), told[:, 2:])
 
-    def _layout(self, n_d: int, states: bool) -> tuple[list[tuple[Any, type, int]], int]:
+    def _layout(self, n_d: int, states: bool) -> tuple[list[tuple[Any, Any, int]], int]:
         """Shape, kind and offset in bytes of each array of results, and how many numbers they have.
 
         The arrays of `Shots`, the times reached (K, 1), and how intervals ended (K, 4).
@@ -352,16 +353,17 @@ class RungeKuttaIntervals(Intervals):
         if (n_d, states) not in self._layouts:
             n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
             shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, n_x if states else 0))
-            every = [s for shape in shapes for s in (shape, (*shape, n_d))]
+            every: list[Any] = [s for shape in shapes for s in (shape, (*shape, n_d))]
             every += [(n_k, 1), (n_k, 4)]
             ends = np.cumsum([math.prod(s) for s in every]).tolist()
-            kinds, offsets = [float] * 7 + [np.int64], [8 * end for end in [0, *ends[:-1]]]
+            offsets = [8 * end for end in [0, *ends[:-1]]]
+            kinds: list[Any] = [*[float] * 7, np.int64]
             layout = list(zip(every, kinds, offsets, strict=True))
             self._layouts[n_d, states] = layout, ends[-1]
         return self._layouts[n_d, states]
 
     @cached_property
-    def _layouts(self) -> dict[tuple[int, bool], tuple[list[tuple[Any, type, int]], int]]:
+    def _layouts(self) -> dict[tuple[int, bool], tuple[list[tuple[Any, Any, int]], int]]:
         return {}
 
     def _why(self, ended: int, reached: float, state: int) -> str:
