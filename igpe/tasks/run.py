@@ -155,21 +155,9 @@ def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Gene
     store = None if backend.store is None else Store(backend.store, work.series)
     stored: list[ItemOutcome] = []
 
-    def missing() -> Iterator[Item | None]:
-        """Items to be done; None where stored outcomes must be passed on before."""
-        for item in items:
-            known = None if store is None else store.get(item.key, backend.timeout)
-            if known is not None:
-                stored.append(known)
-            if stored and (known is None or len(stored) >= AT_ONCE):
-                yield None
-            if known is None:
-                yield item
-        if stored:
-            yield None
-
+    todo = _missing(items, store, backend.timeout, stored)
     try:
-        for portion in _portions(work, missing(), backend):
+        for portion in _portions(work, todo, backend):
             if store is not None:
                 store.add(o for o in portion if o.row.get("status") != Status.INTERRUPTED.name)
             yield from [*stored, *portion]
@@ -177,6 +165,22 @@ def run(work: Work, items: Iterable[Item], backend: Backend = Backend()) -> Gene
     finally:
         if store is not None:
             store.close()
+
+
+def _missing(
+    items: Iterable[Item], store: Store | None, timeout: float | None, stored: list[ItemOutcome]
+) -> Iterator[Item | None]:
+    """Items to be done; None where stored outcomes must be passed on before."""
+    for item in items:
+        known = None if store is None else store.get(item.key, timeout)
+        if known is not None:
+            stored.append(known)
+        if stored and (known is None or len(stored) >= AT_ONCE):
+            yield None
+        if known is None:
+            yield item
+    if stored:
+        yield None
 
 
 def _portions(
