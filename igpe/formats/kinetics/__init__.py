@@ -7,40 +7,6 @@ problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=[...]
 The builder holds no igpe words: `reactor(times)` is a Pyomo model to be used anywhere else.
 """
 
-from igpe.formats.kinetics.conservation import Law
-from igpe.formats.kinetics.laws import (
-    Arrhenius,
-    Equation,
-    Hill,
-    MassAction,
-    MichaelisMenten,
-    OwnLaw,
-    Reaction,
-)
-from igpe.formats.kinetics.reactor import (
-    Batch,
-    Cstr,
-    MolarFeed,
-    MolarVolumes,
-    Semibatch,
-    Stream,
-    Units,
-)
+import lazy_loader
 
-__all__ = [
-    "Arrhenius",
-    "Batch",
-    "Cstr",
-    "Equation",
-    "Hill",
-    "Law",
-    "MassAction",
-    "MichaelisMenten",
-    "MolarFeed",
-    "MolarVolumes",
-    "OwnLaw",
-    "Reaction",
-    "Semibatch",
-    "Stream",
-    "Units",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

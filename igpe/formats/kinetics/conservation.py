@@ -1,25 +1,21 @@
 """Conservation laws of a set of reactions: what no reaction changes.
 
 The laws are the left null space of the stoichiometric matrix. Those without negative coefficients
-(atoms, groups, enzymes free and bound) are found by Farkas' algorithm; what they do not span is
-completed by Gaussian elimination. All in exact arithmetic.
+(atoms, groups, enzymes free and bound) are found by Farkas' algorithm; Gaussian elimination
+completes what they do not span. All in exact arithmetic.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any
-
-import pyomo.environ as pyo
-from pyomo import dae
 
 from igpe.core.errors import ModelError
 from igpe.formats.kinetics.laws import Equation
 
 MOST = 500  # rows of Farkas' table: it may grow exponentially
 
-Row = tuple[Fraction, ...]
+Row = Sequence[Fraction]
 
 
 @dataclass(frozen=True)
@@ -32,22 +28,20 @@ class Law:
     coefficients: Mapping[str, int]
 
     def __str__(self) -> str:
-        terms = [f"{'' if abs(n) == 1 else f'{abs(n)} '}{s}" for s, n in self.coefficients.items()]
-        signs = ["-" if n < 0 else "+" for n in self.coefficients.values()]
-        text = " ".join(f"{sign} {term}" for sign, term in zip(signs, terms, strict=True))
-        return text.removeprefix("+ ")
+        terms = (
+            f"{'-' if n < 0 else '+'} {'' if abs(n) == 1 else f'{abs(n)} '}{s}"
+            for s, n in self.coefficients.items()
+        )
+        return " ".join(terms).removeprefix("+ ")
 
 
 def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> tuple[Law, ...]:
     """As many independent laws as there are, simple ones first."""
     columns = [e.net for e in equations]
-    matrix = [tuple(c.get(s, Fraction(0)) for c in columns) for s in species]
+    matrix = [[c.get(s, Fraction(0)) for c in columns] for s in species]
     simple = sorted(_without_signs(matrix), key=lambda r: (sum(map(bool, r)), sum(r)))
-    chosen: list[Row] = []
-    for row in [*simple, *_null_space(matrix)]:
-        if rank([*chosen, row]) > len(chosen):
-            chosen.append(row)
-    return tuple(Law(_whole(species, row)) for row in chosen)
+    rows = [*simple, *_null_space(matrix)]
+    return tuple(Law(_whole(species, rows[i])) for i in _independent(rows))
 
 
 def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
@@ -55,71 +49,53 @@ def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
 
     raises ModelError if there are none
     """
-    chosen: list[Law] = []
-    for law in laws:
-        rows = [_part(one, wanted) for one in (*chosen, law)]
-        if rank(rows) > len(chosen):
-            chosen.append(law)
+    parts = [[Fraction(law.coefficients.get(s, 0)) for s in wanted] for law in laws]
+    chosen = _independent(parts)
     if len(chosen) < len(set(wanted)):
         raise ModelError(
             f"The species {list(wanted)} cannot be computed from conservation laws alone; the laws "
             f"are: {'; '.join(map(str, laws)) or 'none'}. Name at most one species for each law, "
             "and only species that occur in it."
         )
-    return tuple(chosen)
+    return tuple(laws[i] for i in chosen)
 
 
-def rank(rows: Sequence[Row]) -> int:
-    """The rank of exact rows."""
-    return len(_reduced(rows)[1])
-
-
-def _part(law: Law, wanted: Sequence[str]) -> Row:
-    return tuple(Fraction(law.coefficients.get(s, 0)) for s in wanted)
+def _independent(rows: Sequence[Row]) -> list[int]:
+    """Places of the first rows that span all of them: the pivot columns of the transpose."""
+    return _reduced(list(zip(*rows, strict=True)))[1]
 
 
 def _without_signs(matrix: Sequence[Row]) -> list[Row]:
     """All minimal laws without negative coefficients; none where there would be too many."""
-    size = len(matrix)
-    unit = [tuple(Fraction(int(i == j)) for j in range(size)) for i in range(size)]
-    table = list(zip(matrix, unit, strict=True))
-    for reaction in range(len(matrix[0])):
-        kept = [r for r in table if not r[0][reaction]]
-        plus = [r for r in table if r[0][reaction] > 0]
-        minus = [r for r in table if r[0][reaction] < 0]
-        kept += [_eliminated(p, m, reaction) for p in plus for m in minus]
-        table = _minimal(kept)
+    unit = [[Fraction(int(i == j)) for j in range(len(matrix))] for i in range(len(matrix))]
+    table: list[tuple[Row, Row]] = list(zip(matrix, unit, strict=True))  # what remains, and the law
+    for j in range(len(matrix[0])):
+        rows = [r for r in table if not r[0][j]]
+        for plus in (r for r in table if r[0][j] > 0):
+            for minus in (r for r in table if r[0][j] < 0):
+                a, b = -minus[0][j], plus[0][j]
+                rest, law = (
+                    [a * p + b * m for p, m in zip(plus[k], minus[k], strict=True)] for k in (0, 1)
+                )
+                rows.append((rest, law))
+        supports: dict[frozenset[int], tuple[Row, Row]] = {}
+        for row in rows:
+            supports.setdefault(frozenset(i for i, n in enumerate(row[1]) if n), row)
+        table = [row for own, row in supports.items() if not any(other < own for other in supports)]
         if len(table) > MOST:
             return []
     return [law for _, law in table]
 
 
-def _eliminated(plus: tuple[Row, Row], minus: tuple[Row, Row], at: int) -> tuple[Row, Row]:
-    a, b = -minus[0][at], plus[0][at]
-    rest = tuple(a * p + b * m for p, m in zip(plus[0], minus[0], strict=True))
-    law = tuple(a * p + b * m for p, m in zip(plus[1], minus[1], strict=True))
-    return rest, law
-
-
-def _minimal(table: list[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-    """Without rows whose species include all of another row's."""
-    found: dict[frozenset[int], tuple[Row, Row]] = {}
-    for row in table:
-        found.setdefault(frozenset(i for i, n in enumerate(row[1]) if n), row)
-    return [row for support, row in found.items() if not any(other < support for other in found)]
-
-
 def _null_space(matrix: Sequence[Row]) -> list[Row]:
     """Vectors v with v'matrix = 0."""
-    columns = [tuple(row[j] for row in matrix) for j in range(len(matrix[0]))]
-    reduced, pivots = _reduced(columns)
-    found = []
+    reduced, pivots = _reduced(list(zip(*matrix, strict=True)))
+    vectors: list[Row] = []
     for free in (j for j in range(len(matrix)) if j not in pivots):
-        vector = [Fraction(int(j == free)) for j in range(len(matrix))]
-        for row, pivot in zip(reduced, pivots, strict=False):
-            vector[pivot] = -row[free]
-        found.append(tuple(vector))
-    return found
+        entries = {pivot: -row[free] for row, pivot in zip(reduced, pivots, strict=False)}
+        entries[free] = Fraction(1)
+        vectors.append([entries.get(j, Fraction(0)) for j in range(len(matrix))])
+    return vectors
 
 
 def _reduced(rows: Sequence[Row]) -> tuple[list[list[Fraction]], list[int]]:
@@ -145,46 +121,3 @@ def _whole(species: Sequence[str], row: Row) -> dict[str, int]:
     whole = [int(n * scale) for n in row]
     shared = gcd(*whole) * (-1 if next(n for n in whole if n) < 0 else 1)
     return {s: n // shared for s, n in zip(species, whole, strict=True) if n}
-
-
-Rule = Callable[[float], Any]
-"""Time -> Pyomo expression."""
-
-
-def add_balance(m: Any, name: str, slope: Rule) -> None:
-    """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
-    m.add_component(f"d{name}", dae.DerivativeVar(m.component(name)))
-    derivative = m.component(f"d{name}")
-    m.add_component(
-        f"balance_{name}", pyo.Constraint(m.t, rule=lambda _, t: derivative[t] == slope(t))
-    )
-
-
-def add_laws(
-    m: Any, laws: Sequence[Law], names: Mapping[str, str], computed: Sequence[str], fed: Any
-) -> None:
-    """Equations `conservation_1`, ...: a law's sum is what it was, and what was fed.
-
-    names     species -> its quantity in the model
-    computed  species without a start of their own: it is the parameter `<quantity>0`
-    fed       species -> Pyomo expression of what is fed of it per time, constant
-    """
-    first = m.t.first()
-    for species in computed:
-        unit = m.component(names[species])[first].get_units()
-        m.add_component(f"{names[species]}0", pyo.Param(mutable=True, default=0.0, units=unit))
-
-    def at_start(species: str) -> Any:
-        name = names[species]
-        return m.component(f"{name}0") if species in computed else m.component(name)[first]
-
-    for place, law in enumerate(laws, start=1):
-        parts = law.coefficients.items()
-
-        def rule(_: Any, t: float, parts: Any = parts) -> Any:
-            now = sum(n * m.component(names[s])[t] for s, n in parts)
-            then = sum(n * at_start(s) for s, n in parts)
-            added = sum(n * fed[s] for s, n in parts if s in fed)
-            return now == then + added * (t - first)
-
-        m.add_component(f"conservation_{place}", pyo.Constraint(m.t, rule=rule))

@@ -3,13 +3,13 @@
 A constant is a number, the name of a parameter, or a function of temperature.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pyomo.environ as pyo
 
@@ -71,31 +71,26 @@ def read_equation(text: str) -> Equation:
     return equation
 
 
-def _coefficient(text: str) -> Fraction:
-    """The number; 0 for one that is none: 1/0, or more digits than Python reads."""
-    try:
-        return Fraction(text)
-    except (ZeroDivisionError, ValueError):
-        return Fraction(0)
-
-
 def _side(part: str, text: str) -> dict[str, Fraction]:
-    found: dict[str, Fraction] = {}
-    for term in part.split("+") if part.strip() else []:
-        match = _TERM.fullmatch(term.strip())
+    species: dict[str, Fraction] = {}
+    for term in map(str.strip, part.split("+") if part.strip() else []):
+        match = _TERM.fullmatch(term)
         if match is None:
             raise ModelError(
-                f"'{term.strip()}' in the reaction '{text}' is no species; wanted a name of "
+                f"'{term}' in the reaction '{text}' is no species; wanted a name of "
                 "letters, digits and underscores, a coefficient before it if it is not 1."
             )
-        count = _coefficient(match["count"] or "1")
+        try:
+            count = Fraction(match["count"] or "1")
+        except (ZeroDivisionError, ValueError):  # 1/0, or more digits than Python reads
+            count = Fraction(0)
         if not 0 < count <= MOST:
             raise ModelError(
-                f"'{term.strip()}' in the reaction '{text}' needs a coefficient above 0, and up to "
+                f"'{term}' in the reaction '{text}' needs a coefficient above 0, and up to "
                 f"{MOST}; leave out what does not react."
             )
-        found[match["name"]] = found.get(match["name"], Fraction(0)) + count
-    return found
+        species[match["name"]] = species.get(match["name"], Fraction(0)) + count
+    return species
 
 
 GAS_CONSTANT = 8.314462618  # J/(mol K)
@@ -122,8 +117,7 @@ class Arrhenius:
     gas: float = GAS_CONSTANT
 
     def __post_init__(self) -> None:
-        for role, name in (("factor", self.factor), ("energy", self.energy)):
-            _check_name(f"Arrhenius' {role}", name)
+        _require_constants("Arrhenius", {"factor": self.factor, "energy": self.energy}, Arrhenius)
         if not (is_finite(self.reference, self.gas) and self.reference > 0 and self.gas > 0):
             raise ModelError(
                 f"Arrhenius has the reference temperature {shown(self.reference)} and the gas "
@@ -135,23 +129,17 @@ Constant: TypeAlias = str | float | Arrhenius
 """A constant of a rate law: the name of a parameter, a number, or `Arrhenius`."""
 
 
-def check_constant(role: str, constant: Any) -> None:
-    """Raise ModelError unless it is a name, a finite number or `Arrhenius`."""
-    if not isinstance(constant, Arrhenius):
-        _check_name(role, constant)
-
-
-def names_of(constants: Iterable[Constant | None]) -> tuple[str, ...]:
-    """The parameters in constants, each once."""
-    found: list[Any] = []
-    for c in constants:
-        found += [c.factor, c.energy] if isinstance(c, Arrhenius) else [c]
-    return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
-
-
-def is_thermal(constants: Iterable[Constant | None]) -> bool:
-    """Whether one of them depends on temperature."""
-    return any(isinstance(c, Arrhenius) for c in constants)
+def _require_constants(owner: str, constants: Mapping[str, Any], *barred: type) -> None:
+    """Raise ModelError unless each is a name, a finite number or (if not barred) `Arrhenius`."""
+    for role, given in constants.items():
+        is_name = isinstance(given, str) and given.isidentifier()
+        is_thermal = isinstance(given, Arrhenius) and not isinstance(given, barred)
+        if not (is_name or is_thermal or is_finite(given)):
+            raise ModelError(
+                f"{owner}'s {role} is {shown(given)}; wanted the name of a parameter ('k1'), a "
+                "number, or for a constant that depends on temperature "
+                "Arrhenius('k1', 'Ea1', reference=350.0)."
+            )
 
 
 def value(constant: Constant, m: Any, t: float) -> Any:
@@ -163,44 +151,66 @@ def value(constant: Constant, m: Any, t: float) -> Any:
     return m.component(constant) if isinstance(constant, str) else float(constant)
 
 
-def _check_name(role: str, given: Any) -> None:
-    if isinstance(given, str) and given.isidentifier():
-        return
-    if not isinstance(given, str) and is_finite(given):
-        return
-    raise ModelError(
-        f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
-        "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
-    )
-
-
 Concentrations = Mapping[str, Any]
 """Species -> Pyomo expression of its concentration at one time."""
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-PER_TIME = (Fraction(0), -1)
-RATE = (Fraction(1), -1)
-CONCENTRATION = (Fraction(1), 0)
 
 Dimension = tuple[Fraction, int]
 """Powers of concentration and of time."""
 
+NONE, PER_TIME, RATE, CONCENTRATION = (
+    (Fraction(a), b) for a, b in ((0, 0), (0, -1), (1, -1), (1, 0))
+)
 
-class RateLaw(Protocol):
-    """How fast a reaction goes.
 
-    constants   all constants it holds, with their dimensions for `equation`
-    check       raises ModelError if the law does not suit the equation
-    rate        a Pyomo expression, concentration per time
+class RateLaw:
+    """How fast a reaction goes: base of all rate laws.
+
+    role  field that names the one species the law is about; by default the only one on the left
     """
 
-    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]: ...
-    def check(self, equation: Equation) -> None: ...
-    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any: ...
+    role: ClassVar[str] = ""
+
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """Species that act without reacting."""
+        return ()
+
+    def check(self, equation: Equation) -> None:
+        """Raise ModelError if the law does not suit the equation."""
+        if equation.reversible:
+            raise ModelError(
+                f"{type(self).__name__} goes one way only, but the reaction is written with <->; "
+                "write two reactions with ->, or give an OwnLaw."
+            )
+        self._only(equation)
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """All constants of the law, with their dimensions for the equation."""
+        return []
+
+    def parameters_of(self, equation: Equation) -> tuple[str, ...]:
+        """Names of the parameters in the constants, each once."""
+        names: list[Any] = []
+        for c, _ in self.constants(equation):
+            names += [c.factor, c.energy] if isinstance(c, Arrhenius) else [c]
+        return tuple(dict.fromkeys(n for n in names if isinstance(n, str)))
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        """A Pyomo expression, concentration per time."""
+        raise NotImplementedError
+
+    def _only(self, equation: Equation) -> str:
+        given: str | None = getattr(self, self.role)
+        if given is None and len(equation.left) != 1:
+            raise ModelError(
+                f"{type(self).__name__} does not know its {self.role} among "
+                f"{list(equation.left)}; name it: {self.role}='S'."
+            )
+        return next(iter(equation.left)) if given is None else given
 
 
 @dataclass(frozen=True)
-class MassAction:
+class MassAction(RateLaw):
     """forward * product of left concentrations - backward * product of right ones.
 
     forward      constant of the reaction as written
@@ -215,63 +225,56 @@ class MassAction:
     orders: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_constant("MassAction's forward constant", self.forward)
-        for role in ("backward", "equilibrium"):
-            if getattr(self, role) is not None:
-                check_constant(f"MassAction's {role} constant", getattr(self, role))
+        back = {"backward": self.backward, "equilibrium": self.equilibrium}
+        given = {role: c for role, c in back.items() if c is not None}
+        _require_constants("MassAction", {"forward": self.forward, **given})
         require_mapping("orders", self.orders, "orders={'A': 2}", ModelError)
         if not is_finite(*self.orders.values()):
-            raise ModelError(f"The orders {dict(self.orders)} are no numbers; give {{'A': 2}}.")
+            raise ModelError(
+                f"Reaction orders must be numbers, for example {{'A': 2}}; got {dict(self.orders)}."
+            )
 
     def check(self, equation: Equation) -> None:
         """Raise ModelError if one constant too few or too many is given, or an order of nothing."""
-        back = [c for c in (self.backward, self.equilibrium) if c is not None]
-        if len(back) != int(equation.reversible):
+        count = (self.backward is not None) + (self.equilibrium is not None)
+        if count != int(equation.reversible):
             raise ModelError(
                 f"A {'reversible' if equation.reversible else 'one-way'} reaction by mass action "
-                f"has {len(back)} constants of the way back; give "
-                + (
-                    "one: backward=... or equilibrium=..."
-                    if equation.reversible
-                    else "none, or write it with <->."
-                )
+                f"has {count} constants of the way back. With <-> give one, backward=... or "
+                "equilibrium=...; with -> none."
             )
-        strangers = [s for s in self.orders if s not in equation.left]
-        if strangers:
+        unknown_names = [s for s in self.orders if s not in equation.left]
+        if unknown_names:
             raise ModelError(
-                f"orders are given for {strangers}; the left side has {list(equation.left)}."
+                f"orders are given for {unknown_names}; the left side has {list(equation.left)}."
             )
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """See `RateLaw`."""
-        forward = 1 - sum(map(_exact, self._orders(equation).values()), Fraction(0))
-        backward = 1 - sum(equation.right.values(), Fraction(0))
-        found: list[tuple[Constant, Dimension]] = [(self.forward, (forward, -1))]
-        if self.backward is not None:
-            found.append((self.backward, (backward, -1)))
-        if self.equilibrium is not None:
-            found.append((self.equilibrium, (forward - backward, 0)))
-        return found
+        """The constants that are given; concentrations to the power of 1 - order, over time."""
+        orders = (Fraction(str(n)) for n in self._orders(equation).values())
+        forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
+        every: list[tuple[Any, Dimension]] = [
+            (self.forward, (Fraction(forward), -1)),
+            (self.backward, (Fraction(backward), -1)),
+            (self.equilibrium, (Fraction(forward - backward), 0)),
+        ]
+        return [(c, dimension) for c, dimension in every if c is not None]
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """See `RateLaw`."""
         forward = value(self.forward, m, t)
         there = forward * _product(c, self._orders(equation))
-        if not equation.reversible:
-            return there
-        backward = (
-            value(self.backward, m, t)
-            if self.backward is not None
-            else forward / value(self.equilibrium, m, t)  # type: ignore[arg-type]
-        )
-        return there - backward * _product(c, equation.right)
+        if self.backward is not None:
+            return there - value(self.backward, m, t) * _product(c, equation.right)
+        if self.equilibrium is not None:
+            return there - forward / value(self.equilibrium, m, t) * _product(c, equation.right)
+        return there
 
     def _orders(self, equation: Equation) -> dict[str, Fraction | float]:
         return {**equation.left, **self.orders}
 
 
 @dataclass(frozen=True)
-class MichaelisMenten:
+class MichaelisMenten(RateLaw):
     """vmax*S/(km*(1 + sum of I/Ki) + S).
 
     vmax        largest rate
@@ -281,6 +284,7 @@ class MichaelisMenten:
     enzyme      species whose concentration multiplies the rate; vmax is then kcat
     """
 
+    role = "substrate"
     vmax: Constant
     km: Constant
     substrate: str | None = None
@@ -289,35 +293,28 @@ class MichaelisMenten:
 
     def __post_init__(self) -> None:
         require_mapping("inhibitors", self.inhibitors, "inhibitors={'I': 'Ki'}", ModelError)
-        for constant in (self.vmax, self.km, *self.inhibitors.values()):
-            check_constant("A constant of MichaelisMenten", constant)
-
-    def check(self, equation: Equation) -> None:
-        """Raise ModelError unless the substrate is known."""
-        _one_way(equation, "MichaelisMenten")
-        _substrate(equation, self.substrate, "MichaelisMenten", "substrate")
+        constants = {"vmax": self.vmax, "km": self.km, **self.inhibitors}
+        _require_constants("MichaelisMenten", constants)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """See `RateLaw`."""
         fastest = RATE if self.enzyme is None else PER_TIME
         inhibition = [(k, CONCENTRATION) for k in self.inhibitors.values()]
         return [(self.vmax, fastest), (self.km, CONCENTRATION), *inhibition]
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """See `RateLaw`."""
-        s = c[_substrate(equation, self.substrate, "MichaelisMenten", "substrate")]
+        s = c[self._only(equation)]
         crowd = 1 + sum(c[i] / value(k, m, t) for i, k in self.inhibitors.items())
         fastest = value(self.vmax, m, t) * (1 if self.enzyme is None else c[self.enzyme])
         return fastest * s / (value(self.km, m, t) * crowd + s)
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """Species that act without reacting."""
+        """Inhibitors and enzyme."""
         return (*self.inhibitors, *([] if self.enzyme is None else [self.enzyme]))
 
 
 @dataclass(frozen=True)
-class Hill:
+class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
 
     vmax       largest rate
@@ -327,6 +324,7 @@ class Hill:
     repressing whether S slows the reaction
     """
 
+    role = "regulator"
     vmax: Constant
     half: Constant
     exponent: Constant
@@ -334,33 +332,26 @@ class Hill:
     repressing: bool = False
 
     def __post_init__(self) -> None:
-        for constant in (self.vmax, self.half, self.exponent):
-            check_constant("A constant of Hill", constant)
-
-    def check(self, equation: Equation) -> None:
-        """Raise ModelError unless the regulator is known."""
-        _one_way(equation, "Hill")
-        _substrate(equation, self.regulator, "Hill", "regulator")
+        constants = {"vmax": self.vmax, "half": self.half, "exponent": self.exponent}
+        _require_constants("Hill", constants)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """See `RateLaw`."""
-        return [(self.vmax, RATE), (self.half, CONCENTRATION), (self.exponent, (Fraction(0), 0))]
+        return [(self.vmax, RATE), (self.half, CONCENTRATION), (self.exponent, NONE)]
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """See `RateLaw`."""
         n = value(self.exponent, m, t)
-        level = c[_substrate(equation, self.regulator, "Hill", "regulator")] ** n
+        level = c[self._only(equation)] ** n
         half = value(self.half, m, t) ** n
         return value(self.vmax, m, t) * (half if self.repressing else level) / (half + level)
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """Species that act without reacting."""
+        """The regulator, if it is named."""
         return () if self.regulator is None else (self.regulator,)
 
 
 @dataclass(frozen=True)
-class OwnLaw:
+class OwnLaw(RateLaw):
     """Any rate: a Pyomo expression of your own.
 
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
@@ -385,55 +376,22 @@ class OwnLaw:
     def check(self, equation: Equation) -> None:
         """Suits every equation."""
 
-    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """None whose dimension is known."""
-        return []
+    def parameters_of(self, equation: Equation) -> tuple[str, ...]:
+        """The names that are given: the dimensions of its constants are not known."""
+        return self.parameters
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """See `RateLaw`."""
         return self.rule(m, t, c)
 
 
-def parameters_of(law: RateLaw, equation: Equation) -> tuple[str, ...]:
-    """Names of the parameters in a rate law."""
-    if isinstance(law, OwnLaw):
-        return law.parameters
-    return names_of(c for c, _ in law.constants(equation))
-
-
 def _product(c: Concentrations, orders: Mapping[str, Fraction | float]) -> Any:
-    product: Any = 1
-    for species, order in orders.items():
-        if order:
-            product = product * (c[species] if order == 1 else c[species] ** _plain(order))
-    return product
+    powers = ((c[s], plain(n)) for s, n in orders.items() if n)
+    return math.prod(c if n == 1 else c**n for c, n in powers)
 
 
-def _plain(order: Fraction | float) -> int | float:
-    return int(order) if order == int(order) else float(order)
-
-
-def _exact(order: Fraction | float) -> Fraction:
-    return order if isinstance(order, Fraction) else Fraction(str(order))
-
-
-def _one_way(equation: Equation, law: str) -> None:
-    if equation.reversible:
-        raise ModelError(
-            f"{law} goes one way only, but the reaction is written with <->; write two reactions "
-            "with ->, or give an OwnLaw."
-        )
-
-
-def _substrate(equation: Equation, given: str | None, law: str, field_name: str) -> str:
-    if given is not None:
-        return given
-    if len(equation.left) != 1:
-        raise ModelError(
-            f"{law} does not know its {field_name} among {list(equation.left)}; name it: "
-            f"{field_name}='S'."
-        )
-    return next(iter(equation.left))
+def plain(power: Fraction | float) -> int | float:
+    """The number as an int where it is whole, else as a float."""
+    return int(power) if power == int(power) else float(power)
 
 
 @dataclass(frozen=True)
@@ -462,12 +420,17 @@ class Reaction:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of its parameters."""
-        return parameters_of(self.law, self.equation)
+        return self.law.parameters_of(self.equation)
+
+    @property
+    def constants(self) -> list[tuple[Constant, Dimension]]:
+        """The constants of its rate law, with their dimensions."""
+        return self.law.constants(self.equation)
 
     @property
     def species(self) -> tuple[str, ...]:
         """All species that react or act."""
-        return (*self.equation.species, *getattr(self.law, "modifiers", ()))
+        return (*self.equation.species, *self.law.modifiers)
 
 
 def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
@@ -489,7 +452,7 @@ def _numbered(one: Any, place: int) -> Reaction:
         there_and_back = MassAction(f"{k}f", backward=f"{k}r")
         law = there_and_back if reaction.equation.reversible else MassAction(k)
         return Reaction(reaction.text, law)
-    if not callable(getattr(reaction.rate, "rate", None)):
+    if not isinstance(reaction.rate, RateLaw):
         raise ModelError(
             f"The rate of '{reaction.text}' is {shown(reaction.rate)}; wanted a rate law: "
             "MassAction('k1'), MichaelisMenten('vmax', 'km'), Hill(...) or OwnLaw(...)."

@@ -1,14 +1,13 @@
 """Reactors as Pyomo models: closed vessels, stirred tanks with flow, and fed vessels (semibatch).
 
-Batch and Flow have constant volume and use concentrations. Semibatch uses amounts and a volume of
+Batch and Cstr have constant volume and use concentrations. Semibatch uses amounts and a volume of
 its own. Units of a reactor's quantities serve the tables and measurements in other units.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pyomo.environ as pyo
@@ -17,21 +16,8 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.conservation import (
-    Law,
-    add_balance,
-    add_laws,
-    conservation_laws,
-    laws_for,
-)
-from igpe.formats.kinetics.laws import (
-    TEMPERATURE,
-    Arrhenius,
-    OwnLaw,
-    Reaction,
-    is_thermal,
-    numbered,
-)
+from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
+from igpe.formats.kinetics.laws import TEMPERATURE, Arrhenius, OwnLaw, Reaction, numbered, plain
 
 
 @dataclass(frozen=True)
@@ -58,29 +44,19 @@ class Units:
 
     def of(self, amount: Fraction | int = 0, volume: Fraction | int = 0, time: int = 0) -> Any:
         """amount^a * volume^v * time^t as a Pyomo unit."""
-        made: Any = pyomo_units.dimensionless
+        unit: Any = pyomo_units.dimensionless
         for name, power in ((self.amount, amount), (self.volume, volume), (self.time, time)):
             if power:
-                made = made * getattr(pyomo_units, name) ** _plain(power)
-        return made
-
-    def constant(self, concentration: Fraction | int, time: int) -> Any:
-        """The unit of a constant that is so many powers of concentration and time."""
-        return self.of(concentration, -concentration, time)
+                unit = unit * getattr(pyomo_units, name) ** plain(power)
+        return unit
 
 
 ENERGY, KELVIN = pyomo_units.J / pyomo_units.mol, pyomo_units.K
-
-
-def _plain(power: Fraction | int) -> int | float:
-    return int(power) if power == int(power) else float(power)
-
-
 Bounds = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
-class Reactor(ABC):
+class Reactor:
     """Reactions in a vessel. `reactor(times)` is an ordinary pyomo.dae model.
 
     The model's names: `t`; the states of the kind of reactor, with slopes `dA` and equations
@@ -105,18 +81,21 @@ class Reactor(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "reactions", numbered(self.reactions))
         require_mapping("bounds", self.bounds, "bounds={'k1': (0, 10)}", ModelError)
-        strangers = [name for name in self.bounds if name not in self.parameters]
-        if strangers:
-            raise ModelError(
-                f"bounds are given for {strangers}; the parameters are {list(self.parameters)}."
-            )
+        _refuse_strangers("bounds", self.bounds, "parameters", self.parameters)
         if not (self.temperature is None or is_finite(self.temperature)):
             raise ModelError(f"The temperature is {shown(self.temperature)}; give it in kelvin.")
         if isinstance(self.algebraic, str):
             raise ModelError(f"algebraic={self.algebraic!r} is one text; give a list of species.")
-        self._check_names()
+        names = [*self._names(), *self.parameters]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise ModelError(
+                f"The names {twice} mean two things in this reactor (species, parameters, rates "
+                "r1, r2, ..., time t, temperature T share their names); rename one of them."
+            )
+        _refuse_strangers("algebraic", self.algebraic, "species", self.species)
         if self.algebraic:
-            self._check_algebraic()
+            laws_for(self.algebraic, self.conservation)
 
     @property
     def steps(self) -> tuple[Reaction, ...]:
@@ -141,10 +120,8 @@ class Reactor(ABC):
     @property
     def is_thermal(self) -> bool:
         """Whether a constant depends on temperature, or the temperature is given."""
-        laws = [(r.law, r.equation) for r in self.steps]
-        return self.temperature is not None or any(
-            is_thermal(c for c, _ in law.constants(equation)) for law, equation in laws
-        )
+        constants = (c for r in self.steps for c, _ in r.constants)
+        return self.temperature is not None or any(isinstance(c, Arrhenius) for c in constants)
 
     def __call__(self, times: Iterable[float]) -> Any:
         """The pyomo.dae model at these times."""
@@ -154,100 +131,122 @@ class Reactor(ABC):
         self._add_states(m)
         for place, reaction in enumerate(self.steps, start=1):
             m.add_component(f"r{place}", self._rate(m, reaction))
-        self._add_balances(m)
+        self._add_inputs(m)
+        for species, name in self._quantity.items():
+            if species not in self.algebraic:
+                _add_balance(m, name, lambda t, s=species: self._slope(m, t, s))
+        if self.algebraic:
+            self._add_laws(m)
         return m
 
-    def _add_states(self, m: Any) -> None:
-        """One variable over time for each species: concentrations named like them."""
-        for species in self.species:
-            m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(1, -1)))
-
-    @abstractmethod
-    def _add_balances(self, m: Any) -> None:
-        """How the states change."""
-
-    def _concentrations(self, m: Any, t: float) -> dict[str, Any]:
-        """Species -> concentration."""
-        return {s: m.component(s)[t] for s in self.species}
+    @property
+    def _quantity(self) -> dict[str, str]:
+        """Species -> name of its state."""
+        return {s: s for s in self.species}
 
     def _names(self) -> list[str]:
         """Every name that the model gets beside the parameters', for clashes."""
+        thermal = [TEMPERATURE] if self.is_thermal else []
         rates = [f"r{place}" for place, _ in enumerate(self.steps, start=1)]
-        return ["t", *([TEMPERATURE] if self.is_thermal else []), *self.species, *rates]
-
-    def _check_names(self) -> None:
-        names = [*self._names(), *self.parameters]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise ModelError(
-                f"The names {twice} mean two things in this reactor (species, parameters, rates "
-                "r1, r2, ..., time t, temperature T share their names); rename one of them."
-            )
-
-    def _check_algebraic(self) -> None:
-        strangers = [s for s in self.algebraic if s not in self.species]
-        if strangers:
-            raise ModelError(f"algebraic has {strangers}; the species are {list(self.species)}.")
-        laws_for(self.algebraic, self.conservation)
-
-    def _unit(self, *powers: int) -> Any:
-        """A unit by its powers of amount, volume and time; None where there are none."""
-        return None if self.units is None else self.units.of(*powers)
+        starts = [f"{q}0" for s, q in self._quantity.items() if s in self.algebraic]
+        return ["t", *thermal, *self.species, *rates, *starts]
 
     def _add_constants(self, m: Any) -> None:
         if self.is_thermal:
             unit = None if self.units is None else KELVIN
             value = {} if self.temperature is None else {"default": float(self.temperature)}
             m.add_component(TEMPERATURE, pyo.Param(m.t, mutable=True, units=unit, **value))
-        unit_of = {} if self.units is None else self._units_of_constants(self.units)
+        units: dict[str, Any] = {}
+        for constant, (power, time) in (c for r in self.steps for c in r.constants):
+            unit = self._unit(power, -power, time)
+            if isinstance(constant, Arrhenius):
+                units |= {str(constant.energy): ENERGY, str(constant.factor): unit}
+            else:
+                units[str(constant)] = unit
         for name in self.parameters:
-            bounds = self.bounds.get(name, (None, None))
-            m.add_component(name, pyo.Var(bounds=bounds, units=unit_of.get(name)))
-            m.component(name).value = _amid(bounds)
+            lower, upper = bounds = self.bounds.get(name, (None, None))
+            unit = None if self.units is None else units.get(name)
+            m.add_component(name, pyo.Var(bounds=bounds, units=unit))
+            is_box = lower is not None and upper is not None
+            middle = (lower + upper) / 2 if is_box else max(lower or 1.0, 1.0)  # type: ignore[operator]
+            m.component(name).value = middle
 
-    def _units_of_constants(self, units: Units) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for reaction in self.steps:
-            for constant, (concentration, time) in reaction.law.constants(reaction.equation):
-                unit = units.constant(concentration, time)
-                if isinstance(constant, Arrhenius):
-                    found |= {str(constant.energy): ENERGY, str(constant.factor): unit}
-                else:
-                    found[str(constant)] = unit
-        return found
+    def _unit(self, *powers: Fraction | int) -> Any:
+        """A unit by its powers of amount, volume and time; None where there are none."""
+        return None if self.units is None else self.units.of(*powers)  # type: ignore[arg-type]
 
     def _rate(self, m: Any, reaction: Reaction) -> Any:
         def rule(_: Any, t: float) -> Any:
-            here = self._concentrations(m, t)
+            here = {s: m.component(s)[t] for s in self.species}
             try:
                 return reaction.law.rate(m, t, here, reaction.equation)
             except KeyError as error:
+                own = isinstance(reaction.law, OwnLaw)
+                remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
                 raise ModelError(
-                    f"The rate law of '{reaction.text}' asks for the species {error}, which no "
-                    "reaction has; name it in OwnLaw(..., modifiers=(...,))."
-                    if isinstance(reaction.law, OwnLaw)
-                    else f"The rate law of '{reaction.text}' asks for {error}."
+                    f"The rate law of '{reaction.text}' asks for the species {error}{remedy}."
                 ) from None
 
         return pyo.Expression(m.t, rule=rule)
 
-    def _made(self, m: Any, t: float, species: str) -> Any:
-        """What all reactions make of a species: concentration per time."""
-        total: Any = 0
-        for place, reaction in enumerate(self.steps, start=1):
-            count = reaction.equation.net.get(species)
-            if count:
-                plain = int(count) if count.denominator == 1 else float(count)
-                total = total + plain * m.component(f"r{place}")[t]
-        return total
+    def _add_states(self, m: Any) -> None:
+        """One variable over time for each species: concentrations named like them."""
+        for species in self.species:
+            m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(1, -1)))
+
+    def _add_inputs(self, m: Any) -> None:
+        """What the experiment gives, beside the temperature."""
+
+    def _slope(self, m: Any, t: float, species: str) -> Any:
+        """How a state changes: here by what all reactions make of it."""
+        return sum(
+            plain(r.equation.net[species]) * m.component(f"r{place}")[t]
+            for place, r in enumerate(self.steps, start=1)
+            if species in r.equation.net
+        )
+
+    def _fed(self, m: Any) -> dict[str, Any]:
+        """Species -> Pyomo expression of what is fed of it per time, constant."""
+        return {}
+
+    def _add_laws(self, m: Any) -> None:
+        """Equations `conservation_1`, ...: a law's sum is what it was, and what was fed.
+
+        An algebraic species has no start of its own: it is the parameter `<quantity>0`.
+        """
+        names, fed, first = self._quantity, self._fed(m), m.t.first()
+        starts = {s: m.component(n)[first] for s, n in names.items()}
+        for species in self.algebraic:
+            name, unit = f"{names[species]}0", starts[species].get_units()
+            m.add_component(name, pyo.Param(mutable=True, default=0.0, units=unit))
+            starts[species] = m.component(name)
+
+        def rule(_: Any, t: float, parts: Mapping[str, int]) -> Any:
+            now = sum(n * m.component(names[s])[t] for s, n in parts.items())
+            then = sum(n * starts[s] for s, n in parts.items())
+            added = sum(n * fed[s] for s, n in parts.items() if s in fed)
+            return now == then + added * (t - first)
+
+        for place, law in enumerate(laws_for(self.algebraic, self.conservation), start=1):
+            equation = pyo.Constraint(
+                m.t, rule=lambda _, t, parts=law.coefficients: rule(_, t, parts)
+            )
+            m.add_component(f"conservation_{place}", equation)
 
 
-def _amid(bounds: Bounds) -> float:
-    """A value to begin with."""
-    lower, upper = bounds
-    if lower is not None and upper is not None:
-        return (lower + upper) / 2
-    return 1.0 if lower is None else max(lower, 1.0)
+def _add_balance(m: Any, name: str, slope: Any) -> None:
+    """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
+    m.add_component(f"d{name}", dae.DerivativeVar(m.component(name)))
+    derivative = m.component(f"d{name}")
+    m.add_component(
+        f"balance_{name}", pyo.Constraint(m.t, rule=lambda _, t: derivative[t] == slope(t))
+    )
+
+
+def _refuse_strangers(role: str, given: Iterable[str], kind: str, known: Sequence[str]) -> None:
+    unknown_names = [name for name in given if name not in known]
+    if unknown_names:
+        raise ModelError(f"{role} has {unknown_names}; the {kind} are {list(known)}.")
 
 
 @dataclass(frozen=True)
@@ -259,16 +258,6 @@ class Batch(Reactor):
 
     See `Reactor` for the fields.
     """
-
-    def _add_balances(self, m: Any) -> None:
-        for species in self.species:
-            if species not in self.algebraic:
-                add_balance(m, species, partial(self._made, m, species=species))
-        laws = laws_for(self.algebraic, self.conservation)
-        add_laws(m, laws, {s: s for s in self.species}, self.algebraic, {})
-
-    def _names(self) -> list[str]:
-        return [*super()._names(), *(f"{s}0" for s in self.algebraic)]
 
 
 @dataclass(frozen=True)
@@ -293,32 +282,25 @@ class Cstr(Reactor):
         for role, given in (("dilution", self.dilution), *self.inlet.items()):
             if not (isinstance(given, str) and given.isidentifier()) and not is_finite(given):
                 raise ModelError(f"The {role} is {shown(given)}; give a name, or a number.")
-        super().__post_init__()
-        strangers = [s for s in self.inlet if s not in self.species]
-        if strangers:
-            raise ModelError(f"inlet has {strangers}; the species are {list(self.species)}.")
         if self.algebraic:
             raise ModelError(
                 f"algebraic={list(self.algebraic)} needs conserved sums, which the flow through a "
                 "Cstr changes; leave it out."
             )
+        super().__post_init__()
+        _refuse_strangers("inlet", self.inlet, "species", self.species)
 
-    def _add_balances(self, m: Any) -> None:
+    def _add_inputs(self, m: Any) -> None:
         for name in self._inputs:
             unit = self._unit(0, 0, -1) if name == self.dilution else self._unit(1, -1)
             m.add_component(name, pyo.Param(m.t, mutable=True, units=unit))
-        for species in self.species:
-            add_balance(m, species, self._slope(m, species))
 
-    def _slope(self, m: Any, species: str) -> Any:
-        def at(given: str | float, t: float) -> Any:
-            return m.component(given)[t] if isinstance(given, str) else float(given)
-
-        def slope(t: float) -> Any:
-            entering = at(self.inlet.get(species, 0.0), t) - m.component(species)[t]
-            return at(self.dilution, t) * entering + self._made(m, t, species)
-
-        return slope
+    def _slope(self, m: Any, t: float, species: str) -> Any:
+        flow, inlet = (
+            m.component(given)[t] if isinstance(given, str) else float(given)
+            for given in (self.dilution, self.inlet.get(species, 0.0))
+        )
+        return flow * (inlet - m.component(species)[t]) + super()._slope(m, t, species)
 
     @property
     def _inputs(self) -> list[str]:
@@ -371,9 +353,6 @@ class MolarVolumes:
                 raise ModelError(f"Molar volumes are {dict(given)}; give numbers of 0 or more.")
 
 
-Feed = MolarFeed | Stream
-
-
 @dataclass(frozen=True)
 class Semibatch(Reactor):
     """dn/dt = V*(what the reactions make) + feeds; the states are amounts.
@@ -390,48 +369,34 @@ class Semibatch(Reactor):
     """
 
     volume: MolarVolumes | float | str | None = None
-    feeds: Sequence[Feed] = ()
+    feeds: Sequence[MolarFeed | Stream] = ()
     amounts: str = "n_{}"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.amounts, str) or not self.amounts.format("A").isidentifier():
-            raise ModelError(
-                f"amounts is {shown(self.amounts)}; wanted a pattern such as 'n_{{}}'."
-            )
-        if self.amounts.format("A") == "A":
-            raise ModelError("amounts='{}' would give amounts the names of concentrations.")
-        if not all(isinstance(f, Feed) for f in self.feeds):
-            raise ModelError(
-                f"The feeds are {shown(self.feeds)}; wanted a list of MolarFeed('fA', 'A') and "
-                "Stream('q', {'A': 2.0})."
-            )
+        pattern, feeds = self.amounts, list(self.feeds)
+        name = pattern.format("A") if isinstance(pattern, str) else ""
+        streams = [f.flow for f in feeds if isinstance(f, Stream)]
+        wrong = {
+            f"amounts is {shown(pattern)}; wanted a pattern such as 'n_{{}}'.": (
+                not name.isidentifier()
+            ),
+            "amounts='{}' would give amounts the names of concentrations.": name == "A",
+            f"The feeds are {shown(self.feeds)}; wanted a list of MolarFeed('fA', 'A') and "
+            "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
+            f"The streams {streams} fill the vessel, so the volume is a state: leave out "
+            "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,
+            f"algebraic={list(self.algebraic)} needs sums that change by constant MolarFeeds "
+            f"only; there are the streams {streams}.": streams and self.algebraic,
+            "Nothing says how large the volume is; give volume=1.0, the name of an input, or "
+            "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,
+        }
+        for message, is_wrong in wrong.items():
+            if is_wrong:
+                raise ModelError(message)
         super().__post_init__()
-        fed = {s for f in self.feeds for s in _species_of(f)}
-        filled = set(self.volume.of) if isinstance(self.volume, MolarVolumes) else set()
-        strangers = sorted((fed | filled) - set(self.species))
-        if strangers:
-            raise ModelError(
-                f"Feeds or molar volumes name {strangers}; the species are {list(self.species)}."
-            )
-        self._check_volume()
-
-    def _check_volume(self) -> None:
-        streams = [f.flow for f in self.feeds if isinstance(f, Stream)]
-        if streams and self.volume is not None:
-            raise ModelError(
-                f"The streams {streams} fill the vessel, so the volume is a state: leave out "
-                "volume=, or feed amounts with MolarFeed."
-            )
-        if streams and self.algebraic:
-            raise ModelError(
-                f"algebraic={list(self.algebraic)} needs sums that change by constant MolarFeeds "
-                f"only; there are the streams {streams}."
-            )
-        if not streams and self.volume is None:
-            raise ModelError(
-                "Nothing says how large the volume is; give volume=1.0, the name of an input, or "
-                "MolarVolumes({'A': 0.11, ...})."
-            )
+        volumes = self.volume.of if isinstance(self.volume, MolarVolumes) else ()
+        for role, given in (("feeds", (s for f in feeds for s in _fed_by(f))), ("volume", volumes)):
+            _refuse_strangers(role, given, "species", self.species)
 
     @property
     def _quantity(self) -> dict[str, str]:
@@ -440,14 +405,6 @@ class Semibatch(Reactor):
     def _add_states(self, m: Any) -> None:
         for name in self._quantity.values():
             m.add_component(name, pyo.Var(m.t, initialize=1.0, units=self._unit(1)))
-        self._add_volume(m)
-        for species, name in self._quantity.items():
-            amount = m.component(name)
-            m.add_component(
-                species, pyo.Expression(m.t, rule=lambda m, t, n=amount: n[t] / _volume(m, t))
-            )
-
-    def _add_volume(self, m: Any) -> None:
         given, unit = self.volume, self._unit(0, 1)
         if is_finite(given):
             m.V = pyo.Param(initialize=float(given), units=unit)  # type: ignore[arg-type]
@@ -456,75 +413,62 @@ class Semibatch(Reactor):
             m.V = pyo.Expression(m.t, rule=lambda m, _: m.component(given))
         else:
             m.V = pyo.Var(m.t, initialize=1.0, units=unit)
-
-    def _add_balances(self, m: Any) -> None:
-        self._add_flows(m)
         for species, name in self._quantity.items():
-            if species not in self.algebraic:
-                add_balance(m, name, self._slope(m, species))
-        laws = laws_for(self.algebraic, self.conservation)
-        fed = {f.species: m.component(f.flow) for f in self.feeds if isinstance(f, MolarFeed)}
-        add_laws(m, laws, self._quantity, self.algebraic, fed)
-        if isinstance(self.volume, MolarVolumes):
-            self._add_mixing(m, self.volume)
-        elif self.volume is None:
-            flows = [m.component(f.flow) for f in self.feeds if isinstance(f, Stream)]
-            add_balance(m, "V", lambda t: sum(flow[t] for flow in flows))
+            amount = m.component(name)
+            concentration = pyo.Expression(m.t, rule=lambda m, t, n=amount: n[t] / _volume(m, t))
+            m.add_component(species, concentration)
 
-    def _add_flows(self, m: Any) -> None:
+    def _add_inputs(self, m: Any) -> None:
+        over = [] if self.algebraic else [m.t]
         for feed in self.feeds:
-            molar = isinstance(feed, MolarFeed)
-            unit = self._unit(int(molar), 1 - int(molar), -1)
-            over = [] if self.algebraic else [m.t]
+            unit = self._unit(1, 0, -1) if isinstance(feed, MolarFeed) else self._unit(0, 1, -1)
             m.add_component(feed.flow, pyo.Param(*over, mutable=True, default=0.0, units=unit))
-            for name in _named(feed):
+            for name in _inputs_of(feed):
                 m.add_component(name, pyo.Param(mutable=True, units=self._unit(1, -1)))
+        volume = self.volume
+        if isinstance(volume, MolarVolumes):
+            for name in volume.inert:
+                m.add_component(name, pyo.Param(mutable=True, units=self._unit(1)))
+            inside = {self._quantity[s]: v for s, v in volume.of.items()}
+            m.mixing = pyo.Constraint(
+                m.t,
+                rule=lambda m, t: (
+                    m.V[t]
+                    == sum(v * m.component(n)[t] for n, v in inside.items())
+                    + sum(v * m.component(n) for n, v in volume.inert.items())
+                ),
+            )
+        elif volume is None:
+            flows = [m.component(f.flow) for f in self.feeds]
+            _add_balance(m, "V", lambda t: sum(flow[t] for flow in flows))
 
-    def _slope(self, m: Any, species: str) -> Any:
-        def entering(feed: Feed, t: float) -> Any:
-            flow = m.component(feed.flow)
-            now = flow if self.algebraic else flow[t]
-            if isinstance(feed, MolarFeed):
-                return now
-            inside = feed.of[species]
-            return now * (m.component(inside) if isinstance(inside, str) else float(inside))
+    def _slope(self, m: Any, t: float, species: str) -> Any:
+        entering: Any = 0
+        for feed in (f for f in self.feeds if species in _fed_by(f)):
+            flow, of = m.component(feed.flow), _fed_by(feed)[species]
+            inside = m.component(of) if isinstance(of, str) else float(of)
+            entering = entering + (flow if self.algebraic else flow[t]) * inside
+        return _volume(m, t) * super()._slope(m, t, species) + entering
 
-        mine = [f for f in self.feeds if species in _species_of(f)]
-
-        def slope(t: float) -> Any:
-            return _volume(m, t) * self._made(m, t, species) + sum(entering(f, t) for f in mine)
-
-        return slope
-
-    def _add_mixing(self, m: Any, volumes: MolarVolumes) -> None:
-        for name in volumes.inert:
-            m.add_component(name, pyo.Param(mutable=True, units=self._unit(1)))
-
-        def rule(m: Any, t: float) -> Any:
-            dissolved = sum(v * m.component(self._quantity[s])[t] for s, v in volumes.of.items())
-            return m.V[t] == dissolved + sum(v * m.component(n) for n, v in volumes.inert.items())
-
-        m.mixing = pyo.Constraint(m.t, rule=rule)
+    def _fed(self, m: Any) -> dict[str, Any]:
+        return {f.species: m.component(f.flow) for f in self.feeds if isinstance(f, MolarFeed)}
 
     def _names(self) -> list[str]:
-        quantities = self._quantity
-        own = [*quantities.values(), *(f"{quantities[s]}0" for s in self.algebraic), "V"]
-        flows = [name for f in self.feeds for name in (f.flow, *_named(f))]
+        flows = [name for f in self.feeds for name in (f.flow, *_inputs_of(f))]
         inert = list(self.volume.inert) if isinstance(self.volume, MolarVolumes) else []
         given = [self.volume] if isinstance(self.volume, str) else []
-        return [*super()._names(), *own, *flows, *inert, *given]
+        return [*super()._names(), *self._quantity.values(), "V", *flows, *inert, *given]
 
 
 def _volume(m: Any, t: float) -> Any:
     return m.V[t] if m.V.is_indexed() else m.V
 
 
-def _species_of(feed: Feed) -> tuple[str, ...]:
-    return (feed.species,) if isinstance(feed, MolarFeed) else tuple(feed.of)
+def _fed_by(feed: MolarFeed | Stream) -> Mapping[str, float | str]:
+    """Species -> how much of it the flow carries."""
+    return {feed.species: 1.0} if isinstance(feed, MolarFeed) else feed.of
 
 
-def _named(feed: Feed) -> list[str]:
+def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
     """Names of inputs that are concentrations of a stream."""
-    return (
-        [] if isinstance(feed, MolarFeed) else [c for c in feed.of.values() if isinstance(c, str)]
-    )
+    return [c for c in _fed_by(feed).values() if isinstance(c, str)]

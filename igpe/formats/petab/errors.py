@@ -7,7 +7,7 @@ Boehm's problem it makes one error 8 times what the profile says, the observed o
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.box import Box
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.files import read, write
 from igpe.core.status import Status
@@ -31,6 +30,10 @@ from igpe.formats.petab.sbml import PetabModel
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.problem import Problem
+
+STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
+SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
+FLAT = 1e-5  # curvature along a direction, all parameters of one size, that is rounding
 
 
 def petab_objective(
@@ -48,7 +51,13 @@ def petab_objective(
     """
     model = petab_model(problem)
     values = {**model.nominal, **(parameters or {})}
-    return negative_log_likelihood(problem, values, priors=priors) + _of_logarithms(problem, model)
+    total = negative_log_likelihood(problem, values, priors=priors)
+    for experiment in problem.experiments:
+        for name in model.transformations.keys() & set(experiment.measured):
+            base = LOGARITHMS[model.transformations[name]]
+            logarithms = base * experiment.measurements.of(name)[1]
+            total += float(np.sum(logarithms + np.log(base)))
+    return total
 
 
 def petab_model(problem: Problem) -> PetabModel:
@@ -62,22 +71,6 @@ def petab_model(problem: Problem) -> PetabModel:
             "The problem was not read from PEtab; make it with igpe.petab.read_petab."
         )
     return model
-
-
-def _of_logarithms(problem: Problem, model: PetabModel) -> float:
-    total = 0.0
-    for experiment in problem.experiments:
-        for name in experiment.measured:
-            base = LOGARITHMS.get(model.transformations.get(name, ""))
-            if base is not None:
-                logarithms = base * experiment.measurements.of(name)[1]
-                total += float(np.sum(logarithms + np.log(base)))
-    return total
-
-
-STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
-SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
-FLAT = 1e-5  # curvature along a direction, all parameters of one size, that is rounding
 
 
 def petab_errors(
@@ -105,54 +98,57 @@ def petab_errors(
     """
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
-    scales = petab_model(problem).scales
+    scales, box = petab_model(problem).scales, problem.box
     values = getattr(found, "parameters", found)
-    require_start(values, problem.box, "petab_errors")
-    scale = _Scale(problem.box, [scales.get(n, "lin") for n in problem.box.names])
-    x = problem.box.vector(values)
+    require_start(values, box, "petab_errors")
+    names = [scales.get(n, "lin") for n in box.names]
+    scale, x = _Scale(np.array([LOGARITHMS.get(n, 0.0) for n in names])), box.vector(values)
+    width = scale.there(box.upper) - scale.there(box.lower)
     prepared = method.prepare(problem)
-    held = on_bounds(x, prepared.residuals(x), problem.box)
-    information = _information(prepared, scale, x, np.flatnonzero(~held))
-    told = _uncertainty(information, scale.width, held, confidence)
-    rows = [_row(told, scale, x, i) for i in range(len(x))]
-    return pd.DataFrame(rows, index=pd.Index(problem.box.names, name="parameterId"))
+    held = on_bounds(x, prepared.residuals(x), box)
+    finite_width = np.where(np.isfinite(width), width, 1.0)
+    sizes = np.where(scale.log, 1 / scale.unit, np.maximum(np.abs(x), SMALL * finite_width))
+    information = _information(prepared, scale, x, STEP * sizes, ~held)
+    on_scale = _uncertainty(information, width, held, confidence)
+    q = scale.there(x)
+    remarks = np.where(on_scale.undetermined, "not determined", "")
+    table = {
+        "estimate": x,
+        "standard_error": on_scale.standard_error * scale.slope(x),
+        "scale": names,
+        "error_on_scale": on_scale.standard_error,
+        "lower": scale.home(q + on_scale.lower),
+        "upper": scale.home(q + on_scale.upper),
+        "remark": np.where(held, "on a bound", remarks).astype(object),
+    }
+    return pd.DataFrame(table, index=pd.Index(box.names, name="parameterId"))
 
 
 class _Scale:
     """The parameters p and what they are on their scales, q.
 
-    base   (n,) natural logarithm of the scale's base; 0 if it is linear
-    width  (n,) of the bounds, on the scale
+    base  (n,) natural logarithm of the scale's base; 0 if it is linear
     """
 
-    def __init__(self, box: Box, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self.base = np.array([LOGARITHMS.get(n, 0.0) for n in names])
-        self._log = self.base > 0
-        self._unit = np.where(self._log, self.base, 1.0)
-        self.width = self.there(box.upper) - self.there(box.lower)
+    def __init__(self, base: FloatArray) -> None:
+        self.log, self.unit = base > 0, np.where(base > 0, base, 1.0)
 
     def there(self, p: FloatArray) -> FloatArray:
         """(n,) q of p."""
-        return np.where(self._log, np.log(np.where(self._log, p, 1.0)) / self._unit, p)
+        return np.where(self.log, np.log(np.where(self.log, p, 1.0)) / self.unit, p)
 
     def home(self, q: FloatArray) -> FloatArray:
         """(n,) p of q; infinite where that is too large for a number."""
         with np.errstate(over="ignore"):
-            return np.where(self._log, np.exp(np.where(self._log, self._unit * q, 0.0)), q)
+            return np.where(self.log, np.exp(np.where(self.log, self.unit * q, 0.0)), q)
 
     def slope(self, p: FloatArray) -> FloatArray:
         """(n,) dp / dq."""
-        return np.where(self._log, p * self._unit, 1.0)
-
-    def steps(self, p: FloatArray) -> FloatArray:
-        """(n,) of q, between which gradients are compared."""
-        width = np.where(np.isfinite(self.width), self.width, 1.0)
-        return STEP * np.where(self._log, 1 / self._unit, np.maximum(np.abs(p), SMALL * width))
+        return np.where(self.log, p * self.unit, 1.0)
 
 
 def _information(
-    prepared: PreparedShooting, scale: _Scale, x: FloatArray, free: IntArray
+    prepared: PreparedShooting, scale: _Scale, x: FloatArray, steps: FloatArray, free: BoolArray
 ) -> FloatArray:
     """(n, n) second derivatives of the negative log-likelihood by q; 0 where held."""
 
@@ -167,12 +163,11 @@ def _information(
             )
         return (at.jacobian.T @ at.residual) * scale.slope(p)
 
-    q, steps, found = scale.there(x), scale.steps(x), np.zeros((len(x), len(x)))
-    for i in free:
-        move = np.zeros(len(x))
-        move[i] = steps[i]
-        found[i, free] = (gradient(q + move) - gradient(q - move))[free] / (2 * steps[i])
-    return (found + found.T) / 2
+    q, information = scale.there(x), np.zeros((len(x), len(x)))
+    for i in np.flatnonzero(free):
+        move = steps[i] * (np.arange(len(x)) == i)
+        information[i, free] = (gradient(q + move) - gradient(q - move))[free] / (2 * steps[i])
+    return (information + information.T) / 2
 
 
 def _uncertainty(
@@ -186,28 +181,14 @@ def _uncertainty(
     values, vectors = np.linalg.eigh(inside)
     values = np.where(values > FLAT * values[-1], values, 0.0)
     root = np.where(out, 0.0, np.sqrt(values)[:, None] * vectors.T * size)
-    nowhere = np.zeros(len(own))
-    told = uncertainty(
-        nowhere, np.zeros(len(root)), root, held=held, sigma_known=True, confidence=confidence
+    zero, residual = np.zeros(len(own)), np.zeros(len(root))
+    linearised = uncertainty(
+        zero, residual, root, held=held, sigma_known=True, confidence=confidence
     )
-    lost = told.undetermined | (~held & (told.standard_error > width))
-    error = np.where(lost, np.inf, told.standard_error)
-    upper = np.where(lost, np.inf, told.upper)
-    return replace(told, standard_error=error, lower=-upper, upper=upper, undetermined=lost)
-
-
-def _row(told: Uncertainty, scale: _Scale, x: FloatArray, i: int) -> dict[str, Any]:
-    q, error = scale.there(x), float(told.standard_error[i])
-    remark = "on a bound" if told.held[i] else "not determined" if told.undetermined[i] else ""
-    return {
-        "estimate": float(x[i]),
-        "standard_error": error * float(scale.slope(x)[i]),
-        "scale": scale.names[i],
-        "error_on_scale": error,
-        "lower": float(scale.home(q + told.lower)[i]),
-        "upper": float(scale.home(q + told.upper)[i]),
-        "remark": remark,
-    }
+    lost = linearised.undetermined | (~held & (linearised.standard_error > width))
+    error = np.where(lost, np.inf, linearised.standard_error)
+    upper = np.where(lost, np.inf, linearised.upper)
+    return replace(linearised, standard_error=error, lower=-upper, upper=upper, undetermined=lost)
 
 
 ERRORS = {
@@ -218,6 +199,8 @@ ERRORS = {
     "upper": "upperConfidence",
 }
 """Column of `petab_errors` -> that of the table; PEtab allows further columns."""
+PARAMETERS = ["parameterId", "parameterScale", "lowerBound", "upperBound"]
+PARAMETERS += ["nominalValue", "estimate"]
 
 
 def write_petab_parameters(
@@ -259,14 +242,10 @@ def filled_table(
         raise ProblemError(f"The values of {lost} are not finite; there is nothing to export.")
     if "nominalValue" not in table:
         table["nominalValue"] = ""
-    table["nominalValue"] = [
-        _text(values[n]) if n in values else old
-        for n, old in zip(table["parameterId"], table["nominalValue"], strict=True)
-    ]
-    told = pd.DataFrame(columns=list(ERRORS)) if errors is None else errors
-    for column, name in ERRORS.items() if len(told) else ():
-        known = told[column].to_dict()
-        table[name] = [_text(known.get(n, "")) for n in table["parameterId"]]
+    pairs = zip(table["parameterId"], table["nominalValue"], strict=True)
+    table["nominalValue"] = [_text(values.get(n, old)) for n, old in pairs]
+    for column, name in ERRORS.items() if errors is not None and len(errors) else ():
+        table[name] = [_text(errors[column].get(n, "")) for n in table["parameterId"]]
     return table
 
 
@@ -287,15 +266,8 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
                 f"'{e.name}' has the value {e.value:g} and the bounds {e.bounds}; PEtab needs "
                 "finite numbers. Give bounds, and estimate again."
             )
-        rows.append({
-            "parameterId": e.name,
-            "parameterScale": "lin",
-            "lowerBound": e.bounds[0],
-            "upperBound": e.bounds[1],
-            "nominalValue": e.value,
-            "estimate": 1,
-        })
-    return pd.DataFrame(rows)
+        rows.append((e.name, "lin", *e.bounds, e.value, 1))
+    return pd.DataFrame(rows, columns=PARAMETERS)
 
 
 def _text(value: Any) -> str:

@@ -11,13 +11,13 @@ compute 9^9^9^9 and nest as deep as a file says.
 
 import importlib
 import math
+import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from io import BytesIO
-from operator import add, mul
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -29,14 +29,6 @@ import pyomo.environ as pyo
 from igpe.core.errors import DataError, IgpeError, ModelError, SolverMissing
 from igpe.core.files import read
 from igpe.problem.csv_files import require_cells
-
-NEEDED = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
-
-
-def require_libraries() -> None:
-    """raises SolverMissing with the command that installs them, unless all are there"""
-    for name in NEEDED:
-        library(name)
 
 
 def library(name: str) -> ModuleType:
@@ -72,45 +64,23 @@ TOO_LARGE = (
     "operations. Correct it."
 )
 EXACT = 2**53  # larger whole numbers are floats that were rounded
-FUNCTIONS = {
-    "exp": pyo.exp,
-    "log": pyo.log,
-    "sin": pyo.sin,
-    "cos": pyo.cos,
-    "tan": pyo.tan,
-    "asin": pyo.asin,
-    "acos": pyo.acos,
-    "atan": pyo.atan,
-    "sinh": pyo.sinh,
-    "cosh": pyo.cosh,
-    "tanh": pyo.tanh,
-    "asinh": pyo.asinh,
-    "acosh": pyo.acosh,
-    "atanh": pyo.atanh,
-    "Abs": abs,
-    "floor": pyo.floor,
-    "ceiling": pyo.ceil,
-}
+ANGLES = [f"{a}{n}{h}" for n in ("sin", "cos", "tan") for a in ("", "a") for h in ("", "h")]
+FUNCTIONS = {n: getattr(pyo, n) for n in ("exp", "log", "floor", *ANGLES)}
+FUNCTIONS |= {"Abs": abs, "ceiling": pyo.ceil}
 FOLDED: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": add,
-    "Mul": mul,
-    "Pow": pow,
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Pow": operator.pow,
     "Max": lambda a, b: pyo.Expr_if(a >= b, a, b),
     "Min": lambda a, b: pyo.Expr_if(a <= b, a, b),
 }
-SIDES = {
-    "StrictLessThan": lambda a, b: a < b,
-    "LessThan": lambda a, b: a <= b,
-    "StrictGreaterThan": lambda a, b: a > b,
-    "GreaterThan": lambda a, b: a >= b,
-}
+SIDES = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def number(value: float) -> Any:
     """A number as an expression; a whole one exactly, so that powers stay what they are."""
-    sympy = library("sympy")
     whole = float(value).is_integer() and abs(value) <= EXACT
-    return sympy.Integer(int(value)) if whole else sympy.Float(float(value))
+    return library("sympy").Integer(int(value)) if whole else library("sympy").Float(float(value))
 
 
 def symbol(name: str) -> Any:
@@ -128,8 +98,8 @@ def parsed(text: Any, *, evaluate: bool = True) -> Any:
         return plain(text)
     try:
         with quiet():
-            found = library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
-            return plain(found) if evaluate else found
+            expression = library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
+            return plain(expression) if evaluate else expression
     except Exception as error:  # each parser has its own
         raise ModelError(
             f"'{text}' is no formula that PEtab knows: {error}. Correct it."
@@ -138,12 +108,11 @@ def parsed(text: Any, *, evaluate: bool = True) -> Any:
 
 def plain(expression: Any) -> Any:
     """The expression with symbols that are their names, whatever was assumed of them."""
-    sympy = library("sympy")
-    found = sympy.sympify(expression)
-    swaps = {
-        s: symbol(TIME if type(s).__name__ == "TimeSymbol" else s.name) for s in found.free_symbols
-    }
-    return found.xreplace(swaps)
+    expression = library("sympy").sympify(expression)
+    return expression.xreplace({
+        s: symbol(TIME if type(s).__name__ == "TimeSymbol" else s.name)
+        for s in expression.free_symbols
+    })
 
 
 def require_moderate(expression: Any, values: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -159,35 +128,67 @@ def require_moderate(expression: Any, values: Mapping[str, Any] = MappingProxyTy
             if count > MOST_NODES:
                 raise OverflowError
             if node not in sizes:
-                sizes[node] = _size(known.get(node, node), [sizes[a] for a in node.args])
+                value = known.get(node, node)
+                is_number = value.is_Number and value.is_finite
+                parts = [sizes[a] for a in node.args]
+                sizes[node] = float(value) if is_number else _size(type(node).__name__, parts)
     except (OverflowError, RecursionError):
         raise ModelError(TOO_LARGE) from None
 
 
-def _size(node: Any, sizes: list[float | None]) -> float | None:
+def require_moderate_math(node: Any) -> None:
+    """`require_moderate` of a libSBML formula: what SymPy would compute while it reads it."""
+    try:
+        _math_size(node)
+    except OverflowError:
+        raise ModelError(TOO_LARGE) from None
+
+
+def _math_size(node: Any) -> float | None:
+    sbml = library("libsbml")
+    sizes = [_math_size(node.getChild(i)) for i in range(node.getNumChildren())]
+    if node.isNumber():
+        return float(node.getValue()) if math.isfinite(node.getValue()) else None
+    kind, last = node.getType(), sizes[-1] if sizes else None
+    if kind == sbml.AST_MINUS and last is not None:
+        sizes[-1] = -last
+    elif kind == sbml.AST_DIVIDE:
+        sizes[-1] = 1 / last if last else None
+    elif kind == sbml.AST_FUNCTION_ROOT:
+        sizes = [last, 1 / sizes[0] if sizes[0] else None]
+    kinds = {
+        "Pow": (sbml.AST_POWER, sbml.AST_FUNCTION_POWER, sbml.AST_FUNCTION_ROOT),
+        "Mul": (sbml.AST_TIMES, sbml.AST_DIVIDE),
+        "exp": (sbml.AST_FUNCTION_EXP,),
+        "sinh": (sbml.AST_FUNCTION_SINH, sbml.AST_FUNCTION_COSH),
+        "factorial": (sbml.AST_FUNCTION_FACTORIAL,),
+    }
+    return _size(next((name for name, codes in kinds.items() if kind in codes), ""), sizes)
+
+
+def _size(kind: str, sizes: list[float | None]) -> float | None:
     """The value of a number, roughly, by those of its parts; None for what is no number.
 
     raises OverflowError where it would be huge
     """
-    kind = type(node).__name__
-    if node.is_Number:
-        return float(node) if node.is_finite else None
     if kind == "Pow":
-        return power_size(*sizes)
-    if not sizes or None in sizes:
+        return _size_of_power(*sizes)
+    known = [s for s in sizes if s is not None]
+    if not sizes or len(known) < len(sizes):
         return None
+    first = known[0]
     if kind == "factorial":
-        return factorial_size(sizes[0])
-    if kind not in {*FUNCTIONS, "Add", "Mul", "Max", "Min"}:
-        return None
-    value = complex(node.func(*(library("sympy").Float(s) for s in sizes)).evalf(5))
-    if math.isinf(abs(value)):
+        value = math.gamma(first + 1) if 0 <= first <= LAST_FACTORIAL else math.inf
+    elif kind in {"exp", "sinh", "cosh"}:
+        value = math.exp(first if kind == "exp" else abs(first))
+    else:  # of all else the sum will do: no other function is larger than what it is of
+        value = math.prod(known) if kind == "Mul" else math.fsum(known)
+    if math.isinf(value):
         raise OverflowError
-    return abs(value) if value.imag else value.real
+    return value
 
 
-def power_size(base: float | None, exponent: float | None) -> float | None:
-    """base ** exponent; None for what is no number. Raises OverflowError where it is huge."""
+def _size_of_power(base: float | None, exponent: float | None) -> float | None:
     if exponent is None or base == 0:
         return None
     bits = abs(exponent) if base is None else abs(exponent * math.log2(abs(base)))
@@ -199,15 +200,6 @@ def power_size(base: float | None, exponent: float | None) -> float | None:
     return math.copysign(abs(base) ** exponent, -1.0 if is_odd else 1.0)
 
 
-def factorial_size(number: float | None) -> float | None:
-    """The factorial; None for what is no number. Raises OverflowError where it is huge."""
-    if number is None:
-        return None
-    if not 0 <= number <= LAST_FACTORIAL:
-        raise OverflowError
-    return math.gamma(number + 1)
-
-
 def names_in(expression: Any) -> set[str]:
     """Names of the symbols of an expression."""
     return {s.name for s in expression.free_symbols}
@@ -216,9 +208,9 @@ def names_in(expression: Any) -> set[str]:
 def inserted(expression: Any, values: Mapping[str, Any]) -> Any:
     """The expression with expressions in the place of names."""
     require_moderate(expression, values)
-    found = expression.xreplace({symbol(n): v for n, v in values.items()})
-    require_moderate(found)
-    return found
+    result = expression.xreplace({symbol(n): v for n, v in values.items()})
+    require_moderate(result)
+    return result
 
 
 def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
@@ -233,7 +225,11 @@ def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
         return int(expression) if expression.is_Integer else float(expression)
     kind, arguments = type(expression).__name__, expression.args
     if kind == "Piecewise":
-        return _piecewise(list(arguments), leaves)
+        *branches, (result, condition) = arguments
+        result = to_pyomo(result, leaves)
+        for value, condition in reversed(branches):
+            result = _chosen(condition, to_pyomo(value, leaves), result, leaves)
+        return result
     values = [to_pyomo(a, leaves) for a in arguments]
     if kind in FOLDED:
         return reduce(FOLDED[kind], values)
@@ -245,34 +241,27 @@ def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
     )
 
 
-def _piecewise(branches: list[Any], leaves: Callable[[str], Any]) -> Any:
-    value, condition = branches[0]
-    then = to_pyomo(value, leaves)
-    if condition == True or len(branches) == 1:  # noqa: E712 - SymPy's own true
-        return then
-    return _chosen(condition, then, _piecewise(branches[1:], leaves), leaves)
-
-
 def _chosen(condition: Any, then: Any, otherwise: Any, leaves: Callable[[str], Any]) -> Any:
     """`then` where the condition holds."""
     kind = type(condition).__name__
     if kind in {"BooleanTrue", "BooleanFalse"}:
         return then if kind == "BooleanTrue" else otherwise
-    if kind in {"And", "Or"}:
-        found = then if kind == "And" else otherwise
-        for part in condition.args:
-            pair = (found, otherwise) if kind == "And" else (then, found)
-            found = _chosen(part, *pair, leaves)
-        return found
     if kind == "Not":
         return _chosen(condition.args[0], otherwise, then, leaves)
-    if kind not in SIDES:
+    if kind in {"And", "Or"}:
+        result = then if kind == "And" else otherwise
+        for part in condition.args:
+            pair = (result, otherwise) if kind == "And" else (then, result)
+            result = _chosen(part, *pair, leaves)
+        return result
+    compare = SIDES.get(getattr(condition, "rel_op", ""))
+    if compare is None:
         raise ModelError(
             f"The model branches on {condition}, which igpe does not read; write it with <, <=, >, "
             ">=, and, or, not."
         )
     left, right = (to_pyomo(side, leaves) for side in condition.args)
-    return pyo.Expr_if(SIDES[kind](left - right, 0), then, otherwise)
+    return pyo.Expr_if(compare(left - right, 0), then, otherwise)
 
 
 MOST_YAML, MOST_TABLE, MOST_MODEL = 2**20, 50 * 2**20, 50 * 2**20  # bytes
@@ -280,6 +269,8 @@ DEEPEST_YAML, DEEPEST_XML = 20, 200  # levels
 MOST_EVENTS = 20_000  # of YAML: names and brackets
 MOST_ALIASES = 10  # each may double what it stands for
 MOST_CALLS = 10**6  # nodes of functions, once their calls are written out
+MOST_FORMULA = 20_000  # letters
+HUGE = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)[eE][-+]?\d{4,}|\d{400}")
 PICTURES = "visualization_files"  # nothing is read of them; they may be missing
 
 
@@ -349,14 +340,11 @@ def _require_file(path: Path, key: str, name: Any) -> None:
         )
     if not file.is_file():
         raise DataError(f"There is no file '{name}', which '{path}' names, beside it.")
-    if key in ("sbml_files", "model_files"):
-        _require_xml(file)
-    else:
-        _require_table(file)
+    (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 
 def _require_table(file: Path) -> None:
-    """A table of moderate size whose formulas are."""
+    """A table of moderate size whose formulas are; what is no formula is left to PEtab."""
     content = read(file, MOST_TABLE)
     columns = content.partition(b"\n")[0].count(b"\t") + 1
     require_cells(file, content.count(b"\n") + content.count(b"\r") + 1, columns)
@@ -364,52 +352,38 @@ def _require_table(file: Path) -> None:
         table = pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError, OverflowError) as error:
         raise DataError(f"'{file}' is no table separated by tabs: {str(error)[:200]}") from error
-    for column in table.columns:
-        for text in table[column].astype(str).unique():
-            _require_moderate(text, file)
-
-
-def _require_moderate(text: str, file: Path) -> None:
-    """Refuse a formula that would be computed to something huge; what is none is left to PEtab."""
-    if len(text) > MOST_FORMULA or HUGE.search(text):
-        raise DataError(f"'{file}' has a number or formula that is too large: '{text[:50]}'.")
-    if not any(mark in text for mark in "^*("):
-        return
-    try:
-        expression = parsed(text, evaluate=False)
-    except IgpeError:
-        return
-    try:
-        require_moderate(expression)
-    except ModelError as error:
-        raise DataError(f"In '{file}': {error}") from None
-
-
-MOST_FORMULA = 20_000  # letters
-HUGE = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)[eE][-+]?\d{4,}|\d{400}")
+    for text in (t for column in table.columns for t in table[column].astype(str).unique()):
+        if len(text) > MOST_FORMULA or HUGE.search(text):
+            raise DataError(f"'{file}' has a number or formula that is too large: '{text[:50]}'.")
+        if not any(mark in text for mark in "^*("):
+            continue
+        try:
+            expression = parsed(text, evaluate=False)
+        except IgpeError:
+            continue
+        try:
+            require_moderate(expression)
+        except ModelError as error:
+            raise DataError(f"In '{file}': {error}") from None
 
 
 def _require_xml(file: Path) -> None:
     """An XML file that is nested as models are, and defines no entities: libSBML would crash."""
     depth = 0
-    parser = expat.ParserCreate()
 
-    def begin(*_: object) -> None:
+    def step(down: int) -> None:
         nonlocal depth
-        depth += 1
+        depth += down
         if depth > DEEPEST_XML:
             raise DataError(
                 f"'{file}' is nested more than {DEEPEST_XML} deep; igpe reads no such model."
             )
 
-    def end(_: str) -> None:
-        nonlocal depth
-        depth -= 1
-
     def refuse(*_: object) -> None:
         raise DataError(f"'{file}' defines entities (a DOCTYPE); SBML models do not.")
 
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = lambda *_: step(1), lambda _: step(-1)
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(read(file, MOST_MODEL), True)
@@ -419,69 +393,26 @@ def _require_xml(file: Path) -> None:
 
 def require_few_calls(model: Any) -> None:
     """Raise ModelError for functions that are written out to millions of operations."""
-    functions = {f.getId(): f.getMath() for f in model.getListOfFunctionDefinitions()}
+    listed = {f.getId(): f.getMath() for f in model.getListOfFunctionDefinitions()}
+    functions = {name: formula for name, formula in listed.items() if formula is not None}
     sizes: dict[str, int] = {}
 
     def size(node: Any, depth: int) -> int:
-        children = [node.getChild(i) for i in range(node.getNumChildren())]
-        inside = sum(size(child, depth) for child in children)
+        inside = sum(size(node.getChild(i), depth) for i in range(node.getNumChildren()))
         name = node.getName() or ""
-        if name not in functions or functions[name] is None:
+        if name not in functions:
             return 1 + inside
         if depth > len(functions):
             raise ModelError(f"The function '{name}' of the SBML model calls itself.")
         if name not in sizes:
             sizes[name] = size(functions[name], depth + 1)
-        found = sizes[name] * (1 + inside)
-        if found > MOST_CALLS:
+        operations = sizes[name] * (1 + inside)
+        if operations > MOST_CALLS:
             raise ModelError(
-                f"The function '{name}' of the SBML model would be written out to {found:.0e} "
-                "operations. Write the model with fewer calls."
+                f"The function '{name}' of the SBML model would be written out to "
+                f"{operations:.0e} operations. Write the model with fewer calls."
             )
-        return found
+        return operations
 
     for formula in functions.values():
-        if formula is not None:
-            size(formula, 0)
-
-
-def require_moderate_math(node: Any) -> None:
-    """`require_moderate` of a libSBML formula: what SymPy would compute while it reads it."""
-    try:
-        _math_size(node)
-    except OverflowError:
-        raise ModelError(TOO_LARGE) from None
-
-
-def _math_size(node: Any) -> float | None:
-    """The value of a number, roughly; None for what is no number, OverflowError if it is huge."""
-    sbml = library("libsbml")
-    sizes = [_math_size(node.getChild(i)) for i in range(node.getNumChildren())]
-    kind = node.getType()
-    if node.isNumber():
-        return float(node.getValue()) if math.isfinite(node.getValue()) else None
-    if kind in (sbml.AST_POWER, sbml.AST_FUNCTION_POWER) and len(sizes) == len(("base", "n")):
-        return power_size(*sizes)
-    if None in sizes or not sizes:
-        return None
-    known = [s for s in sizes if s is not None]
-    value = _computed(kind, known, sbml)
-    if value is not None and math.isinf(value):
-        raise OverflowError
-    return value
-
-
-def _computed(kind: int, sizes: list[float], sbml: Any) -> float | None:
-    first, last = sizes[0], sizes[-1]
-    if kind in (sbml.AST_FUNCTION_SINH, sbml.AST_FUNCTION_COSH, sbml.AST_FUNCTION_EXP):
-        return math.exp(first if kind == sbml.AST_FUNCTION_EXP else abs(first))
-    if kind == sbml.AST_DIVIDE:
-        return first / last if last else None
-    functions: dict[int, Callable[[], float | None]] = {
-        sbml.AST_FUNCTION_FACTORIAL: lambda: factorial_size(first),
-        sbml.AST_FUNCTION_ROOT: lambda: power_size(last, 1 / first) if first else None,
-        sbml.AST_MINUS: lambda: -first if len(sizes) == 1 else first - last,
-        sbml.AST_TIMES: lambda: math.prod(sizes),
-    }
-    # Of all else the sum will do: no other function is larger than what it is of.
-    return functions.get(kind, lambda: math.fsum(sizes))()
+        size(formula, 0)

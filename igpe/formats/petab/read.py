@@ -10,9 +10,9 @@ Each simulation condition becomes an experiment.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,29 +28,107 @@ from igpe.formats.petab.formulas import (
     petab_config,
     plain,
     quiet,
-    require_libraries,
     symbol,
 )
-from igpe.formats.petab.sbml import (
-    ConditionModel,
-    Meaning,
-    PetabModel,
-    PetabParameter,
-    Sbml,
-    read_sbml,
-)
+from igpe.formats.petab.sbml import Meaning, PetabModel, PetabParameter, Sbml, read_sbml
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import step_input
 from igpe.problem.losses import NormalPrior
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
 
+NEEDED = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
-SEPARATOR = ";"
+DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
+UNNAMED = "model"  # the experiment of measurements that name none: the model as it is
+DISTRIBUTIONS = {"normal": ("normal", "lin"), "log-normal": ("normal", "log")}
+"""noiseDistribution of version 2 -> that of version 1, and the transformation."""
+FLAT = ("uniform", "parameterScaleUniform")  # priors inside the bounds
+TABLES = ("model", "condition_df", "measurement_df", "observable_df", "parameter_df")
 
 
-@dataclass(frozen=True)
-class MeasurementRow:
+def read_petab(path: str | Path) -> Problem:
+    """The estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
+
+    Each simulation condition (in version 2 each experiment) is an experiment of its name; each
+    observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
+    noise parameters. Logarithms are compared where the observable's transformation, or its
+    log-normal distribution, says so. Standard deviations that depend on parameters are
+    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
+    has no scales, and positive ones whose bounds are three decades apart are.
+
+    path    of the YAML file; the tables and the model lie where it says
+    raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
+            ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
+    """
+    for name in NEEDED:
+        library(name)
+    try:
+        return _read(Path(path))
+    except (IgpeError, OSError):
+        raise
+    except Exception as error:  # of the libraries, which do not expect every file
+        raise DataError(
+            f"'{path}' could not be read as a PEtab problem ({type(error).__name__}: "
+            f"{str(error)[:200]}). Check it with `petablint`."
+        ) from error
+
+
+def _read(path: Path) -> Problem:
+    if not path.is_file():
+        raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
+    config = petab_config(path)
+    is_version2 = str(config.get("format_version", "")).startswith("2")
+    petab = (_version2 if is_version2 else _version1)(path, config)
+    table = petab.parameter_df
+    free = table[table["estimate"].astype(int) == 1]
+    fixed = table.drop(free.index)["nominalValue"]
+    lost = [str(n) for n, v in fixed.items() if not np.isfinite(v)]
+    if lost:
+        raise DataError(f"The parameters {lost} are not estimated and have no nominalValue.")
+    known = {str(n): number(float(v)) for n, v in fixed.items()}
+    estimated = {str(n): _parameter(row) for n, row in free.iterrows()}
+    experiments, conditions, transformations = _experiments(
+        petab, read_sbml(petab.model.sbml_document), known, set(estimated)
+    )
+    priors = {str(n): prior for n, row in free.iterrows() if (prior := _prior(str(n), row))}
+    scales = {n: str(free.loc[n, "parameterScale"]) for n in estimated}
+    scales = {n: scale for n, scale in scales.items() if scale in LOGARITHMS}
+    return Problem(
+        PetabModel(estimated, conditions, transformations, scales),
+        parameters=list(estimated),
+        experiments=experiments,
+        priors=priors,
+        logarithmic=list(scales),
+    )
+
+
+def _parameter(row: Any) -> PetabParameter:
+    lower, upper = float(row["lowerBound"]), float(row["upperBound"])
+    nominal = float(row.get("nominalValue", np.nan))
+    middle = np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2
+    return PetabParameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
+
+
+def _prior(name: str, row: Any) -> NormalPrior | None:
+    """What the objective prior adds; None if nothing.
+
+    raises  ProblemError for laws that are no normal distribution of the parameter itself
+    """
+    kind = row.get("objectivePriorType")
+    if kind is None or pd.isna(kind) or kind in FLAT:
+        return None
+    linear = row["parameterScale"] == "lin"
+    if kind == "normal" or (kind == "parameterScaleNormal" and linear):
+        mean, deviation = (float(v) for v in str(row["objectivePriorParameters"]).split(";"))
+        return NormalPrior(mean, deviation)
+    raise ProblemError(
+        f"The prior of '{name}' is {kind} on the scale {row['parameterScale']}; igpe knows normal "
+        "ones of the parameter itself. Remove it, or give the parameter a linear scale."
+    )
+
+
+class MeasurementRow(NamedTuple):
     """A measurement.
 
     key       observable and what its placeholders stand for: rows of one key are one column
@@ -66,45 +144,39 @@ class MeasurementRow:
     noise: Any
 
 
-@dataclass(frozen=True)
-class PetabConditions:
-    """All that was read: an experiment and a course for each condition."""
-
-    experiments: list[Experiment]
-    condition_models: dict[str, ConditionModel]
-    transformations: dict[str, str]
-
-
-def read_conditions(
-    petab: Any, sbml: Sbml, known: Mapping[str, Any], estimated: Mapping[str, Any]
-) -> PetabConditions:
+def _experiments(
+    petab: Any, sbml: Sbml, known: Mapping[str, Any], estimated: set[str]
+) -> tuple[list[Experiment], dict[str, Any], dict[str, str]]:
     """The measurement, observable and condition tables.
 
-    petab      petab.v1.Problem
-    known      name -> number by the parameter table
-    estimated  names of the parameter table that are estimated
+    petab      with the tables of version 1
+    known      name -> number by the parameter table;  estimated: parameters that it estimates
+    returns    experiments; condition -> its model; measured name -> logarithm that is compared
     raises     DataError for what igpe does not read, by its name
     """
     table = petab.measurement_df
     _refuse_tables(table, petab.observable_df)
-    names = list(dict.fromkeys(table["simulationConditionId"].astype(str)))
     meanings = {
-        n: Meaning(sbml, _given(petab.condition_df, n), known, set(estimated)) for n in names
+        n: Meaning(sbml, _given(petab.condition_df, n), known, estimated)
+        for n in dict.fromkeys(table["simulationConditionId"].astype(str))
     }
     reader = _MeasurementReader(petab.observable_df, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
-    columns = _columns(rows, {*sbml.values, *sbml.rates, *sbml.rules, *estimated})
-    scales = {columns[r.key]: reader.scale(r.key[0]) for r in rows}
-    condition_models, experiments = {}, []
+    taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
+    columns: dict[tuple[str, str, str], str] = {}
+    for key in dict.fromkeys(row.key for row in rows):
+        count = 1 + sum(other[0] == key[0] for other in columns)
+        name = f"observable_{key[0]}" if key[0] in taken else key[0]
+        columns[key] = name if count == 1 else f"{name}__{count}"
+    models, experiments = {}, []
     for name, meaning in meanings.items():
         own = [r for r in rows if r.condition == name]
         outputs = {columns[r.key]: r.formula for r in own}
-        noise = {_noise(columns[r.key]): r.noise for r in own if not r.noise.is_number}
-        condition_models[name] = meaning.condition_model(outputs | noise)
-        experiments.append(_experiment(name, own, columns, condition_models[name]))
-    return PetabConditions(
-        experiments, condition_models, {c: s for c, s in scales.items() if s in LOGARITHMS}
-    )
+        noise = {f"noise_{columns[r.key]}": r.noise for r in own if not r.noise.is_number}
+        models[name] = meaning.condition_model(outputs | noise)
+        experiments.append(_experiment(name, own, columns, models[name].switches))
+    scales = {column: reader.scale(key[0]) for key, column in columns.items()}
+    return experiments, models, {c: s for c, s in scales.items() if s in LOGARITHMS}
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
@@ -144,7 +216,7 @@ class _MeasurementReader:
 
     def __init__(self, observables: pd.DataFrame, meanings: Mapping[str, Meaning]) -> None:
         self.observables, self.meanings = observables, meanings
-        self._found: dict[tuple[str, str, str, str], tuple[Any, Any]] = {}
+        self._formulas: dict[tuple[str, ...], tuple[Any, Any]] = {}
 
     def scale(self, observable: str) -> str:
         """On which scale it is compared."""
@@ -154,170 +226,166 @@ class _MeasurementReader:
     def row(self, record: Mapping[Any, Any]) -> MeasurementRow:
         """One row of the measurement table."""
         observable, condition = str(record["observableId"]), str(record["simulationConditionId"])
-        of_observable = _text(record.get("observableParameters"))
-        of_noise = _text(record.get("noiseParameters"))
-        where = (condition, observable, of_observable, of_noise)
-        if where not in self._found:
-            self._found[where] = self._formulas(*where)
-        formula, noise = self._found[where]
-        key = (observable, of_observable, "" if noise.is_number else of_noise)
-        value = self._scaled(observable, float(record["measurement"]))
+        given = (record.get(f"{kind}Parameters") for kind in ("observable", "noise"))
+        texts = tuple("" if pd.isna(text) else str(text) for text in given)
+        where = (condition, observable, *texts)
+        if where not in self._formulas:
+            self._formulas[where] = self._read(condition, observable, texts)
+        formula, noise = self._formulas[where]
+        key = (observable, texts[0], "" if noise.is_number else texts[1])
+        value, scale = float(record["measurement"]), self.scale(observable)
+        if scale != "lin":
+            if not value > 0:
+                raise DataError(
+                    f"A measurement of '{observable}' is {value:g}, but its logarithm is compared "
+                    f"({scale}); leave it out or compare it as it is."
+                )
+            value = float(np.log(value) / LOGARITHMS[scale])
         return MeasurementRow(condition, key, float(record["time"]), value, formula, noise)
 
-    def _scaled(self, observable: str, value: float) -> float:
-        scale = self.scale(observable)
-        if scale == "lin":
-            return value
-        if not value > 0:
-            raise DataError(
-                f"A measurement of '{observable}' is {value:g}, but its logarithm is compared "
-                f"({scale}); leave it out or compare it as it is."
-            )
-        return float(np.log(value) / LOGARITHMS[scale])
-
-    def _formulas(
-        self, condition: str, observable: str, of_observable: str, of_noise: str
-    ) -> tuple[Any, Any]:
+    def _read(self, condition: str, observable: str, texts: tuple[str, ...]) -> tuple[Any, Any]:
         """What is measured and its standard deviation, constants inserted."""
-        row, meaning = self.observables.loc[observable], self.meanings[condition]
-        swaps = _placed("observable", observable, of_observable)
-        swaps |= _placed("noise", observable, of_noise)
-        formula = self._over_time(parsed(row["observableFormula"]), swaps, meaning, observable)
-        noise = parsed(row["noiseFormula"])
-        if observable in names_in(noise):
-            swaps = {**swaps, observable: inserted(parsed(row["observableFormula"]), swaps)}
-        deviation = self._over_time(noise, swaps, meaning, observable)
-        scale, log = self.scale(observable), library("sympy").log
-        if scale in LOGARITHMS:
-            formula = log(formula) / (1 if scale == "log" else log(10))
-        return formula, deviation
-
-    def _over_time(
-        self, formula: Any, swaps: Mapping[str, Any], meaning: Meaning, observable: str
-    ) -> Any:
-        found = inserted(formula, swaps)
-        left = sorted(n for n in names_in(found) if _is_placeholder(n, observable))
+        swaps = {
+            f"{kind}Parameter{i}_{observable}": parsed(part)
+            for kind, text in zip(("observable", "noise"), texts, strict=True)
+            for i, part in enumerate(filter(None, map(str.strip, text.split(";"))), start=1)
+        }
+        row = self.observables.loc[observable]
+        formula, noise = (
+            inserted(parsed(row[f"{kind}Formula"]), swaps) for kind in ("observable", "noise")
+        )
+        noise = inserted(noise, {observable: formula})
+        left = sorted(
+            n
+            for n in names_in(formula) | names_in(noise)
+            if n.startswith(("observableParameter", "noiseParameter"))
+            and n.endswith(f"_{observable}")
+        )
         if left:
             raise DataError(
                 f"The placeholders {left} of '{observable}' have no value in a row of the "
                 "measurement table; give them, separated by ';'."
             )
-        return meaning.over_time(found)
-
-
-def _is_placeholder(name: str, observable: str) -> bool:
-    return name.startswith(("observableParameter", "noiseParameter")) and name.endswith(
-        f"_{observable}"
-    )
-
-
-def _text(value: Any) -> str:
-    return "" if value is None or (isinstance(value, float) and np.isnan(value)) else str(value)
-
-
-def _placed(kind: str, observable: str, text: str) -> dict[str, Any]:
-    """Placeholder -> what a row gives for it."""
-    parts = [p.strip() for p in text.split(SEPARATOR) if p.strip()]
-    return {f"{kind}Parameter{i}_{observable}": parsed(p) for i, p in enumerate(parts, start=1)}
-
-
-def _columns(rows: Iterable[MeasurementRow], taken: set[str]) -> dict[tuple[str, str, str], str]:
-    """A name for each key: the observable's, numbered where it is measured in several ways."""
-    found: dict[tuple[str, str, str], str] = {}
-    for row in rows:
-        if row.key in found:
-            continue
-        observable = row.key[0]
-        count = 1 + sum(key[0] == observable for key in found)
-        name = f"observable_{observable}" if observable in taken else observable
-        found[row.key] = name if count == 1 else f"{name}__{count}"
-    return found
-
-
-def _noise(column: str) -> str:
-    return f"noise_{column}"
+        formula, noise = map(self.meanings[condition].over_time, (formula, noise))
+        scale, log = self.scale(observable), library("sympy").log
+        if scale in LOGARITHMS:
+            formula = log(formula) / (1 if scale == "log" else log(10))
+        return formula, noise
 
 
 def _experiment(
     name: str,
     rows: list[MeasurementRow],
     columns: Mapping[tuple[str, str, str], str],
-    condition_model: ConditionModel,
+    switches: Mapping[str, tuple[float, float, float]],
 ) -> Experiment:
     records: list[dict[str, float]] = []
     sigma: dict[str, str | EstimatedSigma] = {}
     for row in rows:
-        column, deviation = columns[row.key], f"sigma_{columns[row.key]}"
+        column = columns[row.key]
         record = {"time": row.time, column: row.value}
         if row.noise.is_number:
-            record[deviation] = float(row.noise)
-            sigma[column] = deviation
+            sigma[column] = f"sigma_{column}"
+            record[f"sigma_{column}"] = float(row.noise)
         else:
-            sigma[column] = EstimatedSigma(_noise(column))
+            sigma[column] = EstimatedSigma(f"noise_{column}")
         records.append(record)
-    inputs = {
-        n: step_input([0.0, at], [first, last])
-        for n, (at, first, last) in condition_model.switches.items()
-    }
     return Experiment(
         pd.DataFrame(records).sort_values("time", kind="stable", ignore_index=True),
         name=name,
         start_time=0.0,
-        inputs=inputs,
+        inputs={n: step_input([0.0, at], levels) for n, (at, *levels) in switches.items()},
         sigma=sigma,
         replicates=True,
     )
 
 
-DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
-UNNAMED = "model"  # the experiment of measurements that name none: the model as it is
-DISTRIBUTIONS = {"normal": ("normal", "lin"), "log-normal": ("normal", "log")}
-"""noiseDistribution of version 2 -> that of version 1, and the transformation."""
+def _version1(path: Path, config: dict[str, Any]) -> Any:
+    """The tables, after PEtab's own check."""
+    try:
+        with quiet():
+            petab = library("petab.v1").Problem.from_yaml(config, base_path=str(path.parent))
+    except Exception as error:  # pydantic's, pandas', petab's
+        raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error
+    missing = [name for name in TABLES if getattr(petab, name) is None]
+    if missing or not hasattr(petab.model, "sbml_document"):
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
+    messages: list[str] = []
+    listener = logging.Handler(logging.ERROR)
+    listener.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    lint = library("petab.v1.lint")
+    before, lint.logger.propagate = lint.logger.propagate, False
+    lint.logger.addHandler(listener)
+    try:
+        with quiet():
+            failed = lint.lint_problem(petab)
+    finally:
+        lint.logger.removeHandler(listener)
+        lint.logger.propagate = before
+    _require_sound(messages[:-1] if failed else [], path, failed)
+    return petab
 
 
-class Tables(NamedTuple):
-    """What `igpe.formats.petab.read` needs of a problem; columns and indices as in version 1."""
-
-    model: Any
-    condition_df: pd.DataFrame
-    measurement_df: pd.DataFrame
-    observable_df: pd.DataFrame
-    parameter_df: pd.DataFrame
+def _require_sound(messages: list[str], path: Path, failed: bool) -> None:
+    """Raise what PEtab's own check finds wrong as one error."""
+    if failed:
+        raise DataError(f"PEtab's check of '{path}' says: {' '.join(messages)} Mend the files.")
 
 
-def read_version2(path: Path, config: dict[str, Any]) -> Tables:
-    """The tables of the problem in a YAML file, which says `config`.
+def _version2(path: Path, config: dict[str, Any]) -> SimpleNamespace:
+    """The tables of the problem in a YAML file, columns and indices as in version 1.
 
     raises DataError for what PEtab's own check finds wrong, and for what igpe does not read
     """
     try:
         with quiet():
-            found = library("petab.v2").Problem.from_yaml(config, base_path=path.parent)
+            petab = library("petab.v2").Problem.from_yaml(config, base_path=path.parent)
     except Exception as error:  # pydantic's, pandas', petab's
         raise DataError(f"'{path}' is no PEtab problem of version 2: {error}") from error
-    _refuse(found)
-    _check(found, path)
-    measurements = _measurements(found)
-    names = dict.fromkeys(measurements["simulationConditionId"])
-    return Tables(
-        model=found.model,
-        condition_df=_conditions(found, names),
-        measurement_df=measurements,
-        observable_df=_observables(found),
-        parameter_df=_parameters(found),
-    )
-
-
-def _check(petab: Any, path: Path) -> None:
-    """What PEtab's own check finds wrong, as one error."""
+    _refuse_version2(petab)
     bad = library("petab.v2.lint").ValidationIssueSeverity.ERROR
     with quiet():
         wrong = [issue.message for issue in petab.validate() if issue.level >= bad]
-    if wrong:
-        raise DataError(f"PEtab's check of '{path}' says: {' '.join(wrong)} Mend the files.")
+    _require_sound(wrong, path, bool(wrong))
+    conditions = {c.id: c for c in petab.conditions}
+    experiments = {e.id: e for e in petab.experiments}
+    unnamed = UNNAMED
+    while unnamed in experiments:
+        unnamed += "_"
+    written = library("petab.v1.math").petab_math_str
+    measurements = [
+        {
+            "observableId": m.observable_id,
+            "simulationConditionId": m.experiment_id or unnamed,
+            "time": m.time,
+            "measurement": m.measurement,
+            "observableParameters": ";".join(map(written, m.observable_parameters)),
+            "noiseParameters": ";".join(map(written, m.noise_parameters)),
+        }
+        for m in petab.measurements
+    ]
+    return SimpleNamespace(
+        model=petab.model,
+        condition_df=_frame({
+            name: {
+                change.target_id: change.target_value
+                for period in _only_period(experiments.get(name))
+                for condition in period.condition_ids
+                for change in conditions[condition].changes
+            }
+            for name in dict.fromkeys(m["simulationConditionId"] for m in measurements)
+        }),
+        measurement_df=pd.DataFrame(measurements),
+        observable_df=_frame({one.id: _observable(one) for one in petab.observables}),
+        parameter_df=_frame({p.id: _version2_parameter(p) for p in petab.parameters}),
+    )
 
 
-def _refuse(petab: Any) -> None:
+def _frame(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
+
+
+def _refuse_version2(petab: Any) -> None:
     extensions = getattr(petab.config, "extensions", None)
     if extensions:
         raise DataError(
@@ -338,22 +406,9 @@ def _refuse(petab: Any) -> None:
         )
 
 
-def _conditions(petab: Any, names: Iterable[str]) -> pd.DataFrame:
-    """One row for each experiment that is measured, one column for each target."""
-    conditions = {c.id: c for c in petab.conditions}
-    experiments = {e.id: e for e in petab.experiments}
-    rows: dict[str, dict[str, Any]] = {}
-    for name in names:
-        rows[name] = {}
-        for condition in _of_only_period(experiments[name]) if name in experiments else ():
-            for change in conditions[condition].changes:
-                rows[name][change.target_id] = change.target_value
-    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
-
-
-def _of_only_period(experiment: Any) -> list[str]:
-    """Conditions that begin at time 0 and last."""
-    periods = experiment.sorted_periods
+def _only_period(experiment: Any) -> list[Any]:
+    """The period, beginning at time 0, of an experiment; none where it has none."""
+    periods = [] if experiment is None else experiment.sorted_periods
     if any(p.is_preequilibration for p in periods):
         raise DataError(
             f"The experiment '{experiment.id}' begins with a pre-equilibration (time -inf), which "
@@ -370,57 +425,25 @@ def _of_only_period(experiment: Any) -> list[str]:
             f"The experiment '{experiment.id}' begins at {periods[0].time:g}; igpe begins at 0. "
             "Shift its times."
         )
-    return [c for p in periods for c in p.condition_ids]
+    return list(periods)
 
 
-def _measurements(petab: Any) -> pd.DataFrame:
-    taken = {e.id for e in petab.experiments}
-    unnamed = UNNAMED
-    while unnamed in taken:
-        unnamed += "_"
-    written = library("petab.v1.math").petab_math_str
-    rows = [
-        {
-            "observableId": m.observable_id,
-            "simulationConditionId": m.experiment_id or unnamed,
-            "time": m.time,
-            "measurement": m.measurement,
-            "observableParameters": ";".join(map(written, m.observable_parameters)),
-            "noiseParameters": ";".join(map(written, m.noise_parameters)),
-        }
-        for m in petab.measurements
-    ]
-    return pd.DataFrame(rows)
-
-
-def _observables(petab: Any) -> pd.DataFrame:
-    rows = {}
-    for one in petab.observables:
-        named = {
-            **_placeholders("observable", one.id, one.observable_placeholders),
-            **_placeholders("noise", one.id, one.noise_placeholders),
-        }
-        kind = str(one.noise_distribution.value)
-        noise, scale = DISTRIBUTIONS.get(kind, (kind, "lin"))
-        rows[one.id] = {
-            "observableFormula": inserted(plain(one.formula), named),
-            "noiseFormula": inserted(plain(one.noise_formula), named),
-            "observableTransformation": scale,
-            "noiseDistribution": noise,
-        }
-    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
-
-
-def _placeholders(kind: str, observable: str, given: Iterable[Any]) -> Mapping[str, Any]:
-    """Name of a placeholder -> the symbol that stood for it in version 1."""
-    return {
-        s.name: symbol(f"{kind}Parameter{i}_{observable}") for i, s in enumerate(given, start=1)
+def _observable(one: Any) -> dict[str, Any]:
+    """The row of version 1: placeholders have the symbols that stood for them there."""
+    placeholders = {"observable": one.observable_placeholders, "noise": one.noise_placeholders}
+    named = {
+        s.name: symbol(f"{kind}Parameter{i}_{one.id}")
+        for kind, symbols in placeholders.items()
+        for i, s in enumerate(symbols, start=1)
     }
-
-
-def _parameters(petab: Any) -> pd.DataFrame:
-    rows = {p.id: _version2_parameter(p) for p in petab.parameters}
-    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
+    kind = str(one.noise_distribution.value)
+    noise, scale = DISTRIBUTIONS.get(kind, (kind, "lin"))
+    return {
+        "observableFormula": inserted(plain(one.formula), named),
+        "noiseFormula": inserted(plain(one.noise_formula), named),
+        "observableTransformation": scale,
+        "noiseDistribution": noise,
+    }
 
 
 def _version2_parameter(p: Any) -> dict[str, Any]:
@@ -435,147 +458,12 @@ def _version2_parameter(p: Any) -> dict[str, Any]:
             f"The parameter '{p.id}' is estimated between {lower:g} and {upper:g}; igpe needs "
             "finite bounds to begin from. Give them in the parameter table."
         )
-    decades = lower > 0 and upper / lower >= DECADES
     return {
         "estimate": int(p.estimate),
-        "parameterScale": "log10" if decades else "lin",
+        "parameterScale": "log10" if lower > 0 and upper / lower >= DECADES else "lin",
         "lowerBound": lower,
         "upperBound": upper,
         "nominalValue": np.nan if p.nominal_value is None else float(p.nominal_value),
         "objectivePriorType": kind,
         "objectivePriorParameters": ";".join(repr(float(v)) for v in p.prior_parameters),
     }
-
-
-FLAT = ("uniform", "parameterScaleUniform")  # inside the bounds
-
-
-def read_petab(path: str | Path) -> Problem:
-    """The estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
-
-    Each simulation condition (in version 2 each experiment) is an experiment of its name; each
-    observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
-    noise parameters. Logarithms are compared where the observable's transformation, or its
-    log-normal distribution, says so. Standard deviations that hang on parameters are
-    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version
-    2 has no
-    scales, and positive ones whose bounds are three decades apart are.
-
-    path    of the YAML file; the tables and the model lie where it says
-    raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
-            ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
-    """
-    require_libraries()
-    where = Path(path)
-    try:
-        return _read(where)
-    except (IgpeError, OSError):
-        raise
-    except Exception as error:  # of the libraries, which do not expect every file
-        raise DataError(
-            f"'{path}' could not be read as a PEtab problem ({type(error).__name__}: "
-            f"{str(error)[:200]}). Check it with `petablint`."
-        ) from error
-
-
-def _read(where: Path) -> Problem:
-    petab = _tables(where)
-    table = petab.parameter_df
-    free = table[table["estimate"].astype(int) == 1]
-    known = {str(n): number(float(v)) for n, v in _nominal(table.drop(free.index)).items()}
-    estimated = {str(n): _parameter(row) for n, row in free.iterrows()}
-    sbml = read_sbml(petab.model.sbml_document)
-    found = read_conditions(petab, sbml, known, estimated)
-    priors = {str(n): prior for n, row in free.iterrows() if (prior := _prior(str(n), row))}
-    scales = {n: str(free.loc[n, "parameterScale"]) for n in estimated}
-    scales = {n: scale for n, scale in scales.items() if scale in LOGARITHMS}
-    model = PetabModel(estimated, found.condition_models, found.transformations, scales)
-    return Problem(
-        model,
-        parameters=list(estimated),
-        experiments=found.experiments,
-        priors=priors,
-        logarithmic=list(scales),
-    )
-
-
-def _tables(path: Path) -> Any:
-    """The model and the tables, as version 1 has them, after PEtab's own check."""
-    if not path.is_file():
-        raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
-    config = petab_config(path)
-    if str(config.get("format_version", "")).startswith("2"):
-        return read_version2(path, config)
-    petab = _load(path, config)
-    _lint(petab, path)
-    return petab
-
-
-def _load(path: Path, config: dict[str, Any]) -> Any:
-    try:
-        with quiet():
-            found = library("petab.v1").Problem.from_yaml(config, base_path=str(path.parent))
-    except Exception as error:  # pydantic's, pandas', petab's
-        raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error
-    missing = [
-        name
-        for name in ("model", "condition_df", "measurement_df", "observable_df", "parameter_df")
-        if getattr(found, name) is None
-    ]
-    if missing or not hasattr(found.model, "sbml_document"):
-        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
-    return found
-
-
-def _lint(petab: Any, path: Path) -> None:
-    """What PEtab's own check finds wrong, as one error."""
-    told: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            told.append(record.getMessage())
-
-    lint = library("petab.v1.lint")
-    listener, before = Listener(logging.ERROR), lint.logger.propagate
-    lint.logger.addHandler(listener)
-    lint.logger.propagate = False
-    try:
-        with quiet():
-            failed = lint.lint_problem(petab)
-    finally:
-        lint.logger.removeHandler(listener)
-        lint.logger.propagate = before
-    if failed:
-        raise DataError(f"PEtab's check of '{path}' says: {' '.join(told[:-1])} Mend the files.")
-
-
-def _nominal(table: pd.DataFrame) -> "pd.Series[float]":
-    lost = [str(n) for n in table.index if not np.isfinite(table.loc[n, "nominalValue"])]
-    if lost:
-        raise DataError(f"The parameters {lost} are not estimated and have no nominalValue.")
-    return table["nominalValue"]
-
-
-def _parameter(row: Any) -> PetabParameter:
-    lower, upper = float(row["lowerBound"]), float(row["upperBound"])
-    nominal = float(row.get("nominalValue", np.nan))
-    middle = np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2
-    return PetabParameter(lower, upper, nominal if np.isfinite(nominal) else float(middle))
-
-
-def _prior(name: str, row: Any) -> NormalPrior | None:
-    """What the objective prior adds; None if nothing.
-
-    raises  ProblemError for laws that are no normal distribution of the parameter itself
-    """
-    kind = row.get("objectivePriorType")
-    if kind is None or pd.isna(kind) or kind in FLAT:
-        return None
-    linear = row["parameterScale"] == "lin"
-    if kind == "normal" or (kind == "parameterScaleNormal" and linear):
-        mean, deviation = (float(v) for v in str(row["objectivePriorParameters"]).split(";"))
-        return NormalPrior(mean, deviation)
-    raise ProblemError(
-        f"The prior of '{name}' is {kind} on the scale {row['parameterScale']}; igpe knows normal "
-        "ones of the parameter itself. Remove it, or give the parameter a linear scale."
-    )

@@ -9,8 +9,9 @@ the model (PEtab 1, parameter mapping). Everything else that does not change is 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
@@ -41,13 +42,11 @@ class Sbml:
     rates      name -> slope of every species and parameter that a reaction or rate rule changes
     rules      name -> what an assignment rule says it is at every time
     values     name -> value at time 0 of all else, and of what has a rate
-    species    names of the species
     """
 
     rates: dict[str, Any]
     rules: dict[str, Any]
     values: dict[str, Any]
-    species: frozenset[str]
 
 
 def read_sbml(document: Any) -> Sbml:
@@ -58,44 +57,29 @@ def read_sbml(document: Any) -> Sbml:
     if document.getModel() is None:
         raise ModelError("The SBML file holds no model.")
     require_few_calls(document.getModel())
-    model = _expanded(document).getModel()
-    _refuse(model)
-    values = _values(model)
-    rates = _reactions(model)
-    rules: dict[str, Any] = {}
-    for rule in model.getListOfRules():
-        target = rates if rule.isRate() else rules
-        target[rule.getVariable()] = _formula(rule, f"rule of {rule.getVariable()}")
-    for name in rules:
-        values.pop(name, None)
-        rates.pop(name, None)
-    species = frozenset(s.getId() for s in model.getListOfSpecies())
-    return Sbml(rates, rules, values, species)
-
-
-def _expanded(document: Any) -> Any:
-    """A copy without function definitions, local parameters becoming parameters of the model."""
-    libsbml = library("libsbml")
     copy = document.clone()
     for option in ("expandFunctionDefinitions", "promoteLocalParameters"):
-        wanted = libsbml.ConversionProperties()
-        wanted.addOption(option, True)
-        code = copy.convert(wanted)
-        if code != libsbml.LIBSBML_OPERATION_SUCCESS:
+        conversion = library("libsbml").ConversionProperties()
+        conversion.addOption(option, True)
+        code = copy.convert(conversion)
+        if code != library("libsbml").LIBSBML_OPERATION_SUCCESS:
             raise ModelError(
                 f"libSBML could not do '{option}' (code {code}); check the model with "
                 "`petablint` or an SBML validator."
             )
-    return copy
-
-
-def _refuse(model: Any) -> None:
-    found = list(_refused(model))
-    if found:
+    model = copy.getModel()
+    refused = list(_refused(model))
+    if refused:
         raise ModelError(
-            f"The SBML model has {'; '.join(found)}, which igpe does not read. Write these as "
+            f"The SBML model has {'; '.join(refused)}, which igpe does not read. Write these as "
             "rate or assignment rules (inputs that jump: piecewise in time), or the model in Pyomo."
         )
+    values, rates, rules = _values(model), _reactions(model), {}
+    for rule in model.getListOfRules():
+        target = rates if rule.isRate() else rules
+        target[rule.getVariable()] = _formula(rule, f"rule of {rule.getVariable()}")
+    values, rates = ({n: e for n, e in d.items() if n not in rules} for d in (values, rates))
+    return Sbml(rates, rules, values)
 
 
 def _refused(model: Any) -> Iterator[str]:
@@ -109,11 +93,12 @@ def _refused(model: Any) -> Iterator[str]:
     ruled = {r.getVariable() for r in model.getListOfRules()}
     for name in sorted(ruled & {c.getId() for c in model.getListOfCompartments()}):
         yield f"the compartment '{name}', whose size changes"
+    ruled |= {a.getSymbol() for a in model.getListOfInitialAssignments()}
     for reaction in model.getListOfReactions():
-        yield from _refused_reaction(reaction, ruled | set(_assigned(model)))
+        yield from _refused_of(reaction, ruled)
 
 
-def _refused_reaction(reaction: Any, ruled: set[str]) -> Iterator[str]:
+def _refused_of(reaction: Any, ruled: set[str]) -> Iterator[str]:
     if reaction.isSetFast() and reaction.getFast():
         yield f"the fast reaction '{reaction.getId()}'"
     if not reaction.isSetKineticLaw() or not reaction.getKineticLaw().isSetMath():
@@ -123,58 +108,40 @@ def _refused_reaction(reaction: Any, ruled: set[str]) -> Iterator[str]:
             yield f"the computed stoichiometry of '{reference.getSpecies()}'"
 
 
-def _assigned(model: Any) -> dict[str, Any]:
-    return {a.getSymbol(): a for a in model.getListOfInitialAssignments()}
-
-
 def _values(model: Any) -> dict[str, Any]:
     compartments = model.getListOfCompartments()
-    found = {c.getId(): number(c.getSize() if c.isSetSize() else 1.0) for c in compartments}
-    for p in model.getListOfParameters():
-        if p.isSetValue():
-            found[p.getId()] = number(p.getValue())
+    values = {c.getId(): number(c.getSize() if c.isSetSize() else 1.0) for c in compartments}
+    values |= {
+        p.getId(): number(p.getValue()) for p in model.getListOfParameters() if p.isSetValue()
+    }
     for species in model.getListOfSpecies():
-        value = _given(species)
-        if value is not None:
-            found[species.getId()] = value
-    for name, assignment in _assigned(model).items():
-        found[name] = _formula(assignment, f"initial assignment of {name}")
-    return found
-
-
-def _given(species: Any) -> Any:
-    """The start value of a species in its own measure; None if there is none."""
-    compartment = symbol(species.getCompartment())
-    if species.isSetInitialAmount():
-        amount = number(species.getInitialAmount())
-        return amount if _is_amount(species) else amount / compartment
-    if species.isSetInitialConcentration():
-        concentration = number(species.getInitialConcentration())
-        return concentration * compartment if _is_amount(species) else concentration
-    return None
-
-
-def _is_amount(species: Any) -> bool:
-    return bool(species.getHasOnlySubstanceUnits())
+        name, is_amount = species.getId(), species.getHasOnlySubstanceUnits()
+        compartment = symbol(species.getCompartment())
+        if species.isSetInitialAmount():
+            amount = number(species.getInitialAmount())
+            values[name] = amount if is_amount else amount / compartment
+        elif species.isSetInitialConcentration():
+            concentration = number(species.getInitialConcentration())
+            values[name] = concentration * compartment if is_amount else concentration
+    for one in model.getListOfInitialAssignments():
+        values[one.getSymbol()] = _formula(one, f"initial assignment of {one.getSymbol()}")
+    return values
 
 
 def _reactions(model: Any) -> dict[str, Any]:
-    moved: dict[str, Any] = {}
+    amounts: dict[str, Any] = {}
     for reaction in model.getListOfReactions():
         rate = _formula(reaction.getKineticLaw(), f"kinetic law of {reaction.getId()}")
-        sides = ((-1, reaction.getListOfReactants()), (1, reaction.getListOfProducts()))
-        for sign, references in sides:
-            for r in references:
+        for sign, side in ((-1, reaction.getListOfReactants()), (1, reaction.getListOfProducts())):
+            for r in side:
                 change = number(sign * r.getStoichiometry()) * rate
-                moved[r.getSpecies()] = moved.get(r.getSpecies(), number(0)) + change
-    found = {}
-    for species in model.getListOfSpecies():
-        name, held = species.getId(), species.getBoundaryCondition() or species.getConstant()
-        if name in moved and not held:
-            is_amount = _is_amount(species)
-            compartment = symbol(species.getCompartment())
-            found[name] = moved[name] if is_amount else moved[name] / compartment
-    return found
+                amounts[r.getSpecies()] = amounts.get(r.getSpecies(), number(0)) + change
+    return {
+        s.getId(): amounts[s.getId()]
+        / (1 if s.getHasOnlySubstanceUnits() else symbol(s.getCompartment()))
+        for s in model.getListOfSpecies()
+        if s.getId() in amounts and not (s.getBoundaryCondition() or s.getConstant())
+    }
 
 
 def _formula(element: Any, where: str) -> Any:
@@ -182,29 +149,29 @@ def _formula(element: Any, where: str) -> Any:
 
     raises ModelError if it holds a delay, the rate of something or what is unknown
     """
-    libsbml, sympy = library("libsbml"), library("sympy")
+    sympy = library("sympy")
     try:
         with quiet():
-            text = libsbml.writeMathMLToString(element.getMath())
+            text = library("libsbml").writeMathMLToString(element.getMath())
             if HUGE_POWER.search(text):
                 raise ValueError("it holds a number beyond 1e300")
             require_moderate_math(element.getMath())
             reader = library("sbmlmath").SBMLMathMLParser(
                 floats_as_rationals=False, ignore_units=True, evaluate=True
             )
-            found = plain(reader.parse_str(text))
+            formula = plain(reader.parse_str(text))
     except ModelError as error:
         raise ModelError(f"In the {where}: {error}") from None
     except Exception as error:  # each parser has its own
         raise ModelError(f"The {where} cannot be read: {error}. Correct the SBML model.") from error
-    unknown = sorted({type(f).__name__ for f in found.atoms(sympy.Function)} & {"Delay", "RateOf"})
-    undefined = sorted({str(f.func) for f in found.atoms(sympy.core.function.AppliedUndef)})
-    if unknown or undefined:
+    unread = sorted({type(f).__name__ for f in formula.atoms(sympy.Function)} & {"Delay", "RateOf"})
+    undefined = sorted({str(f.func) for f in formula.atoms(sympy.core.function.AppliedUndef)})
+    if unread or undefined:
         raise ModelError(
-            f"The {where} uses {[*unknown, *undefined]}, which igpe does not read. Write it "
+            f"The {where} uses {[*unread, *undefined]}, which igpe does not read. Write it "
             f"without, for instance by further species or rules of {TIME}."
         )
-    return found
+    return formula
 
 
 @dataclass(frozen=True)
@@ -236,10 +203,8 @@ class Meaning:
     def __init__(
         self, sbml: Sbml, given: Mapping[str, Any], known: Mapping[str, Any], estimated: set[str]
     ) -> None:
-        self.sbml = sbml
-        own = {n: symbol(n) for n in estimated}
-        self.values = {**sbml.values, **known, **own, **given}
-        self.estimated = estimated
+        self.sbml, self.estimated = sbml, estimated
+        self.values = {**sbml.values, **known, **{n: symbol(n) for n in estimated}, **given}
         self._resolved: dict[str, Any] = {}
         ruled = sorted(set(given) & set(sbml.rules))
         if ruled:
@@ -248,27 +213,25 @@ class Meaning:
                 "remove the columns or the rules."
             )
 
-    def at_start(self, name: str, asking: tuple[str, ...] = ()) -> Any:
+    def at_start(self, name: str, needing: tuple[str, ...] = ()) -> Any:
         """The value of a name at time 0, in estimated parameters."""
         if name in self.estimated:
             return symbol(name)
-        if name in asking:
-            raise ModelError(f"The start values of {list(asking)} need each other; mend the model.")
-        if name not in self._resolved:
-            expression = self._said_of(name)
-            needed = names_in(expression) - {TIME}
-            found = {n: self.at_start(n, (*asking, name)) for n in needed}
-            self._resolved[name] = inserted(expression, {TIME: number(0), **found})
-        return self._resolved[name]
-
-    def _said_of(self, name: str) -> Any:
-        found = self.values.get(name, self.sbml.rules.get(name))
-        if found is None:
+        if name in needing:
             raise ModelError(
-                f"'{name}' has no value: neither in the SBML model nor in the condition or "
-                "parameter table. Give it one."
+                f"The start values of {list(needing)} need each other; mend the model."
             )
-        return found
+        if name not in self._resolved:
+            expression = self.values.get(name, self.sbml.rules.get(name))
+            if expression is None:
+                raise ModelError(
+                    f"'{name}' has no value: neither in the SBML model nor in the condition or "
+                    "parameter table. Give it one."
+                )
+            needed = names_in(expression) - {TIME}
+            values = {n: self.at_start(n, (*needing, name)) for n in needed}
+            self._resolved[name] = inserted(expression, {TIME: number(0), **values})
+        return self._resolved[name]
 
     def over_time(self, expression: Any) -> Any:
         """The expression with all that does not change inserted."""
@@ -276,55 +239,47 @@ class Meaning:
         return inserted(expression, {n: self.at_start(n) for n in needed})
 
     def condition_model(self, outputs: Mapping[str, Any]) -> ConditionModel:
-        """The whole model; outputs are expressions over time."""
-        rules = {n: self.over_time(r) for n, r in self.sbml.rules.items()}
-        found = ConditionModel(
-            rates={n: self.over_time(r) for n, r in self.sbml.rates.items()},
-            starts={n: self.at_start(n) for n in self.sbml.rates},
-            rules=_ordered(rules),
-            outputs=outputs,
-            switches={},
+        """The model of this condition; outputs are expressions over time."""
+        rates, rules = (
+            {n: self.over_time(e) for n, e in family.items()}
+            for family in (self.sbml.rates, self.sbml.rules)
         )
-        return _with_switches(found)
-
-
-def _ordered(rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules behind those they use."""
-    found: dict[str, Any] = {}
-    while len(found) < len(rules):
-        ready = [
-            n for n, r in rules.items() if n not in found and not names_in(r) & rules.keys() - found
-        ]
-        if not ready:
+        graph = {n: sorted(names_in(r) & rules.keys()) for n, r in rules.items()}
+        try:
+            rules = {n: rules[n] for n in TopologicalSorter(graph).static_order()}
+        except CycleError as error:
             raise ModelError(
-                f"The assignment rules of {sorted(set(rules) - set(found))} need each other; igpe "
+                f"The assignment rules of {sorted(set(error.args[1]))} need each other; igpe "
                 "reads rules that can be put in an order."
-            )
-        found |= {n: rules[n] for n in ready}
-    return found
+            ) from None
+        starts = {n: self.at_start(n) for n in self.sbml.rates}
+        return _with_switches(ConditionModel(rates, starts, rules, outputs, {}))
 
 
-def _with_switches(condition_model: ConditionModel) -> ConditionModel:
+def _with_switches(of: ConditionModel) -> ConditionModel:
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
-    relational = library("sympy").core.relational.Relational
-    families = [condition_model.rates, condition_model.rules, condition_model.outputs]
+    sympy = library("sympy")
+    families = [of.rates, of.rules, of.outputs]
+    relational = sympy.core.relational.Relational
     atoms = {a for family in families for e in family.values() for a in e.atoms(relational)}
     swaps: dict[Any, Any] = {}
     switches: dict[str, tuple[float, float, float]] = {}
-    taken = {TIME, *condition_model.rates, *condition_model.rules, *condition_model.outputs}
+    taken = {TIME, *of.rates, *of.rules, *of.outputs}
     for atom in sorted(atoms, key=str):
         crossing = _crossing(atom)
         if crossing is None:
             continue
-        before, after = (_holds(atom, crossing + side) for side in (-1.0, 1.0))
+        before, after = (
+            bool(inserted(atom, {TIME: number(crossing + side)})) for side in (-1.0, 1.0)
+        )
         if crossing <= 0:
-            swaps[atom] = library("sympy").true if after else library("sympy").false
+            swaps[atom] = sympy.true if after else sympy.false
             continue
         name = free_name(f"switch_{len(switches) + 1}", taken)
         switches[name] = (crossing, float(before), float(after))
-        swaps[atom] = symbol(name) > library("sympy").Rational(1, 2)
+        swaps[atom] = symbol(name) > sympy.Rational(1, 2)
     rates, rules, outputs = ({n: e.xreplace(swaps) for n, e in f.items()} for f in families)
-    return replace(condition_model, rates=rates, rules=rules, outputs=outputs, switches=switches)
+    return replace(of, rates=rates, rules=rules, outputs=outputs, switches=switches)
 
 
 def _crossing(atom: Any) -> float | None:
@@ -338,16 +293,12 @@ def _crossing(atom: Any) -> float | None:
     return float(-difference.subs(symbol(TIME), 0) / slope)
 
 
-def _holds(atom: Any, time: float) -> bool:
-    return bool(inserted(atom, {TIME: number(time)}))
-
-
-def free_name(wanted: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     """The name, or one like it that nothing else has."""
-    while wanted in taken:
-        wanted += "_"
-    taken.add(wanted)
-    return wanted
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 class PetabParameter(NamedTuple):
@@ -362,10 +313,10 @@ class PetabParameter(NamedTuple):
 class PetabModel:
     """`model(times, experiment)` of a PEtab problem; the experiment's name is the condition's.
 
-    parameters       name -> what is estimated
-    courses          condition -> its formulas
-    transformations  measured name -> "log10" or "log", if the logarithm is what is compared
-    scales           parameter -> "log10" or "log", if its logarithm is what is estimated
+    parameters        name -> what is estimated
+    condition_models  condition -> its formulas
+    transformations   measured name -> "log10" or "log", if the logarithm is what is compared
+    scales            parameter -> "log10" or "log", if its logarithm is what is estimated
     """
 
     parameters: Mapping[str, PetabParameter]
@@ -379,75 +330,48 @@ class PetabModel:
         return {n: p.nominal for n, p in self.parameters.items()}
 
     def __call__(self, times: Sequence[float], experiment: Any) -> Any:
-        return _Building(self, self.condition_models[experiment.name], times).model
-
-
-class _Building:
-    """One model on its way."""
-
-    def __init__(
-        self, petab: PetabModel, condition_model: ConditionModel, times: Sequence[float]
-    ) -> None:
-        self.model = m = pyo.ConcreteModel()
-        taken = {
-            *petab.parameters,
-            *condition_model.rates,
-            *condition_model.rules,
-            *condition_model.outputs,
-            *condition_model.switches,
-        }
-        own = {n for n in taken if hasattr(m, n)}
+        of, m = self.condition_models[experiment.name], pyo.ConcreteModel()
+        taken = {*self.parameters, *of.rates, *of.rules, *of.outputs, *of.switches}
+        own = sorted(n for n in taken if hasattr(m, n))
         if own:
             raise ModelError(
-                f"{sorted(own)} are names that a Pyomo model has for itself; rename them in the "
+                f"{own} are names that a Pyomo model has for itself; rename them in the "
                 "SBML model and the tables."
             )
-        self.taken = taken
-        self.time = ContinuousSet(initialize=times)
-        m.add_component(free_name("t", taken), self.time)
-        for name, p in petab.parameters.items():
+        time = ContinuousSet(initialize=times)
+        m.add_component(free_name("t", taken), time)
+        for name, p in self.parameters.items():
             m.add_component(name, pyo.Var(bounds=(p.lower, p.upper), initialize=p.nominal))
-        for name in condition_model.switches:
-            m.add_component(name, pyo.Param(self.time, mutable=True, initialize=0.0))
-        self._states(condition_model, petab.nominal)
-        for name, rule in {**condition_model.rules, **condition_model.outputs}.items():
-            self._over_time(name, pyo.Expression, rule)
-        for name, rate in condition_model.rates.items():
-            self._equation(name, rate)
-
-    def leaf(self, name: str, t: Any) -> Any:
-        """What a symbol stands for at a time."""
-        if name == TIME:
-            return t
-        component = self.model.component(name)
-        return component[t] if component.is_indexed() else component
-
-    def _states(self, condition_model: ConditionModel, nominal: Mapping[str, float]) -> None:
-        values = {n: number(v) for n, v in nominal.items()}
-        for name, start in condition_model.starts.items():
-            guess = float(inserted(start, values))
-            state = pyo.Var(self.time, initialize=guess)
-            self.model.add_component(name, state)
-            first = self.time.first()
+        for name in of.switches:
+            m.add_component(name, pyo.Param(time, mutable=True, initialize=0.0))
+        nominal = {n: number(v) for n, v in self.nominal.items()}
+        for name, start in of.starts.items():
+            guess = float(inserted(start, nominal))
+            state = pyo.Var(time, initialize=guess)
+            m.add_component(name, state)
             if start.is_number:
-                state[first].fix(guess)
-                continue
-            rule = state[first] == to_pyomo(start, self.model.component)
-            where = free_name(f"start_{name}", self.taken)
-            self.model.add_component(where, pyo.Constraint(expr=rule))
+                state[time.first()].fix(guess)
+            else:
+                equation = state[time.first()] == to_pyomo(start, m.component)
+                m.add_component(free_name(f"start_{name}", taken), pyo.Constraint(expr=equation))
+        for name, rule in {**of.rules, **of.outputs}.items():
+            value = _over_time(m, rule)
+            m.add_component(name, pyo.Expression(time, rule=lambda _, t, value=value: value(t)))
+        for name, rate in of.rates.items():
+            slope, value = DerivativeVar(m.component(name), wrt=time), _over_time(m, rate)
+            m.add_component(free_name(f"d_{name}", taken), slope)
+            equation = pyo.Constraint(
+                time, rule=lambda _, t, slope=slope, value=value: slope[t] == value(t)
+            )
+            m.add_component(free_name(f"rate_{name}", taken), equation)
+        return m
 
-    def _over_time(self, name: str, kind: Any, expression: Any) -> None:
-        def rule(_: Any, t: Any) -> Any:
-            return to_pyomo(expression, lambda leaf: self.leaf(leaf, t))
 
-        self.model.add_component(name, kind(self.time, rule=rule))
+def _over_time(m: Any, expression: Any) -> Callable[[float], Any]:
+    """Time -> the expression in the components of a model."""
 
-    def _equation(self, name: str, rate: Any) -> None:
-        slope = DerivativeVar(self.model.component(name), wrt=self.time)
-        self.model.add_component(free_name(f"d_{name}", self.taken), slope)
+    def leaf(name: str, t: float) -> Any:
+        component = m.component(name)
+        return t if name == TIME else component[t] if component.is_indexed() else component
 
-        def rule(_: Any, t: Any) -> Any:
-            return slope[t] == to_pyomo(rate, lambda leaf: self.leaf(leaf, t))
-
-        where = free_name(f"rate_{name}", self.taken)
-        self.model.add_component(where, pyo.Constraint(self.time, rule=rule))
+    return lambda t: to_pyomo(expression, lambda name: leaf(name, t))

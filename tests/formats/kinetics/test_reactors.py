@@ -273,7 +273,7 @@ REFUSED = {
     "feed": (lambda: kinetics.Semibatch(["A -> B"], volume=1.0, feeds=["q"]), "wanted a list"),
     "feed of nothing": (
         lambda: kinetics.Semibatch(["A -> B"], volume=1.0, feeds=[kinetics.MolarFeed("f", "X")]),
-        "name \\['X'\\]",
+        "feeds has \\['X'\\]",
     ),
     "amounts": (lambda: kinetics.Semibatch(["A -> B"], volume=1.0, amounts="{}"), "concentrations"),
     "inlet": (lambda: kinetics.Cstr(["A -> B"], inlet={"X": 1.0}), "inlet has \\['X'\\]"),

@@ -10,7 +10,7 @@ import small
 from scipy.stats import norm
 
 import igpe
-from igpe.formats.petab import formulas as libraries
+from igpe.formats.petab import read
 
 VALUES = {"k": 0.7, "A0": 2.0, "sd": 0.2}
 
@@ -196,6 +196,6 @@ def test_no_file_and_no_problem(tmp_path):
 
 
 def test_without_the_extra_the_command_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(libraries, "NEEDED", ("a_library_that_is_not_there",))
+    monkeypatch.setattr(read, "NEEDED", ("a_library_that_is_not_there",))
     with pytest.raises(igpe.errors.SolverMissing, match=r"pip install 'igpe\[petab\]'"):
         igpe.petab.read_petab(tmp_path / "problem.yaml")

@@ -1,0 +1,15 @@
+from .conservation import Law as Law
+from .laws import Arrhenius as Arrhenius
+from .laws import Equation as Equation
+from .laws import Hill as Hill
+from .laws import MassAction as MassAction
+from .laws import MichaelisMenten as MichaelisMenten
+from .laws import OwnLaw as OwnLaw
+from .laws import Reaction as Reaction
+from .reactor import Batch as Batch
+from .reactor import Cstr as Cstr
+from .reactor import MolarFeed as MolarFeed
+from .reactor import MolarVolumes as MolarVolumes
+from .reactor import Semibatch as Semibatch
+from .reactor import Stream as Stream
+from .reactor import Units as Units
