@@ -7,7 +7,7 @@ reactions are given. The reactor has the table's units where the table gives all
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,90 +32,7 @@ from igpe.problem.units import conversion
 
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
-
-class DraftStart(NamedTuple):
-    """A start value as Python text, and why it is so."""
-
-    value: str
-    why: str
-
-
-def start_time(runs: Sequence[TableRun]) -> float:
-    """When the start values hold: 0 where that is plausible for all runs, else the first time."""
-    firsts = [float(run.table["time"].iloc[0]) for run in runs]
-    try:
-        begins = {start_time_of(run.table["time"].to_numpy(dtype=float), None) for run in runs}
-    except DataError:
-        begins = set(firsts)
-    return min(begins)
-
-
-def measured_start(
-    run: TableRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
-) -> DraftStart:
-    """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
-
-    A first measurement has an error like all others. To take it as exact would make the intervals
-    of the other unknowns too narrow.
-
-    factor  from the table's unit to the model's;  least: no start value is below it
-    """
-    values = run.table[name].to_numpy(dtype=float) * factor
-    there = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
-    if there.any() and not values[there].any():
-        return DraftStart("0.0", "assumed exact: measured as 0")
-    most = round_up(2 * float(np.nanmax(np.abs(values))))
-    low = 0.0 if np.nanmin(values) >= 0 else max(-most, least)
-    if not there.any():
-        return DraftStart(
-            f"igpe.Unknown({short(low)}, {short(most)})", "estimated: not measured there"
-        )
-    value = float(values[there].mean())
-    guess = min(max(value, low), most)
-    return DraftStart(
-        f"igpe.Unknown({short(low)}, {short(most)}, guess={short(guess)})",
-        f"estimated: measured as {short(value)}",
-    )
-
-
-def unmeasured_start(size: float) -> DraftStart:
-    """To be estimated, up to twice what is measured elsewhere."""
-    return DraftStart(
-        f"igpe.Unknown(0.0, {short(round_up(2 * size))})",
-        "estimated: not measured; give the number if you know it",
-    )
-
-
-def largest(runs: Iterable[TableRun], name: str) -> float:
-    """The largest size that was measured; 1 where all is zero."""
-    sizes = [np.nanmax(np.abs(r.table[name])) for r in runs if name in r.table.columns]
-    return float(max(sizes)) or 1.0
-
-
-def fastest(runs: Iterable[TableRun], begin: float) -> float:
-    """A rate, in one over the table's time, beyond which measurements cannot tell how fast."""
-    gaps = [
-        float(np.diff(np.unique([begin, *run.table["time"].to_numpy(dtype=float)])).min())
-        for run in runs
-    ]
-    return FASTEST / min(gaps)
-
-
-def round_up(number: float) -> float:
-    """To one digit that is 1, 2 or 5."""
-    if not (number > 0 and math.isfinite(number)):
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(number))
-    digit = next(d for d in (1, 2, 5, 10) if d * power >= number * (1 - 1e-12))
-    return float(f"{digit * power:.1g}")
-
-
-def short(number: float) -> str:
-    """A number as Python text, to ten digits: 0.5, 2.0, 1e-06."""
-    return repr(float(f"{number:.10g}"))
-
-
-HEAD = '''"""{title}
+FILE = '''"""{title}
 
     igpe check {file}
     igpe estimate {file} --plot fit.png --report report.html
@@ -128,167 +45,31 @@ from pathlib import Path
 
 {imports}
 
+HERE = Path(__file__).parent
+{data}
+# Column of the table -> its name in the model.
+COLUMNS = {{
+{columns}}}
+{unused}
+# At time {begin:g}{unit}. A number is known, igpe.Unknown(low, high) is estimated.
+START = {{
+{starts}}}
+
+{model}
+
+
+def problem():
+    """What igpe is asked to estimate."""
+    experiments = {experiments}
+    return igpe.Problem(
+        {builder},
+        parameters={parameters},
+        experiments=experiments,
+    )
 '''
 
-
-class DraftModel(NamedTuple):
-    """What the model contributes to the file.
-
-    title       what is estimated, in a line
-    imports     beside pathlib
-    model       its definition, as Python text
-    builder     the expression that `Problem` gets as model;  parameters: and as their names
-    starts      experiment -> state -> start value
-    begin       time at which they hold, in the table's unit;  unit: of these values, if it is known
-    units       name in the model -> unit of its column, where the model has units
-    """
-
-    title: str
-    imports: tuple[str, ...]
-    model: str
-    builder: str
-    parameters: str
-    starts: Mapping[str, Mapping[str, DraftStart]]
-    begin: float
-    unit: str
-    units: Mapping[str, str]
-
-
-def problem_file(sheet: Sheet, part: DraftModel, path: Path) -> str:
-    """The text of the file at `path`, from where the tables are found."""
-    title, name = docstring(part.title), docstring(path.name)
-    head = HEAD.format(title=title, file=name, imports="\n".join(part.imports))
-    sections = [
-        "\n".join(lines) for lines in (_data(sheet, path), _columns(sheet), _written_starts(part))
-    ]
-    gap = "\n\n\n" if part.model.startswith("def ") else "\n\n"
-    model = gap + part.model.strip("\n")
-    return (
-        head
-        + "\n\n".join(sections)
-        + model
-        + "\n\n\n"
-        + "\n".join(_problem(sheet, part, path))
-        + "\n"
-    )
-
-
-def _data(sheet: Sheet, path: Path) -> list[str]:
-    single = [f"DATA = {_place(sheet.files[0], path)}"] if len(sheet.files) == 1 else []
-    return ["HERE = Path(__file__).parent", *single]
-
-
-def _place(file: Path, path: Path) -> str:
-    """Where a table is, seen from the problem file."""
-    try:
-        way = os.path.relpath(file.resolve(), path.resolve().parent)
-    except ValueError:  # on another drive
-        return f"Path({quoted(str(file.resolve()))})"
-    return f"HERE / {quoted(Path(way).as_posix())}"
-
-
-def _columns(sheet: Sheet) -> list[str]:
-    runs = {sheet.experiment: "experiment"} if sheet.experiment else {}
-    names = runs | {c.header: c.name for c in (sheet.time, *sheet.measured)}
-    choice = sheet.choice
-    return [
-        "# Column of the table -> its name in the model.",
-        "COLUMNS = {",
-        *(f"    {quoted(header)}: {quoted(name)}," for header, name in names.items()),
-        "}",
-        *(f"# Not used: {quoted(h)} ({one_line(why)})." for h, why in choice.left_out.items()),
-        *(
-            f"# Not used: {quoted(h)} (a condition); where the model needs it: inputs={{...}}."
-            for h in choice.conditions
-        ),
-    ]
-
-
-def _written_starts(part: DraftModel) -> list[str]:
-    """START of one experiment, or of each."""
-    unit = f" in {one_line(part.unit)}" if part.unit else ""
-    several = len(part.starts) > 1
-    lines = [
-        f"# At time {part.begin:g}{unit}. A number is known, igpe.Unknown(low, high) is estimated.",
-        "START = {",
-    ]
-    for name, starts in part.starts.items():
-        entries = [f"    {quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in starts.items()]
-        if several:
-            entries = [f"    {quoted(name)}: {{", *(f"    {e}" for e in entries), "    },"]
-        lines += entries
-    return [*lines, "}"]
-
-
-def _problem(sheet: Sheet, part: DraftModel, path: Path) -> list[str]:
-    return [
-        "def problem():",
-        '    """What igpe is asked to estimate."""',
-        *_experiments(sheet, part, path),
-        "    return igpe.Problem(",
-        f"        {part.builder},",
-        f"        parameters={part.parameters},",
-        "        experiments=experiments,",
-        "    )",
-    ]
-
-
-def _experiments(sheet: Sheet, part: DraftModel, path: Path) -> list[str]:
-    if len(sheet.files) == 1:
-        function = "read_experiments" if sheet.experiment else "Experiment"
-        given = ["DATA", "columns=COLUMNS", *_conditions(sheet, part, "START", sheet.measured)]
-        return [f"    experiments = igpe.{function}(", *_lines(given, 8), "    )"]
-    lines = ["    experiments = ["]
-    for run in sheet.runs:
-        there = [c for c in sheet.measured if c.name in run.table.columns]
-        start = f"START[{quoted(run.name)}]"
-        given = [
-            _place(run.file, path),
-            f"name={quoted(run.name)}",
-            f"columns={_columns_of(sheet, there)}",
-            *_conditions(sheet, part, start, there),
-        ]
-        lines += ["        igpe.Experiment(", *_lines(given, 12), "        ),"]
-    return [*lines, "    ]"]
-
-
-def _columns_of(sheet: Sheet, there: Sequence[Column]) -> str:
-    if len(there) == len(sheet.measured):
-        return "COLUMNS"
-    return (
-        "{" + ", ".join(f"{quoted(c.header)}: {quoted(c.name)}" for c in (sheet.time, *there)) + "}"
-    )
-
-
-def _conditions(sheet: Sheet, part: DraftModel, start: str, there: Sequence[Column]) -> list[str]:
-    """Arguments of an experiment beside its table."""
-    names = [c.name for c in there]
-    choice = sheet.choice
-    sigma = {n: h for n, h in choice.sigma.items() if n in names}
-    units = {n: u for n, u in part.units.items() if n in names}
-    given = [f"start={start}", f"start_time={short(part.begin)}"]
-    if choice.left_out or choice.conditions:
-        given.append(f"only=[{', '.join(map(quoted, names))}]")
-    if units:
-        given.append(f"units={_dict(units)}")
-    if sigma:
-        given.append(f"sigma={_dict(sigma)}")
-    if sheet.replicated:
-        given.append("replicates=True")
-    if not sigma:
-        given.append("# sigma=0.02: the standard deviation of a measurement, if you know it")
-    return given
-
-
-def _dict(entries: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{quoted(k)}: {quoted(v)}" for k, v in entries.items()) + "}"
-
-
-def _lines(arguments: Iterable[str], gap: int) -> list[str]:
-    return [" " * gap + (a if a.startswith("#") else f"{a},") for a in arguments]
-
-
-EQUATIONS_MODEL = '''def model(times):
+EQUATIONS_MODEL = '''
+def model(times):
     """The equations. Each quantity is made at a constant rate and lost in proportion to itself,
 
         d{first}/dt = {first}_made - {first}_lost * {first},
@@ -308,112 +89,17 @@ EQUATIONS_MODEL = '''def model(times):
     # An equation that holds at all times without a slope is one more Constraint like these.
 {equations}
 
-    return m
-'''
+    return m'''
+
+STATE = """    m.{name} = pyo.Var(m.t){unit}
+    m.{slope} = dae.DerivativeVar(m.{name})"""
+
+BOUNDED = """    m.{made} = pyo.Var(bounds=(-{most}, {most}))
+    m.{lost} = pyo.Var(bounds=(0.0, {rate}))"""
 
 EQUATION = """    @m.Constraint(m.t)
     def balance_{name}(m, t):
         return m.{slope}[t] == m.{made} - m.{lost} * m.{name}[t]"""
-
-
-def by_equations(sheet: Sheet) -> DraftModel:
-    """The part of a problem file that stands in for equations still to be written."""
-    begin = start_time(sheet.runs)
-    rate = round_up(fastest(sheet.runs, begin))
-    names = [c.name for c in sheet.measured]
-    states: list[str] = []
-    parameters: list[str] = []
-    equations: list[str] = []
-    listed: list[str] = []
-    for column in sheet.measured:
-        name = column.name
-        most = short(round_up(rate * largest(sheet.runs, name)))
-        slope, made, lost = (
-            identifier(made_of, [*names, *listed])
-            for made_of in (f"d{name}", f"{name}_made", f"{name}_lost")
-        )
-        states += [
-            f"    m.{name} = pyo.Var(m.t){_comment(column.unit)}",
-            f"    m.{slope} = dae.DerivativeVar(m.{name})",
-        ]
-        parameters += [
-            f"    m.{made} = pyo.Var(bounds=(-{most}, {most}))",
-            f"    m.{lost} = pyo.Var(bounds=(0.0, {short(rate)}))",
-        ]
-        equations.append(EQUATION.format(name=name, slope=slope, made=made, lost=lost))
-        listed += [made, lost]
-    return DraftModel(
-        title=f"A model of {', '.join(names)}: its parameters from "
-        f"{' and '.join(f.name for f in sheet.files)}.",
-        imports=("import igpe", "import pyomo.environ as pyo", "from pyomo import dae"),
-        model=EQUATIONS_MODEL.format(
-            first=names[0],
-            time=_comment(sheet.time.unit),
-            states="\n".join(states),
-            parameters="\n".join(parameters),
-            equations="\n\n".join(equations),
-        ),
-        builder="model",
-        parameters=f"[{', '.join(map(quoted, listed))}]",
-        starts={
-            run.name: {
-                c.name: measured_start(run, c.name, begin)
-                if c.name in run.table.columns
-                else unmeasured_start(largest(sheet.runs, c.name))
-                for c in sheet.measured
-            }
-            for run in sheet.runs
-        },
-        begin=begin,
-        unit="",
-        units={},
-    )
-
-
-def _comment(unit: str) -> str:
-    return f"  # {one_line(unit)}" if unit else ""
-
-
-CONCENTRATION = {"[substance]": 1.0, "[length]": -3.0}
-AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
-
-
-class ReactorUnits(NamedTuple):
-    """Arguments of `kinetics.Units`."""
-
-    amount: str
-    volume: str
-    time: str
-
-    @property
-    def concentration(self) -> str:
-        """Of the states."""
-        return f"{self.amount}/{self.volume}"
-
-    def factor(self, column: Column) -> float:
-        """From a column's unit to that of the states."""
-        return conversion(column.name, column.unit, self.concentration)[0]
-
-
-def reactor_units(time: Column, measured: Sequence[Column]) -> ReactorUnits | None:
-    """The table's own units; None unless time has one and every column is a concentration.
-
-    The time's is kept: a reactor's times have none of their own to be converted to.
-    """
-    if not _is_name(time.unit, TIME):
-        return None
-    if any(dimension(c.unit) != CONCENTRATION for c in measured):
-        return None
-    amount, _, volume = measured[0].unit.partition("/")
-    known = _is_name(amount, AMOUNT) and _is_name(volume, VOLUME)
-    amount, volume = (amount, volume) if known else ("mol", "L")
-    return ReactorUnits(amount, volume, time.unit)
-
-
-def _is_name(unit: str, wanted: dict[str, float]) -> bool:
-    """Whether Pyomo has a unit of that very name and dimension."""
-    return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)
-
 
 REACTIONS_MODEL = """# Between which values the rate constants are sought.
 BOUNDS = {{
@@ -433,115 +119,33 @@ REACTOR = kinetics.Batch(
 {units})"""
 
 
-def by_reactions(sheet: Sheet, reactions: Sequence[str]) -> DraftModel:
-    """The part of a problem file that a list of reactions makes.
+class DraftStart(NamedTuple):
+    """A start value as Python text, and why it is so."""
 
-    raises ModelError for what is no reaction
+    value: str
+    why: str
+
+
+class DraftModel(NamedTuple):
+    """What the model contributes to the file.
+
+    title       what is estimated, in a line
+    imports     beside pathlib
+    model       its definition, as Python text
+    builder     the expression that `Problem` gets as model;  parameters: and as their names
+    starts      experiment -> state -> start value
+    unit        of these values, if it is known
+    units       name in the model -> unit of its column, where the model has units
     """
-    equations = [read_equation(r) for r in reactions]
-    units = reactor_units(sheet.time, sheet.measured)
-    begin = start_time(sheet.runs)
-    bounds = _bounds(sheet, reactions, units, begin)
-    return DraftModel(
-        title=f"{', '.join(reactions)}: rate constants from {_tables(sheet)}.",
-        imports=("import igpe", "from igpe import kinetics"),
-        model=REACTIONS_MODEL.format(
-            bounds="\n".join(f"    {line}" for line in bounds),
-            rates="\n".join(f"#   {_rate(e, k)}" for k, e in enumerate(equations, start=1)),
-            reactions="\n".join(f"        {quoted(r)}," for r in reactions),
-            units="" if units is None else f"    units=kinetics.Units{_written(units)},\n",
-        ),
-        builder="REACTOR",
-        parameters="REACTOR.parameters",
-        starts=_starts(sheet, equations, units, begin),
-        begin=begin,
-        unit="" if units is None else units.concentration,
-        units={} if units is None else {c.name: c.unit for c in sheet.measured},
-    )
 
-
-def species_of(reactions: Sequence[str]) -> tuple[str, ...]:
-    """All species, in the order they are written.
-
-    raises ModelError for what is no reaction, and names that a reactor needs for something else
-    """
-    return Batch(reactions).species if reactions else ()
-
-
-def _tables(sheet: Sheet) -> str:
-    return " and ".join(file.name for file in sheet.files)
-
-
-def _written(units: ReactorUnits) -> str:
-    return f"({', '.join(map(quoted, units))})"
-
-
-def _rate(equation: Equation, place: int) -> str:
-    def side(species: dict[str, object], constant: str) -> str:
-        powers = (s if n == 1 else f"{s}**{n}" for s, n in species.items())
-        return " * ".join([constant, *powers])
-
-    there = side(dict(equation.left), f"k{place}f" if equation.reversible else f"k{place}")
-    back = f" - {side(dict(equation.right), f'k{place}r')}" if equation.reversible else ""
-    return f"r{place} = {there}{back}"
-
-
-def _bounds(
-    sheet: Sheet, reactions: Sequence[str], units: ReactorUnits | None, begin: float
-) -> list[str]:
-    """A line for each constant: up to the fastest reaction that the measurements could follow."""
-    sizes = [
-        largest(sheet.runs, c.name) * (1.0 if units is None else units.factor(c))
-        for c in sheet.measured
-    ]
-    rate = fastest(sheet.runs, begin)
-    lines = []
-    for reaction in numbered(reactions):
-        equation = reaction.equation
-        orders = [float(sum(equation.left.values())), float(sum(equation.right.values()))]
-        for name, order in zip(reaction.parameters, orders, strict=False):
-            upper = round_up(rate * max(sizes) ** (1 - order))
-            unit = "" if units is None else f"  # {one_line(_unit(units, order))}"
-            lines.append(f"{quoted(name)}: (0.0, {short(upper)}),{unit}")
-    return lines
-
-
-def _unit(units: ReactorUnits, order: float) -> str:
-    power = 1 - order
-    if power == 0:
-        return f"1/{units.time}"
-    return (
-        f"({units.concentration})**{power:g}/{units.time}"
-        if power != 1
-        else (f"{units.concentration}/{units.time}")
-    )
-
-
-def _starts(
-    sheet: Sheet, equations: Sequence[Equation], units: ReactorUnits | None, begin: float
-) -> dict[str, dict[str, DraftStart]]:
-    species = dict.fromkeys(s for e in equations for s in e.species)
-    columns = {c.name: c for c in sheet.measured}
-    made = {s for e in equations for s, n in e.net.items() if n > 0}
-    made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
-    found: dict[str, dict[str, DraftStart]] = {}
-    for run in sheet.runs:
-        known = {s: columns[s] for s in species if s in columns and s in run.table.columns}
-        factor = {s: 1.0 if units is None else units.factor(c) for s, c in known.items()}
-        sizes = [largest([run], s) * factor[s] for s in known]
-        found[run.name] = {
-            s: measured_start(run, s, begin, factor[s], 0.0)
-            if s in known
-            else _unmeasured(s in made, max(sizes))
-            for s in species
-        }
-    return found
-
-
-def _unmeasured(is_made: bool, size: float) -> DraftStart:
-    if is_made:
-        return DraftStart("0.0", "assumed: not measured, and made by a reaction")
-    return unmeasured_start(size)
+    title: str
+    imports: str
+    model: str
+    builder: str
+    parameters: str
+    starts: dict[str, dict[str, DraftStart]]
+    unit: str = ""
+    units: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -562,17 +166,18 @@ class Draft:
     @property
     def remarks(self) -> list[str]:
         """What was found, and what was assumed, in sentences."""
-        sheet = self.sheet
+        sheet, names = self.sheet, ", ".join(c.name for c in self.sheet.measured)
         runs = f"{len(sheet.runs)} experiment{'s' * (len(sheet.runs) > 1)}"
-        names = ", ".join(c.name for c in sheet.measured)
-        said = [
-            f"{sheet.size} measurements of {names} in {runs}; times from '{sheet.time.header}'."
+        return [
+            f"{sheet.size} measurements of {names} in {runs}; times from '{sheet.time.header}'.",
+            *(f"Not used: '{h}' ({why})." for h, why in sheet.left_out.items()),
+            *(f"Not used: '{h}' (a condition)." for h in sheet.conditions),
+            *(
+                f"{n} starts at {s.value}: {s.why}."
+                for n, s in next(iter(self.starts.values())).items()
+            ),
+            self.model,
         ]
-        said += [f"Not used: '{h}' ({why})." for h, why in sheet.choice.left_out.items()]
-        said += [f"Not used: '{h}' (a condition)." for h in sheet.choice.conditions]
-        first = next(iter(self.starts.values()))
-        said += [f"{n} starts at {s.value}: {s.why}." for n, s in first.items()]
-        return [*said, self.model]
 
 
 def draft(
@@ -582,19 +187,330 @@ def draft(
 
     files      of the measurements
     reactions  by which the model goes; none: equations that stand in for the user's
-    options      what the user says of the columns; the species are added
+    options    what the user says of the columns; the species are added
     path       where the file is going to be
-    raises     DataError for tables that do not serve, ModelError for what is no reaction
+    raises     DataError for tables that do not serve, ModelError for what is no reaction, and for
+               names that a reactor needs for something else
     """
-    species = species_of(reactions)
-    sheet = read_sheet(
-        files, TableOptions(options.time, options.experiment, options.named, species)
+    species = Batch(reactions).species if reactions else ()
+    sheet = read_sheet(files, replace(options, species=species))
+    times = [run.table["time"].to_numpy(dtype=float) for run in sheet.runs]
+    try:
+        begin = min(start_time_of(t, None) for t in times)
+    except DataError:
+        begin = min(float(t[0]) for t in times)
+    shortest = min(float(np.diff(np.unique([begin, *t])).min()) for t in times)
+    fastest = FASTEST / shortest  # in one over the table's time
+    if reactions:
+        part = _by_reactions(sheet, reactions, begin, fastest)
+        sentence = f"The model: {', '.join(reactions)}, by mass action."
+    else:
+        part = _by_equations(sheet, begin, fastest)
+        sentence = "The equations only stand in for yours: write these into the function model()."
+    return Draft(_text(sheet, part, begin, path), sheet, part.starts, sentence)
+
+
+def _text(sheet: Sheet, part: DraftModel, begin: float, path: Path) -> str:
+    """The text of the file at `path`, from where the tables are found."""
+    single = len(sheet.files) == 1
+    runs = {sheet.experiment: "experiment"} if sheet.experiment else {}
+    names = runs | {c.header: c.name for c in (sheet.time, *sheet.measured)}
+    unused = {h: f"({one_line(why)})." for h, why in sheet.left_out.items()}
+    condition = "(a condition); where the model needs it: inputs={...}."
+    unused |= dict.fromkeys(sheet.conditions, condition)
+    starts: list[str] = []
+    for run, values in part.starts.items():
+        own = [f"{quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in values.items()]
+        several = [f"{quoted(run)}: {{", *(f"    {line}" for line in own), "},"]
+        starts += several if len(part.starts) > 1 else own
+    if single:
+        function = "igpe.read_experiments" if sheet.experiment else "igpe.Experiment"
+        given = _conditions(sheet, part, begin, "START", sheet.measured)
+        experiments = _call(function, ["DATA", "columns=COLUMNS", *given], "    ")
+    else:
+        every = [_experiment(sheet, part, begin, run, path) for run in sheet.runs]
+        experiments = f"[\n{_lines((f'{one},' for one in every), 8)}    ]"
+    return FILE.format(
+        title=docstring(part.title),
+        file=docstring(path.name),
+        imports=part.imports,
+        data=f"DATA = {_place(sheet.files[0], path)}\n" if single else "",
+        columns=_lines((f"{quoted(header)}: {quoted(name)}," for header, name in names.items()), 4),
+        unused=_lines((f"# Not used: {quoted(h)} {why}" for h, why in unused.items()), 0),
+        begin=begin,
+        unit=f" in {one_line(part.unit)}" if part.unit else "",
+        starts=_lines(starts, 4),
+        model=part.model,
+        experiments=experiments,
+        builder=part.builder,
+        parameters=part.parameters,
     )
-    part = by_reactions(sheet, reactions) if reactions else by_equations(sheet)
-    starts = {run: dict(values) for run, values in part.starts.items()}
-    told = (
-        f"The model: {', '.join(reactions)}, by mass action."
-        if reactions
-        else "The equations only stand in for yours: write these into the function model()."
+
+
+def _lines(texts: Iterable[str], gap: int) -> str:
+    return "".join(f"{' ' * gap}{text}\n" for text in texts)
+
+
+def _call(function: str, arguments: Sequence[str], gap: str) -> str:
+    """A call with one argument a line; comments stand between them."""
+    lines = (a if a.startswith("#") else f"{a}," for a in arguments)
+    return f"{function}(\n{_lines(lines, len(gap) + 4)}{gap})"
+
+
+def _dict(entries: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{quoted(k)}: {quoted(v)}" for k, v in entries.items()) + "}"
+
+
+def _place(file: Path, path: Path) -> str:
+    """Where a table is, seen from the problem file."""
+    try:
+        relative = os.path.relpath(file.resolve(), path.resolve().parent)
+    except ValueError:  # on another drive
+        return f"Path({quoted(str(file.resolve()))})"
+    return f"HERE / {quoted(Path(relative).as_posix())}"
+
+
+def _experiment(sheet: Sheet, part: DraftModel, begin: float, run: TableRun, path: Path) -> str:
+    """One experiment of several, each in its own file."""
+    there = [c for c in sheet.measured if c.name in run.table.columns]
+    own = _dict({c.header: c.name for c in (sheet.time, *there)})
+    arguments = [
+        _place(run.file, path),
+        f"name={quoted(run.name)}",
+        f"columns={'COLUMNS' if len(there) == len(sheet.measured) else own}",
+        *_conditions(sheet, part, begin, f"START[{quoted(run.name)}]", there),
+    ]
+    return _call("igpe.Experiment", arguments, " " * 8)
+
+
+def _conditions(
+    sheet: Sheet, part: DraftModel, begin: float, start: str, there: Sequence[Column]
+) -> list[str]:
+    """Arguments of an experiment beside its table."""
+    names = [c.name for c in there]
+    sigma, units = (
+        {n: text for n, text in given.items() if n in names} for given in (sheet.sigma, part.units)
     )
-    return Draft(problem_file(sheet, part, path), sheet, starts, told)
+    listed = ", ".join(map(quoted, names))
+    arguments = {
+        f"start={start}": True,
+        f"start_time={short(begin)}": True,
+        f"only=[{listed}]": sheet.left_out or sheet.conditions,
+        f"units={_dict(units)}": units,
+        f"sigma={_dict(sigma)}": sigma,
+        "replicates=True": sheet.replicated,
+        "# sigma=0.02: the standard deviation of a measurement, if you know it": not sigma,
+    }
+    return [argument for argument, is_needed in arguments.items() if is_needed]
+
+
+def measured_start(
+    run: TableRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
+) -> DraftStart:
+    """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
+
+    A first measurement has an error like all others. To take it as exact would make the intervals
+    of the other unknowns too narrow.
+
+    factor  from the table's unit to the model's;  least: no start value is below it
+    """
+    values = run.table[name].to_numpy(dtype=float) * factor
+    there = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
+    if there.any() and not values[there].any():
+        return DraftStart("0.0", "assumed exact: measured as 0")
+    most = round_up(2 * float(np.nanmax(np.abs(values))))
+    low = 0.0 if np.nanmin(values) >= 0 else max(-most, least)
+    bounds = f"{short(low)}, {short(most)}"
+    if not there.any():
+        return DraftStart(f"igpe.Unknown({bounds})", "estimated: not measured there")
+    value = float(values[there].mean())
+    return DraftStart(
+        f"igpe.Unknown({bounds}, guess={short(min(max(value, low), most))})",
+        f"estimated: measured as {short(value)}",
+    )
+
+
+def unmeasured_start(size: float) -> DraftStart:
+    """To be estimated, up to twice what is measured elsewhere."""
+    return DraftStart(
+        f"igpe.Unknown(0.0, {short(round_up(2 * size))})",
+        "estimated: not measured; give the number if you know it",
+    )
+
+
+def largest(runs: Iterable[TableRun], name: str) -> float:
+    """The largest size that was measured; 1 where all is zero."""
+    sizes = [np.nanmax(np.abs(r.table[name])) for r in runs if name in r.table.columns]
+    return float(max(sizes)) or 1.0
+
+
+def round_up(number: float) -> float:
+    """To one digit that is 1, 2 or 5."""
+    if not (number > 0 and math.isfinite(number)):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(number))
+    digit = next(d for d in (1, 2, 5, 10) if d * power >= number * (1 - 1e-12))
+    return float(f"{digit * power:.1g}")
+
+
+def short(number: float) -> str:
+    """A number as Python text, to ten digits: 0.5, 2.0, 1e-06."""
+    return repr(float(f"{number:.10g}"))
+
+
+def _by_equations(sheet: Sheet, begin: float, fastest: float) -> DraftModel:
+    """The part of a problem file that stands in for equations still to be written."""
+    rate = round_up(fastest)
+    names = [c.name for c in sheet.measured]
+    listed: list[str] = []
+    quantities: list[dict[str, str]] = []
+    for column in sheet.measured:
+        name = column.name
+        slope, made, lost = (
+            identifier(made_of, [*names, *listed])
+            for made_of in (f"d{name}", f"{name}_made", f"{name}_lost")
+        )
+        most = short(round_up(rate * largest(sheet.runs, name)))
+        own = {"name": name, "unit": _comment(column.unit), "slope": slope, "made": made}
+        quantities.append(own | {"lost": lost, "most": most, "rate": short(rate)})
+        listed += [made, lost]
+    states, parameters = (
+        "\n".join(template.format(**q) for q in quantities) for template in (STATE, BOUNDED)
+    )
+    return DraftModel(
+        title=f"A model of {', '.join(names)}: its parameters from {_tables(sheet)}.",
+        imports="import igpe\nimport pyomo.environ as pyo\nfrom pyomo import dae",
+        model=EQUATIONS_MODEL.format(
+            first=names[0],
+            time=_comment(sheet.time.unit),
+            states=states,
+            parameters=parameters,
+            equations="\n\n".join(EQUATION.format(**q) for q in quantities),
+        ),
+        builder="model",
+        parameters=f"[{', '.join(map(quoted, listed))}]",
+        starts={
+            run.name: {
+                n: measured_start(run, n, begin)
+                if n in run.table.columns
+                else unmeasured_start(largest(sheet.runs, n))
+                for n in names
+            }
+            for run in sheet.runs
+        },
+    )
+
+
+def _comment(unit: str) -> str:
+    return f"  # {one_line(unit)}" if unit else ""
+
+
+def _tables(sheet: Sheet) -> str:
+    return " and ".join(file.name for file in sheet.files)
+
+
+CONCENTRATION = {"[substance]": 1.0, "[length]": -3.0}
+AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
+
+
+class ReactorUnits(NamedTuple):
+    """Arguments of `kinetics.Units`."""
+
+    amount: str
+    volume: str
+    time: str
+
+    @property
+    def concentration(self) -> str:
+        """Of the states."""
+        return f"{self.amount}/{self.volume}"
+
+
+def reactor_units(time: Column, measured: Sequence[Column]) -> ReactorUnits | None:
+    """The table's own units; None unless time has one and every column is a concentration.
+
+    The time's is kept: a reactor's times have none of their own to be converted to.
+    """
+    concentrations = all(dimension(c.unit) == CONCENTRATION for c in measured)
+    if not (_is_name(time.unit, TIME) and concentrations):
+        return None
+    amount, _, volume = measured[0].unit.partition("/")
+    known = _is_name(amount, AMOUNT) and _is_name(volume, VOLUME)
+    return ReactorUnits(*((amount, volume) if known else ("mol", "L")), time.unit)
+
+
+def _is_name(unit: str, wanted: dict[str, float]) -> bool:
+    """Whether Pyomo has a unit of that very name and dimension."""
+    return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)
+
+
+def _by_reactions(
+    sheet: Sheet, reactions: Sequence[str], begin: float, fastest: float
+) -> DraftModel:
+    """The part of a problem file that a list of reactions makes."""
+    equations = [read_equation(r) for r in reactions]
+    units = reactor_units(sheet.time, sheet.measured)
+    factors = {
+        c.name: 1.0 if units is None else conversion(c.name, c.unit, units.concentration)[0]
+        for c in sheet.measured
+    }
+    most = max(largest(sheet.runs, name) * factor for name, factor in factors.items())
+    bounds = []
+    for reaction in numbered(reactions):
+        sides = reaction.equation.left, reaction.equation.right
+        for name, side in zip(reaction.parameters, sides, strict=False):
+            power = 1 - float(sum(side.values()))
+            upper = short(round_up(fastest * most**power))
+            unit = "" if units is None else _comment(_unit(units, power))
+            bounds.append(f"    {quoted(name)}: (0.0, {upper}),{unit}")
+    written = units and f"    units=kinetics.Units({', '.join(map(quoted, units))}),\n"
+    return DraftModel(
+        title=f"{', '.join(reactions)}: rate constants from {_tables(sheet)}.",
+        imports="import igpe\nfrom igpe import kinetics",
+        model=REACTIONS_MODEL.format(
+            bounds="\n".join(bounds),
+            rates="\n".join(f"#   {_rate(e, k)}" for k, e in enumerate(equations, start=1)),
+            reactions="\n".join(f"        {quoted(r)}," for r in reactions),
+            units=written or "",
+        ),
+        builder="REACTOR",
+        parameters="REACTOR.parameters",
+        starts={run.name: _starts(run, equations, factors, begin) for run in sheet.runs},
+        unit="" if units is None else units.concentration,
+        units={} if units is None else {c.name: c.unit for c in sheet.measured},
+    )
+
+
+def _rate(equation: Equation, place: int) -> str:
+    """The rate by mass action, as a formula."""
+    kinds = ("f", "r") if equation.reversible else ("",)
+    there_and_back = (
+        " * ".join([f"k{place}{kind}", *(s if n == 1 else f"{s}**{n}" for s, n in side.items())])
+        for kind, side in zip(kinds, (equation.left, equation.right), strict=False)
+    )
+    return f"r{place} = {' - '.join(there_and_back)}"
+
+
+def _unit(units: ReactorUnits, power: float) -> str:
+    """The unit of a constant: concentration to a power, over time."""
+    if power == 0:
+        return f"1/{units.time}"
+    concentration = units.concentration
+    return f"{concentration if power == 1 else f'({concentration})**{power:g}'}/{units.time}"
+
+
+def _starts(
+    run: TableRun, equations: Sequence[Equation], factors: Mapping[str, float], begin: float
+) -> dict[str, DraftStart]:
+    """Species -> start value; what is not measured but made is not there at the start."""
+    made = {s for e in equations for s, n in e.net.items() if n > 0}
+    made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
+    zero = DraftStart("0.0", "assumed: not measured, and made by a reaction")
+    known = {s: f for s, f in factors.items() if s in run.table.columns}
+    most = max(largest([run], s) * factor for s, factor in known.items())
+    return {
+        s: measured_start(run, s, begin, known[s], 0.0)
+        if s in known
+        else (zero if s in made else unmeasured_start(most))
+        for s in dict.fromkeys(s for e in equations for s in e.species)
+    }

@@ -1,8 +1,7 @@
-"""What the header of a column says: "c(A) [mol/L]" is the quantity c(A) in mol/L.
+"""What the user's tables hold: times, experiments, measured columns, their units and errors.
 
-What the user's tables hold: times, experiments, measured columns, their units and errors.
-
-Which columns of a table are measured, which are conditions, and which no one asks for.
+A header such as "c(A) [mol/L]" names the quantity c(A) in mol/L. Columns are measured, standard
+deviations, conditions, or not used.
 """
 
 import keyword
@@ -35,16 +34,10 @@ _SLASH = re.compile(r"(?P<name>.*\S)\s+(?:/|in)\s+\(?(?P<unit>[^)]*)\)?")
 _COMMA = re.compile(r"(?P<name>.*\S),\s*(?P<unit>\S+)")
 _BEFORE = re.compile(r"(?i)(concentration|conc\.?|c)[\s._]*(of\s+)?")
 _SIGMA_WORDS = ("sd", "std", "sigma", "err", "error", "stddev")
-_MARKS = {
-    "·": "*",
-    "⁻": "-",
-    "¹": "1",
-    "²": "2",
-    "³": "3",
-    "\N{MICRO SIGN}": "u",
-    "°C": "degC",
-    "^": "**",
-}
+_MARKS = {"·": "*", "⁻": "-", "¹": "1", "²": "2", "³": "3", "\N{MICRO SIGN}": "u"}
+_MARKS |= {"°C": "degC", "^": "**"}
+DEVIATION = "standard deviations, which not all measured columns have"
+CONDITION = "a condition: it does not change"
 
 
 @dataclass(frozen=True)
@@ -67,28 +60,24 @@ def split_header(header: str) -> tuple[str, str]:
     Brackets without a space before them, as in "c(A)", belong to the name, but for [...].
     """
     text = header.strip()
-    found = _BRACKETS.fullmatch(text)
-    if found is not None and not _belongs_to_name(found):
-        return found["name"], known_unit(found["unit"])
+    match = _BRACKETS.fullmatch(text)
+    if match is not None and not _belongs_to_name(match):
+        return match["name"], known_unit(match["unit"])
     for pattern in (_SLASH, _COMMA):
-        found = pattern.fullmatch(text)
-        if found is not None and known_unit(found["unit"]):
-            return found["name"], known_unit(found["unit"])
+        match = pattern.fullmatch(text)
+        if match is not None and known_unit(match["unit"]):
+            return match["name"], known_unit(match["unit"])
     name, _, last = text.rpartition("_")
-    if name.lower() in TIMES and known_unit(last):
-        return name, known_unit(last)
-    return text, ""
+    is_time_unit = name.lower() in TIMES and known_unit(last)
+    return (name, known_unit(last)) if is_time_unit else (text, "")
 
 
-def _belongs_to_name(found: re.Match[str]) -> bool:
+def _belongs_to_name(match: re.Match[str]) -> bool:
     """Whether what stands in brackets is no unit: "c(A)" is not in ampere, "A (total)" has none."""
-    is_empty = not found["unit"].strip(" -%1")
-    if found[0].endswith("]") or is_empty:
+    if match[0].endswith("]") or not match["unit"].strip(" -%1"):
         return False
-    if not known_unit(found["unit"]):
-        return True
-    is_letter = len(found["name"]) == 1 or re.fullmatch("[A-Z]", found["unit"]) is not None
-    return is_letter and not found["gap"]
+    is_letter = len(match["name"]) == 1 or re.fullmatch("[A-Z]", match["unit"]) is not None
+    return not known_unit(match["unit"]) or (is_letter and not match["gap"])
 
 
 def known_unit(text: str) -> str:
@@ -142,12 +131,8 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
     plain = plain if plain.isidentifier() else f"x{plain}"
     if plain in TAKEN or keyword.iskeyword(plain):
         plain += "_"
-    free = plain
-    for number in range(2, len(taken) + 3):
-        if free not in taken:
-            break
-        free = f"{plain}_{number}"
-    return free
+    candidates = (plain, *(f"{plain}_{number}" for number in range(2, len(taken) + 3)))
+    return next(c for c in candidates if c not in taken)
 
 
 def meant(name: str, species: Iterable[str]) -> str:
@@ -164,133 +149,10 @@ def meant(name: str, species: Iterable[str]) -> str:
 
 def deviation_of(header: str) -> str:
     """What a column such as "sd_A", "A sd" or "error of A" is the standard deviation of; or ""."""
-    words = re.split(r"[\s._]+", split_header(header)[0])
-    if len(words) > 1 and words[0].lower() in _SIGMA_WORDS:
-        return "_".join(w for w in words[1:] if w.lower() != "of")
-    if len(words) > 1 and words[-1].lower() in _SIGMA_WORDS:
-        return "_".join(words[:-1])
-    return ""
-
-
-def named_column(header: str, headers: Iterable[str], option: str) -> str:
-    """The header, if the table has it. Raises DataError with the one that was probably meant."""
-    known = list(headers)
-    if header in known:
-        return header
-    raise DataError(
-        f"{option} names the column '{header}', but the table's columns are {known}."
-        f"{closest(header, known)}"
-    )
-
-
-DEVIATION = "standard deviations, which not all measured columns have"
-CONDITION = "a condition: it does not change"
-
-
-@dataclass(frozen=True)
-class ColumnChoice:
-    """What the columns beside time and experiment are.
-
-    measured    the columns that the model is to explain
-    sigma       measured name -> header of its standard deviations; empty unless all have one
-    conditions  headers of numbers that do not change within an experiment
-    left_out    header -> why it is not used
-    """
-
-    measured: tuple[Column, ...]
-    sigma: Mapping[str, str]
-    conditions: tuple[str, ...]
-    left_out: Mapping[str, str]
-
-
-def choose(
-    table: pd.DataFrame,
-    named: Mapping[str, str],
-    species: Sequence[str],
-    experiments: Sequence[str],
-) -> ColumnChoice:
-    """Sort the columns of a table.
-
-    named        header -> name in the model, as the user says
-    species      of the reactions; empty: every column of numbers becomes a quantity
-    experiments  of each row
-    raises       DataError if nothing is left that could be measured
-    """
-    measured: list[Column] = []
-    others: dict[str, str] = {}
-    for header in map(str, table.columns):
-        said, unit = split_header(header)
-        taken = [c.name for c in measured]
-        name = named.get(header) or meant(said, species)
-        if name and name in taken:
-            raise _twice(name, header, measured)
-        why = "" if name else _why_not(table[header], header, species, experiments)
-        if why:
-            others[header] = why
-        else:
-            free = name if species else identifier(name or said, taken)
-            measured.append(Column(header, free, unit))
-    if not measured:
-        raise _nothing(list(map(str, table.columns)), species)
-    deviations = {h: deviation_of(h) for h, why in others.items() if why == DEVIATION}
-    sigma = _sigma(measured, deviations, species)
-    conditions = tuple(h for h, why in others.items() if why == CONDITION)
-    unused = set(others) - set(conditions) - set(sigma.values())
-    return ColumnChoice(
-        tuple(measured), sigma, conditions, {h: w for h, w in others.items() if h in unused}
-    )
-
-
-def _why_not(
-    values: "pd.Series[float]", header: str, species: Sequence[str], experiments: Sequence[str]
-) -> str:
-    """Why a column that nobody named is not measured; empty if it is."""
-    if not pd.to_numeric(values, errors="coerce").notna().any():
-        return "no numbers"
-    if deviation_of(header):
-        return DEVIATION
-    if _is_constant(values, experiments):
-        return CONDITION
-    return "no species of the reactions" if species else ""
-
-
-def _sigma(
-    measured: Sequence[Column], deviations: Mapping[str, str], species: Sequence[str]
-) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for column in measured:
-        for header, of in deviations.items():
-            names = {column.name, identifier(split_header(column.header)[0]), column.header}
-            if of in names or identifier(of) in names or meant(of, species) == column.name:
-                found.setdefault(column.name, header)
-    return found if len(found) == len(measured) else {}
-
-
-def _is_constant(values: "pd.Series[float]", experiments: Sequence[str]) -> bool:
-    """Whether it has one value in each experiment, and rows enough to tell."""
-    counts = values.groupby(np.array(experiments)).nunique()
-    return len(values) > len(counts) and bool((counts <= 1).all())
-
-
-def _twice(name: str, header: str, measured: Sequence[Column]) -> DataError:
-    other = next(c.header for c in measured if c.name == name)
-    return DataError(
-        f"The columns '{other}' and '{header}' both seem to be '{name}'. Remove one from the "
-        f"table, or say which is which: --column '{other}={name}' --column '{header}=OTHER_NAME'."
-    )
-
-
-def _nothing(headers: Sequence[str], species: Sequence[str]) -> DataError:
-    if not species:
-        return DataError(
-            f"No column beside the time holds numbers that change: {list(headers)}. Give a table "
-            "with one column for each measured quantity."
-        )
-    example = headers[0] if headers else "c(A) [mol/L]"
-    return DataError(
-        f"No column is a species of the reactions: the columns are {list(headers)}, the species "
-        f"{list(species)}. Say which is which: --column '{example}={species[0]}'."
-    )
+    first, *rest = re.split(r"[\s._]+", split_header(header)[0])
+    if rest and first.lower() in _SIGMA_WORDS:
+        return "_".join(w for w in rest if w.lower() != "of")
+    return "_".join([first, *rest[:-1]]) if rest and rest[-1].lower() in _SIGMA_WORDS else ""
 
 
 class TableRun(NamedTuple):
@@ -323,18 +185,19 @@ class Sheet:
     runs        one for each experiment
     time        the column of times
     experiment  header of the column that names the experiments; "" if each file is one
-    choice      which of the other columns are what
+    measured    the columns that the model is to explain
+    sigma       measured name -> header of its standard deviations; empty unless all have one
+    conditions  headers of numbers that do not change within an experiment
+    left_out    header -> why it is not used
     """
 
     runs: tuple[TableRun, ...]
     time: Column
     experiment: str
-    choice: ColumnChoice
-
-    @property
-    def measured(self) -> tuple[Column, ...]:
-        """The columns that the model is to explain."""
-        return self.choice.measured
+    measured: tuple[Column, ...]
+    sigma: Mapping[str, str]
+    conditions: tuple[str, ...]
+    left_out: Mapping[str, str]
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -360,24 +223,43 @@ def read_sheet(files: Sequence[Path], options: TableOptions) -> Sheet:
     """
     tables = [read_table(file) for file in files]
     headers = list(dict.fromkeys(str(c) for t in tables for c in t.columns))
-    for option, header in (("--time", options.time), ("--experiment", options.experiment)):
-        if header:
-            named_column(header, headers, option)
-    for header in options.named:
-        named_column(header, headers, "--column")
+    given = [("--time", options.time), ("--experiment", options.experiment)]
+    for option, header in [*given, *(("--column", h) for h in options.named)]:
+        if header and header not in headers:
+            raise DataError(
+                f"{option} names the column '{header}', but the table's columns are {headers}."
+                f"{closest(header, headers)}"
+            )
     runs = options.experiment or _runs_column(headers, tables, options)
     time = options.time or _time_column([h for h in headers if h != runs], tables, options)
-    whole = pd.concat(tables, ignore_index=True)
-    groups = _groups(tables, runs)
-    rest = [h for h in headers if h not in (time, runs)]
-    choice = choose(whole[rest], options.named, options.species, groups)
-    names = {time: "time", **{c.header: c.name for c in choice.measured}}
-    found = [
-        TableRun(name, file, _checked(name, file, rows, names))
-        for file, table in zip(files, tables, strict=True)
-        for name, rows in _parts(file, table, runs, files)
-    ]
-    return Sheet(tuple(found), Column(time, "time", split_header(time)[1]), runs, choice)
+    if runs and len(files) > 1:
+        raise DataError(
+            f"There are {len(files)} tables with a column '{runs}' of experiments; give one table "
+            "that holds them all, or one table for each experiment without that column."
+        )
+    if runs:
+        experiments = tables[0][runs].astype(str)
+        parts = [(n, files[0], tables[0][experiments == n]) for n in experiments.unique()]
+    else:
+        experiments = pd.Series([n for n, t in enumerate(tables) for _ in range(len(t))], dtype=str)
+        several = len(files) > 1
+        parts = [(f.stem * several, f, t) for f, t in zip(files, tables, strict=True)]
+    rest = pd.concat(tables, ignore_index=True).drop(columns=[time, *([runs] if runs else [])])
+    measured, others = _sorted(rest, options, experiments)
+    deviations = {h: deviation_of(h) for h, why in others.items() if why == DEVIATION}
+    sigma = _sigma(measured, deviations, options.species)
+    names = {time: "time", **{c.header: c.name for c in measured}}
+    return Sheet(
+        runs=tuple(TableRun(name, file, _checked(name, file, t, names)) for name, file, t in parts),
+        time=Column(time, "time", split_header(time)[1]),
+        experiment=runs,
+        measured=tuple(measured),
+        sigma=sigma,
+        conditions=tuple(h for h, why in others.items() if why == CONDITION),
+        left_out={
+            h: why for h, why in others.items() if why != CONDITION and h not in sigma.values()
+        },
+    )
 
 
 def _runs_column(
@@ -417,28 +299,71 @@ def _increases(table: pd.DataFrame, header: str) -> bool:
     return bool(np.isfinite(values).all() and (np.diff(values) > 0).all())
 
 
-def _groups(tables: Sequence[pd.DataFrame], runs: str) -> list[str]:
-    """For each row of all tables, which experiment it is of."""
-    return [
-        str(entry)
-        for number, table in enumerate(tables)
-        for entry in (table[runs] if runs in table.columns else [number] * len(table))
-    ]
+def _sorted(
+    table: pd.DataFrame, options: TableOptions, experiments: "pd.Series[str]"
+) -> tuple[list[Column], dict[str, str]]:
+    """The measured columns of a table, and header -> why it is not one of all others.
 
-
-def _parts(
-    file: Path, table: pd.DataFrame, runs: str, files: Sequence[Path]
-) -> list[tuple[str, pd.DataFrame]]:
-    """The experiments of one file: name -> rows."""
-    if not runs:
-        return [(file.stem if len(files) > 1 else "", table)]
-    if len(files) > 1:
+    experiments  of each row
+    raises       DataError if nothing is left that could be measured
+    """
+    species, headers = options.species, list(map(str, table.columns))
+    measured: dict[str, Column] = {}
+    others: dict[str, str] = {}
+    for header in headers:
+        written, unit = split_header(header)
+        name = options.named.get(header) or meant(written, species)
+        why = "" if name else _why_not(table[header], header, species, experiments)
+        if name in measured:
+            other = measured[name].header
+            raise DataError(
+                f"The columns '{other}' and '{header}' both seem to be '{name}'. Remove one from "
+                "the table, or say which is which: --column "
+                f"'{other}={name}' --column '{header}=OTHER_NAME'."
+            )
+        if why:
+            others[header] = why
+        else:
+            free = name if species else identifier(name or written, measured)
+            measured[free] = Column(header, free, unit)
+    if not measured and not species:
         raise DataError(
-            f"There are {len(files)} tables with a column '{runs}' of experiments; give one table "
-            "that holds them all, or one table for each experiment without that column."
+            f"No column beside the time holds numbers that change: {headers}. Give a table "
+            "with one column for each measured quantity."
         )
-    names = table[runs].astype(str)
-    return [(name, table[names == name]) for name in names.unique()]
+    if not measured:
+        raise DataError(
+            f"No column is a species of the reactions: the columns are {headers}, the species "
+            f"{list(species)}. Say which is which: --column "
+            f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
+        )
+    return list(measured.values()), others
+
+
+def _why_not(
+    values: "pd.Series[float]", header: str, species: Sequence[str], experiments: "pd.Series[str]"
+) -> str:
+    """Why a column that nobody named is not measured; empty if it is."""
+    if not pd.to_numeric(values, errors="coerce").notna().any():
+        return "no numbers"
+    if deviation_of(header):
+        return DEVIATION
+    counts = values.groupby(experiments.to_numpy()).nunique()
+    if len(values) > len(counts) and bool((counts <= 1).all()):  # rows enough to tell
+        return CONDITION
+    return "no species of the reactions" if species else ""
+
+
+def _sigma(
+    measured: Sequence[Column], deviations: Mapping[str, str], species: Sequence[str]
+) -> dict[str, str]:
+    sigma: dict[str, str] = {}
+    for column in measured:
+        names = {column.name, identifier(split_header(column.header)[0]), column.header}
+        for header, of in deviations.items():
+            if of in names or identifier(of) in names or meant(of, species) == column.name:
+                sigma.setdefault(column.name, header)
+    return sigma if len(sigma) == len(measured) else {}
 
 
 def _checked(name: str, file: Path, rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
@@ -450,11 +375,8 @@ def _checked(name: str, file: Path, rows: pd.DataFrame, names: Mapping[str, str]
         for column in set(names.values()) & set(table.columns):
             numbers(table, column)
     except DataError as error:
-        more = (
-            " If a column tells them apart, name it: --experiment 'COLUMN'."
-            if "not sorted" in str(error) and not name
-            else ""
-        )
+        unsorted = "not sorted" in str(error) and not name
+        more = " If a column tells them apart, name it: --experiment 'COLUMN'." * unsorted
         raise DataError(f"{where}: {error}{more}") from None
     if len(table["time"].unique()) < 2:  # noqa: PLR2004 - nothing changes in one moment
         raise DataError(f"{where}: there is only one time; measurements at several are needed.")

@@ -244,8 +244,9 @@ def filled_table(
         table["nominalValue"] = ""
     pairs = zip(table["parameterId"], table["nominalValue"], strict=True)
     table["nominalValue"] = [_text(values.get(n, old)) for n, old in pairs]
-    for column, name in ERRORS.items() if errors is not None and len(errors) else ():
-        table[name] = [_text(errors[column].get(n, "")) for n in table["parameterId"]]
+    if errors is not None and len(errors):
+        for column, name in ERRORS.items():
+            table[name] = [_text(errors[column].get(n, "")) for n in table["parameterId"]]
     return table
 
 

@@ -74,7 +74,8 @@ def read_sbml(document: Any) -> Sbml:
             f"The SBML model has {'; '.join(refused)}, which igpe does not read. Write these as "
             "rate or assignment rules (inputs that jump: piecewise in time), or the model in Pyomo."
         )
-    values, rates, rules = _values(model), _reactions(model), {}
+    values, rates = _values(model), _reactions(model)
+    rules: dict[str, Any] = {}
     for rule in model.getListOfRules():
         target = rates if rule.isRate() else rules
         target[rule.getVariable()] = _formula(rule, f"rule of {rule.getVariable()}")
