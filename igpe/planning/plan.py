@@ -20,7 +20,7 @@ from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.tables import Data, read_table, rows_of
-from igpe.results.plots.uncertainty import PlannedCurve, plot_plan
+from igpe.results.plots.uncertainty import plot_plan
 from igpe.results.result_data import number
 
 
@@ -238,11 +238,7 @@ class Plan(Stored, name="plan", number=2):
 
     def plot(self, axes: Any = None) -> Any:
         """Inputs, predicted courses with the samples, errors before and after; returns axes."""
-        planned = [
-            PlannedCurve(e.name, e.inputs, e.start_time, e.times, e.measured)
-            for e in self.experiments
-        ]
-        return plot_plan(planned, self.courses, self.errors, axes)
+        return plot_plan(self.experiments, self.courses, self.errors, axes)
 
     def entries(self) -> dict[str, Any]:
         """The fields; inputs that are functions of time by their name."""

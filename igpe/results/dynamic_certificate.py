@@ -1,11 +1,11 @@
-"""What is proved of the dynamic least-squares problem, with the tree of boxes that proves it.
+"""What is proved: of the algebraic problems of step 3, and of the dynamic least-squares problem.
 
-What step 3 proved, in one sentence.
+The latter holds the tree of boxes that proves it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -14,15 +14,19 @@ import pandas as pd
 from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
-from igpe.core.json_form import Form, Stored, restored
+from igpe.core.json_form import Form, Stored, made, restored
 from igpe.core.status import Status
-from igpe.results.plots.axes import DrawnBox, plot_boxes
+from igpe.results.plots.axes import plot_boxes
 
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
     Status.INTERRUPTED: ", stopped by you",
     Status.INTEGRATION_BROKE: ", stopped at boxes whose solutions cannot be enclosed",
 }
+
+
+STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
+"""Name of a field -> of its entry in a file, where they differ."""
 
 
 @dataclass(frozen=True)
@@ -55,46 +59,31 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The problem, what is proved of it and how, and what that does not say."""
+        pairs = zip(self.unknowns, self.bounds, strict=True)
+        sought = ", ".join(
+            f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"
+            for (low, high), same in groupby(pairs, key=lambda pair: pair[1])
+        )
         where = f" in {len(self.experiments)} experiments" if len(self.experiments) > 1 else ""
         lost = (
             f"; they do not determine {', '.join(self.undetermined)}" if self.undetermined else ""
         )
-        return (
-            f"{self._unknowns}, fitted to {self.origin} of {', '.join(self.slopes)}{where}: "
-            f"{self._proved}{lost}."
-        )
-
-    @property
-    def _unknowns(self) -> str:
-        return ", ".join(
-            f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"
-            for (low, high), same in _runs(self.unknowns, self.bounds)
-        )
+        slopes = ", ".join(self.slopes)
+        return f"{sought}, fitted to {self.origin} of {slopes}{where}: {self._proved}{lost}."
 
     @property
     def _proved(self) -> str:
-        found = f"sum of squares {self.objective:.6g}"
         about = "this is about these slopes, not about the fit to the measurements"
+        least, by = f"{self.objective:.6g}", self.method + STOPPED.get(self.status, "")
         if self.status is Status.GLOBAL_BY_CONVEXITY:
-            return f"globally optimal by convexity ({self.method}, {found}); {about}"
-        by = self.method + STOPPED.get(self.status, "")
-        best = f"{self.objective:.6g} is the least sum of squares found ({by})"
-        if not math.isfinite(self.lower_bound):
-            return f"{best}; nothing is proved"
-        if self.lower_bound <= 0:
-            return f"{best}; its bound is still 0, so nothing is proved"
+            return f"globally optimal by convexity ({self.method}, sum of squares {least}); {about}"
+        if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
+            why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
+            return f"{least} is the least sum of squares found ({by}); {why}nothing is proved"
         return (
             f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g}, "
-            f"{100 * self.gap:.2g} % under the {self.objective:.6g} found ({by}); {about}"
+            f"{100 * self.gap:.2g} % under the {least} found ({by}); {about}"
         )
-
-
-def _runs(
-    names: Sequence[str], bounds: Sequence[tuple[float, float]]
-) -> list[tuple[tuple[float, float], list[tuple[str, tuple[float, float]]]]]:
-    """Neighbours of the same bounds together."""
-    pairs = zip(names, bounds, strict=True)
-    return [(key, list(same)) for key, same in groupby(pairs, key=lambda pair: pair[1])]
 
 
 @dataclass(frozen=True)
@@ -170,27 +159,22 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
     @property
     def remaining(self) -> pd.DataFrame:
         """The boxes that are not decided, least bound first: bound, and each unknown's bounds."""
-        found = [b for b in self.tree if b.reason == "open"]
-        columns: dict[str, list[float]] = {"bound": [b.bound for b in found]}
-        for j, name in enumerate(self.unknowns):
-            columns[f"{name} from"] = [b.lower[j] for b in found]
-            columns[f"{name} to"] = [b.upper[j] for b in found]
-        return pd.DataFrame(columns).sort_values("bound", ignore_index=True)
+        names = ["bound", *(f"{n} {end}" for n in self.unknowns for end in ("from", "to"))]
+        rows = [
+            [b.bound, *(end for side in zip(b.lower, b.upper, strict=True) for end in side)]
+            for b in self.tree
+            if b.reason == "open"
+        ]
+        return pd.DataFrame(rows, columns=names).sort_values("bound", ignore_index=True)
 
     @property
     def sentence(self) -> str:
         """What is proved, and of what."""
-        decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
-        box = ", ".join(
-            f"{n} in [{a:g}, {b:g}]"
-            for n, a, b in zip(self.unknowns, self.lower, self.upper, strict=True)
-        )
-        about = (
-            "of the differential equations themselves, their discretisation enclosed "
-            f"({self.examined} boxes)"
-        )
+        bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
+        box = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
         stopped = STOPPED.get(self.status, "")
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
+            decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
                 f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
                 f"found for {box}; {decided:.3g} % of this box is ruled out."
@@ -203,8 +187,9 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is not decided"
         return (
             f"No parameters with {box} have a sum of squares below {self.lower_bound:.8g}, "
-            f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved "
-            f"{about}{stopped}{left}."
+            f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
+            "differential equations themselves, their discretisation enclosed "
+            f"({self.examined} boxes){stopped}{left}."
         )
 
     def __str__(self) -> str:
@@ -212,29 +197,16 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
 
     def plot(self, axes: Any = None) -> Any:
         """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""
-        boxes = [DrawnBox(b.lower, b.upper, b.reason) for b in self.tree]
-        return plot_boxes(
-            boxes,
-            self.parameters,
-            axes,
-            unknowns=self.unknowns,
-            lower=self.lower,
-            upper=self.upper,
-        )
+        return plot_boxes(self, axes)
 
     def entries(self) -> dict[str, Any]:
         """What is stored; docs/certificate.md tells what each entry means."""
-        names = ("objective", "lower_bound", "cut", "status", "seconds", "examined", "open_share")
-        return {
-            "unknowns": self.unknowns,
-            "lower": self.lower,
-            "upper": self.upper,
-            "point": self.parameters,
-            "gap": self.gap_wanted,
-            **{n: getattr(self, n) for n in names},
-            "rows": self.rows,
-            "tree": [_written(box) for box in self.tree],
-        }
+        stored = {STORED_AS.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
+        boxes = [
+            {STORED_AS.get(name, name): value for name, value in vars(box).items()}
+            for box in self.tree
+        ]
+        return stored | {"tree": [{k: v for k, v in b.items() if k != "u" or v} for b in boxes]}
 
     @classmethod
     def form(cls) -> Form:
@@ -245,52 +217,25 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
         """Undo `entries`. Raises DataError for numbers that prove nothing."""
-        given = restored(stored)
+        given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
-            if not is_finite(given[name]):
+            if not is_finite(restored(given[name])):
                 raise DataError(
-                    f"The certificate's {name} is {given[name]}, not a finite number, so that it "
-                    "proves nothing. Run igpe.certify again."
+                    f"The certificate's {name} is {restored(given[name])}, not a finite number, so "
+                    "that it proves nothing. Run igpe.certify again."
                 )
-        if len({len(given[name]) for name in ("unknowns", "lower", "upper", "point")}) > 1:
+        if len({len(given[name]) for name in ("unknowns", "lower", "upper", "parameters")}) > 1:
             raise ValueError("there are not as many bounds as unknowns")
-        return cls(
-            unknowns=tuple(given["unknowns"]),
-            lower=tuple(given["lower"]),
-            upper=tuple(given["upper"]),
-            parameters=tuple(given["point"]),
-            **{k: given[k] for k in ("objective", "lower_bound", "cut", "seconds", "examined")},
-            gap_wanted=given["gap"],
-            status=Status[given["status"]],
-            open_share=given["open_share"],
-            rows=tuple((e, math.nan if t is None else t, n) for e, t, n in given["rows"]),
-            tree=tuple(_read(box) for box in given["tree"]),
+        boxes = (
+            TreeBox(**{
+                f.name: tuple(value) if isinstance(value, list) else value
+                for f in fields(TreeBox)
+                if (value := box.get(STORED_AS.get(f.name, f.name), f.default)) is not MISSING
+            })
+            for box in restored(given["tree"])
         )
+        return made(cls, given, {"tree": tuple(boxes)})
 
     def without_tree(self) -> "DynamicCertificate":
         """The same without its boxes, which can be many."""
         return replace(self, tree=())
-
-
-def _written(box: TreeBox) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "lower": box.lower,
-        "upper": box.upper,
-        "reason": box.reason,
-        "children": box.children,
-        "bound": box.bound,
-        "rows": box.rows,
-    }
-    return found | ({"u": box.multipliers} if box.multipliers else {})
-
-
-def _read(stored: dict[str, Any]) -> TreeBox:
-    return TreeBox(
-        tuple(stored["lower"]),
-        tuple(stored["upper"]),
-        stored["reason"],
-        tuple(stored["children"]),
-        stored.get("bound", 0.0),
-        stored.get("rows", 0),
-        tuple(stored.get("u", ())),
-    )

@@ -11,7 +11,7 @@ from functools import partial
 from html import escape
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,8 +83,13 @@ def wide(inside: str, label: str) -> str:
 
 
 def frame_table(frame: pd.DataFrame, caption: str) -> str:
-    """A DataFrame as such a table; its first column names the rows."""
-    texts = [[_text(v) for v in row] for row in frame.itertuples(index=False)]
+    """A DataFrame as such a table; its first column names the rows, one experiment is not named."""
+    if "experiment" in frame and frame["experiment"].nunique() == 1:
+        frame = frame.drop(columns="experiment")
+    texts = [
+        [number(v) if isinstance(v, float) else str(v) for v in row]
+        for row in frame.itertuples(index=False)
+    ]
     return wide_table([str(c).replace("_", " ") for c in frame.columns], texts, caption)
 
 
@@ -98,41 +103,29 @@ def legend(*names: str) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
-def _text(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
-UNPROVED = "Step 3 proved nothing: no unknown was estimated algebraically."
-
-
 def answer(result: ResultData) -> Section:
     """All that a reader in a hurry needs."""
-    heads, *rows = estimates(result)
     caption = f"Estimated unknowns, with {100 * result.confidence:g} % intervals"
+    tables = [(caption, estimates(result)), *other_tables(result)]
+    proved = [c.sentence for c in result.certificates]
+    proved += [] if result.proof is None else [result.proof.sentence]
     parts = (
-        *(f'<p class="verdict">{escape(sentence)}</p>' for sentence in fitness(result)),
-        f'<p class="verdict">{escape(verdict(result))}</p>',
-        wide(table(heads, rows, caption), caption),
-        *(wide(table(other[0], other[1:], title), title) for title, other in other_tables(result)),
+        *(f'<p class="verdict">{escape(s)}</p>' for s in (*fitness(result), verdict(result))),
+        *(wide(table(rows[0], rows[1:], title), title) for title, rows in tables),
         bullets(quality(result)),
         "<h3>What is proved</h3>",
-        bullets(_proved(result)),
+        bullets(proved or ["Step 3 proved nothing: no unknown was estimated algebraically."]),
         "<h3>Worth knowing</h3>" if result.notes else "",
         bullets(result.notes),
     )
     return Section("The answer", "".join(parts))
 
 
-def _proved(result: ResultData) -> list[str]:
-    whole = [] if result.proof is None else [result.proof.sentence]
-    return [*(c.sentence for c in result.certificates), *whole] or [UNPROVED]
-
-
 def fit(result: ResultData) -> Section:
     """Each measured quantity of each experiment beside the fitted model."""
-    told = frame_table(_without_single_experiment(result.fit().reset_index()), "Fit by quantity")
+    table = frame_table(result.fit().reset_index(), "Fit by quantity")
     drawn = fits(panels(result.points, result.curves))
-    return Section("Fit", legend("measured", "fitted model") + drawn + told)
+    return Section("Fit", legend("measured", "fitted model") + drawn + table)
 
 
 def residual(result: ResultData) -> Section:
@@ -142,71 +135,52 @@ def residual(result: ResultData) -> Section:
     band = "; 95 % of them lie in the band" if standard else ""
     points = result.points.assign(residual=values)
     drawn = residuals(panels(points, result.curves), standard=standard)
-    tests = frame_table(_without_single_experiment(result.residual_tests()), "Tests of residuals")
-    every = frame_table(_without_single_experiment(result.points), "All measurements")
+    tests = frame_table(result.residual_tests(), "Tests of residuals")
+    every = frame_table(result.points, "All measurements")
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 
 
-def _without_single_experiment(table: pd.DataFrame) -> pd.DataFrame:
-    one = table["experiment"].nunique() == 1
-    return table.drop(columns="experiment") if one else table
-
-
 MAP = "Which equations give what"
+READING = (
+    "Rows are equations, columns what is unknown in them, what is measured, and the parameters. "
+    "Framed blocks are solved one after the other, from the top; the last rows say which slopes "
+    "and starts tell of which parameters."
+)
 
 
 def identifiability(result: ResultData) -> Section:
     """How each unknown is reached, and which estimates move together."""
-    told = _structure(result) + _maps(result)
-    told += _correlation(result.correlation) + _combinations(result)
-    return Section("Identifiability", told)
-
-
-def _structure(result: ResultData) -> str:
-    """Lines that begin with an unknown are rows; the others are remarks on all of them."""
+    # Lines that begin with an unknown are rows; the others are remarks on all of them.
     lines = [line.partition("  ") for line in result.structure.splitlines()]
-    rows = [(name, said.strip()) for name, _, said in lines if name in result.parameters and said]
-    told = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
+    rows = [(name, how.strip()) for name, _, how in lines if name in result.parameters and how]
+    remarks = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
     caption = "How the measurements reach each unknown"
-    return wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, told))
-
-
-def _maps(result: ResultData) -> str:
-    """One picture for each structure, as large as its names need."""
-    if not result.maps:
-        return ""
-    words = (
-        "Rows are equations, columns what is unknown in them, what is measured, and the "
-        "parameters. Framed blocks are solved one after the other, from the top; the last rows "
-        "say which slopes and starts tell of which parameters."
-    )
+    written = wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, remarks))
     drawn = [
         wide(figure(f"Equations of {one.title}", one.words, partial(draw_map, one), size(one)), MAP)
         for one in result.maps
     ]
-    return f"<h3>{MAP}</h3>{paragraph(words)}{gallery(drawn, in_grid=False)}"
+    if drawn:
+        written += f"<h3>{MAP}</h3>{paragraph(READING)}{gallery(drawn, in_grid=False)}"
+    written += _correlation(result.correlation)
+    combined = result.combinations()
+    if len(combined) > 1:  # one unknown combines with nothing
+        texts = combined.map(lambda v: f"{v:.3g}")
+        texts.insert(0, "relative standard error", texts.pop("standard_error"))
+        caption = "Relative changes of the unknowns, the poorest determined together first"
+        written += frame_table(texts, caption)
+    return Section("Identifiability", written)
 
 
 def _correlation(table: pd.DataFrame) -> str:
     known = [str(n) for n in table.index[np.isfinite(np.diag(table))]]
-    values = table.loc[known, known].to_numpy(dtype=float)
-    pairs = [(known[i], known[j], values[i, j]) for i, j in combinations(range(len(known)), 2)]
+    pairs = [(one, other, float(table.loc[one, other])) for one, other in combinations(known, 2)]
     if not pairs:
         return ""
     one, other, value = max(pairs, key=lambda pair: abs(pair[2]))
     words = f"The strongest correlation of two estimates is that of {one} and {other}: {value:.3f}."
     texts = table.loc[known, known].map(lambda r: f"{r:z.2f}").rename_axis("").reset_index()
     return paragraph(words) + frame_table(texts, "Correlation of the estimates")
-
-
-def _combinations(result: ResultData) -> str:
-    table = result.combinations()
-    if len(table) < 2:  # noqa: PLR2004 - one unknown combines with nothing
-        return ""
-    texts = table.map(lambda v: f"{v:.3g}").drop(columns="standard_error")
-    texts.insert(0, "relative standard error", [f"{v:.3g}" for v in table["standard_error"]])
-    caption = "Relative changes of the unknowns, the poorest determined together first"
-    return frame_table(texts, caption)
 
 
 def reproduction(result: ResultData) -> Section:
@@ -226,70 +200,73 @@ def reproduction(result: ResultData) -> Section:
     )
 
 
-POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap", "how it ended")
-
-
 def candidates(result: ResultData) -> Section:
-    """All ways that were tried, best first, and where each of them led."""
-    ways = result.candidates
+    """All candidates of step 3, best first, where each of them led, and their waterfall."""
+    every = result.candidates
     ended = [
-        (str(rank), c.origin, number(c.objective), c.status.value) for rank, c in enumerate(ways, 1)
+        (str(rank), c.origin, number(c.objective), c.status.value)
+        for rank, c in enumerate(every, 1)
     ]
+    names = list(dict.fromkeys(n for c in every for n in c.corrected))
+    led = [(n, *(number(c.corrected.get(n, math.nan)) for c in every)) for n in names]
+    ranks = ("unknown", *(str(rank) for rank in range(1, len(every) + 1)))
+    ends = series([c.objective for c in every], [c.status.usable for c in every])
+    drawn = []
+    if np.isfinite(ends.objectives).sum() > 1:  # one is no waterfall
+        draw = partial(draw_waterfall, found={"": ends})
+        drawn.append(figure("Where the ways ended", words(ends), draw))
     heads = ("", "from", "sum of squares", "how it ended")
-    names = list(dict.fromkeys(n for c in ways for n in c.corrected))
-    led = [(n, *(number(c.corrected.get(n, math.nan)) for c in ways)) for n in names]
-    ranks = ("unknown", *(str(rank) for rank in range(1, len(ways) + 1)))
     return Section(
         "Candidates",
         wide_table(heads, ended, "Ways through the steps, best first")
-        + _waterfall(result)
+        + gallery(drawn)
         + wide_table(ranks, led, "Where each way led"),
     )
 
 
-def _waterfall(result: ResultData) -> str:
-    """Where the ways ended, if there are several."""
-    ways = result.candidates
-    ends = series([c.objective for c in ways], [c.status.usable for c in ways])
-    if np.isfinite(ends.objectives).sum() < 2:  # noqa: PLR2004 - one is no waterfall
-        return ""
-    drawn = figure("Where the ways ended", words(ends), lambda ax: draw_waterfall(ax, {"": ends}))
-    return gallery([drawn])
+CURVES = "Curves through the measurements, which give states and slopes to steps 2 and 3."
+SLOPES = (
+    "Equations whose states are all smoothed predict slopes without integration (step 2, see "
+    "Identifiability). Their unknowns are fitted to these slopes, with a proof where one is "
+    "possible. Sums and bounds are of slopes, not of the fit to the measurements."
+)
+DYNAMICS = (
+    "On the model integrated over time, step 4 finds what algebra cannot reach, and step 5 "
+    "corrects all unknowns at once. This is the best candidate on its way."
+)
+POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap", "how it ended")
 
 
 def steps(result: ResultData) -> Section:
     """What each step did, with its wall time."""
+    drawn = smoothed(panels(result.points, result.curves))
+    key = legend("measured", "smoothed, with its 95 % band")
+    curves = f"<h3>Step 1: smoothing</h3>{paragraph(CURVES)}{key}{drawn}" if drawn else ""
+    posed = wide_table(POSED, list(map(_certificate, result.certificates)), "Algebraic problems")
+    before = result.candidates[0].incremental if result.candidates else {}
+    estimated = [
+        (p.name, p.found_by, number(before.get(p.name, math.nan)), number(p.value), p.unit)
+        for p in result.estimates
+    ]
+    heads = ("unknown", "first found by", "after step 4", "after step 5", "unit")
+    seconds = [(step, f"{seconds:.2f}") for step, seconds in result.seconds.items()]
     return Section(
         "Step by step",
-        _smoothing(result) + _algebraic(result) + _dynamic(result) + _seconds(result),
+        f"{curves}<h3>Steps 2 and 3: structure, algebraic problems</h3>{paragraph(SLOPES)}"
+        f"{posed or paragraph('There were none.')}"
+        f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(DYNAMICS)}"
+        f"{wide_table(heads, estimated, 'From step to step')}"
+        f"{paragraph(result.proof.sentence) if result.proof else ''}"
+        f"{wide_table(('step', 'seconds'), seconds, 'Wall time')}",
     )
-
-
-def _smoothing(result: ResultData) -> str:
-    drawn = smoothed(panels(result.points, result.curves))
-    words = "Curves through the measurements, which give states and slopes to steps 2 and 3."
-    key = legend("measured", "smoothed, with its 95 % band")
-    return f"<h3>Step 1: smoothing</h3>{paragraph(words)}{key}{drawn}" if drawn else ""
-
-
-def _algebraic(result: ResultData) -> str:
-    words = (
-        "Equations whose states are all smoothed predict slopes without integration (step 2, see "
-        "Identifiability). Their unknowns are fitted to these slopes, with a proof where one is "
-        "possible. Sums and bounds are of slopes, not of the fit to the measurements."
-    )
-    rows = [_certificate(c) for c in result.certificates]
-    told = wide_table(POSED, rows, "Algebraic problems") or paragraph("There were none.")
-    return f"<h3>Steps 2 and 3: structure, algebraic problems</h3>{paragraph(words)}{told}"
 
 
 def _certificate(one: Certificate) -> tuple[str, ...]:
-    of = f"{one.origin} of {', '.join(one.slopes)}"
     where = f", experiments {', '.join(one.experiments)}" if len(one.experiments) > 1 else ""
     proved = math.isfinite(one.lower_bound)
     return (
         ", ".join(one.unknowns),
-        of + where,
+        f"{one.origin} of {', '.join(one.slopes)}{where}",
         one.method,
         number(one.objective),
         number(one.lower_bound) if proved else "none",
@@ -298,53 +275,42 @@ def _certificate(one: Certificate) -> tuple[str, ...]:
     )
 
 
-def _dynamic(result: ResultData) -> str:
-    words = (
-        "On the model integrated over time, step 4 finds what algebra cannot reach, and step 5 "
-        "corrects all unknowns at once. This is the best candidate on its way."
-    )
-    best = result.candidates[0] if result.candidates else None
-    found = {} if best is None else best.incremental
-    rows = [
-        (p.name, p.found_by, number(found.get(p.name, math.nan)), number(p.value), p.unit)
-        for p in result.estimates
-    ]
-    heads = ("unknown", "first found by", "after step 4", "after step 5", "unit")
-    told = wide_table(heads, rows, "From step to step")
-    proof = paragraph(result.proof.sentence) if result.proof else ""
-    return f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(words)}{told}{proof}"
-
-
-def _seconds(result: ResultData) -> str:
-    rows = [(step, f"{seconds:.2f}") for step, seconds in result.seconds.items()]
-    return wide_table(("step", "seconds"), rows, "Wall time")
-
-
 Write = Callable[[ResultData], Section]
 
-SECTIONS: tuple[Write, ...] = (
-    answer,
-    fit,
-    residual,
-    identifiability,
-    candidates,
-    steps,
-    reproduction,
-)
+SECTIONS: tuple[Write, ...] = (answer, fit, residual, identifiability, candidates, steps)
+SECTIONS += (reproduction,)
 
 TITLE = "Estimated parameters"
+IGPE = "which finds globally right parameters of dynamic models"
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Whatever a page's names hold, no script of theirs runs and nothing is loaded."""
 
 CSS = Path(__file__).with_name("report.css")
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="igpe">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the answer</a>
+<header><h1>{title}</h1>{date}<nav aria-label="Sections"><ul>{contents}</ul></nav></header>
+<main id="main" tabindex="-1">
+{sections}</main>
+<footer><p>{author}</p></footer>
+</body>
+</html>
+"""
 
 
 def page(
-    result: ResultData,
-    title: str = TITLE,
-    date: str = "",
-    sections: Sequence[Write] = SECTIONS,
+    result: ResultData, title: str = TITLE, date: str = "", sections: Sequence[Write] = SECTIONS
 ) -> str:
     """The whole page; the same result gives the same text.
 
@@ -352,48 +318,20 @@ def page(
     date   written below it, as it is; nothing if empty
     """
     written = [s for s in (write(result) for write in sections) if s.html]
-    below = f"<p>{escape(date)}</p>" if date else ""
-    return (
-        f"{_head(title)}<body>\n"
-        '<a class="skip" href="#main">Skip to the answer</a>\n'
-        f"<header><h1>{escape(title)}</h1>{below}{_contents(written)}</header>\n"
-        f'<main id="main" tabindex="-1">\n{"".join(map(_section, written))}</main>\n'
-        f"<footer><p>{escape(_author(result))}</p></footer>\n"
-        "</body>\n</html>\n"
-    )
-
-
-def _head(title: str) -> str:
-    style = variables() + CSS.read_text(encoding="utf-8")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="generator" content="igpe">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
-    )
-
-
-def _contents(sections: Sequence[Section]) -> str:
-    items = "".join(
-        f'<li><a href="#{_anchor(s.title)}">{escape(s.title)}</a></li>' for s in sections
-    )
-    return f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
-
-
-def _section(one: Section) -> str:
-    anchor = _anchor(one.title)
-    return (
-        f'<section aria-labelledby="{anchor}">\n<h2 id="{anchor}">{escape(one.title)}</h2>\n'
-        f"{one.html}\n</section>\n"
-    )
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"\W+", "-", title.lower()).strip("-")
-
-
-def _author(result: ResultData) -> str:
+    anchors = [re.sub(r"\W+", "-", s.title.lower()).strip("-") for s in written]
+    pairs = list(zip(anchors, written, strict=True))
     version = result.versions.get("igpe", "")
     known = f" {version}" if version[:1].isdigit() else ""
-    return f"Written by igpe{known}, which finds globally right parameters of dynamic models."
+    return PAGE.format(
+        policy=POLICY,
+        title=escape(title),
+        style=variables() + CSS.read_text(encoding="utf-8"),
+        date=f"<p>{escape(date)}</p>" if date else "",
+        contents="".join(f'<li><a href="#{a}">{escape(s.title)}</a></li>' for a, s in pairs),
+        sections="".join(
+            f'<section aria-labelledby="{a}">\n<h2 id="{a}">{escape(s.title)}</h2>\n{s.html}\n'
+            "</section>\n"
+            for a, s in pairs
+        ),
+        author=escape(f"Written by igpe{known}, {IGPE}."),
+    )

@@ -1,12 +1,11 @@
-"""The tests of a fit's residuals as a table, with a sentence each.
+"""Tests of a fit's residuals as a table, with a sentence each, and the verdict on a fit.
 
-Verdict on a fit: whether its residuals are what measurement errors alone would leave.
+The verdict says whether the residuals are what measurement errors alone would leave.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,31 +32,24 @@ def residual_table(points: pd.DataFrame, objective: float, degrees: int) -> pd.D
     points   columns experiment, name, time, residual, sigma, and leverage if it is known
     returns  columns experiment, name, test, statistic, p, verdict (a sentence)
     """
-    standard, known = standardised(points), sigma_known(points)
-    odd = _studentised(points, degrees)
+    standard, known, odd = standardised(points), sigma_known(points), _studentised(points, degrees)
     tests: list[tuple[str, str, Tested]] = []
     if known and degrees > 0:
         tests.append(("", "", _chi_squared(objective, degrees)))
     for (experiment, name), rows in points.groupby(["experiment", "name"], sort=False):
-        at = points.index.get_indexer(rows.index)
-        if _exact(rows):
-            continue
+        at, where = points.index.get_indexer(rows.index), (str(experiment), str(name))
+        if rows["residual"].abs().max() <= ROUNDING * rows["measured"].abs().max():
+            continue  # rounding has a pattern of its own
         order = at[np.argsort(rows["time"].to_numpy(), kind="stable")]
-        where = str(experiment), str(name)
         tests += [(*where, t) for t in all_tests(standard[order])]
         if np.isfinite(odd[at]).all():
-            tests.append((*where, _outliers(rows, odd[at], None if known else degrees)))
-    rows_of = [
-        dict(zip(COLUMNS, (e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))), strict=True))
-        for e, n, t in tests
-    ]
+            worst = int(np.argmax(np.abs(odd[at])))
+            p = float(outlier_p(odd[at], None if known else degrees)[worst])
+            off, time = odd[at][worst], rows["time"].iloc[worst]
+            says = f"the measurement at {time:g} is {abs(off):.2g} standard deviations off: "
+            tests.append((*where, Tested("outlier", float(off), p, f"{says}an outlier")))
+    rows_of = [(e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))) for e, n, t in tests]
     return pd.DataFrame(rows_of, columns=COLUMNS)
-
-
-def _exact(rows: pd.DataFrame) -> bool:
-    """Whether the residuals of a quantity are rounding, which has a pattern of its own."""
-    largest = float(rows["measured"].abs().max())
-    return bool(rows["residual"].abs().max() <= ROUNDING * largest)
 
 
 def outliers(points: pd.DataFrame, degrees: int) -> pd.DataFrame:
@@ -78,13 +70,12 @@ def clear_failures(table: pd.DataFrame) -> list[str]:
 
     Patterns over time and chi squared are left to the verdict on the whole fit.
     """
-    level = CLEAR / max(len(table), 1)
     several = table["experiment"].nunique() > 1 + ("chi squared" in set(table["test"]))
-    return [
-        f"{_where(row, several)}{row['verdict']}"
-        for _, row in table.iterrows()
-        if row["p"] < level and row["test"] in {"outlier", "normality"}
+    failures = table[
+        (table["p"] < CLEAR / max(len(table), 1)) & table["test"].isin(["outlier", "normality"])
     ]
+    where = failures["name"] + several * (" in experiment " + failures["experiment"])
+    return list(where + ": " + failures["verdict"])
 
 
 def standardised(points: pd.DataFrame) -> FloatArray:
@@ -93,29 +84,17 @@ def standardised(points: pd.DataFrame) -> FloatArray:
     return np.asarray(points["residual"].to_numpy(dtype=float) / sigma)
 
 
-class StandardResiduals(NamedTuple):
-    """Residuals in standard deviations, as far as these are known or estimated.
-
-    values    (m,)
-    standard  whether they are; False if they are in the measurements' units
-    """
-
-    values: FloatArray
-    standard: bool
-
-
-def standard_residuals(points: pd.DataFrame, variance: float) -> StandardResiduals:
-    """Residuals over their standard deviations.
+def standard_residuals(points: pd.DataFrame, variance: float) -> tuple[FloatArray, bool]:
+    """(m,) residuals over their standard deviations, as far as these are known or estimated.
 
     variance  estimated, of a residual of weight 1 (see `Result.variance`); counts where not every
               measurement has its own standard deviation
+    returns   them; and whether they are in standard deviations, not in the measurements' units
     """
     values = standardised(points)
-    if sigma_known(points):
-        return StandardResiduals(values, standard=True)
-    if not (np.isfinite(variance) and variance > 0):
-        return StandardResiduals(values, standard=False)
-    return StandardResiduals(values / np.sqrt(variance), standard=True)
+    if not sigma_known(points) and np.isfinite(variance) and variance > 0:
+        return values / np.sqrt(variance), True
+    return values, sigma_known(points)
 
 
 def sigma_known(points: pd.DataFrame) -> bool:
@@ -133,21 +112,10 @@ def _studentised(points: pd.DataFrame, degrees: int) -> FloatArray:
 
 def _chi_squared(objective: float, degrees: int) -> Tested:
     larger = chi_squared_probability(objective, degrees)
+    says = "residuals are larger than their standard deviations: a wrong model or too small sigma"
     if larger > 0.5:  # noqa: PLR2004 - the other tail
         says = "residuals are smaller than their standard deviations: these are too large"
-        return Tested("chi squared", objective, 2 * (1 - larger), says)
-    says = "residuals are larger than their standard deviations: a wrong model or too small sigma"
-    return Tested("chi squared", objective, 2 * larger, says)
-
-
-def _outliers(rows: pd.DataFrame, odd: FloatArray, degrees: int | None) -> Tested:
-    worst = int(np.argmax(np.abs(odd)))
-    p = outlier_p(odd, degrees)[worst]
-    time = rows["time"].iloc[worst]
-    says = (
-        f"the measurement at {time:g} is {abs(odd[worst]):.2g} standard deviations off: an outlier"
-    )
-    return Tested("outlier", float(odd[worst]), float(p), says)
+    return Tested("chi squared", objective, 2 * min(larger, 1 - larger), says)
 
 
 def _verdict(one: Tested, count: int) -> str:
@@ -155,10 +123,6 @@ def _verdict(one: Tested, count: int) -> str:
         return "Nothing odd."
     weight = "" if one.p < CLEAR / count else f" (one of {count} tests; `adequacy` combines them)"
     return f"{one.says[0].upper()}{one.says[1:]} ({exact_probability(one.p)}){weight}."
-
-
-def _where(row: Any, several: bool) -> str:
-    return f"{row['name']} in experiment {row['experiment']}: " if several else f"{row['name']}: "
 
 
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
@@ -195,18 +159,15 @@ class Adequacy:
     def sentence(self) -> str:
         """The verdict, its probability and its reasons."""
         clear = "no clear lack" if self.p < DOUBTFUL else "no lack"
-        said = {
+        verdict = {
             ADEQUATE: f"Fit adequate: {clear} of fit was detected",
             LACK: "LACK OF FIT: the residuals are not measurement errors alone",
             UNJUDGED: "Whether the model fits cannot be judged",
         }[self.verdict]
-        return " ".join([f"{said}{_bracketed(self.p)}.", *self.reasons])
+        bracket = "" if math.isnan(self.p) else f" ({probability(self.p)})"
+        return " ".join([f"{verdict}{bracket}.", *self.reasons])
 
 
 def probability(p: float) -> str:
     """A simulated probability in words."""
     return f"p < {SHOWN:g}" if p < SHOWN else f"p = {p:.2g}"
-
-
-def _bracketed(p: float) -> str:
-    return "" if math.isnan(p) else f" ({probability(p)})"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated
 
 import numpy as np
@@ -17,7 +17,13 @@ from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import combinations, correlation, ellipse
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
-from igpe.results.residual_table import Adequacy, outliers, residual_table, sigma_known
+from igpe.results.residual_table import (
+    Adequacy,
+    outliers,
+    residual_table,
+    sigma_known,
+    standardised,
+)
 from igpe.results.structure_map import StructureMap
 
 
@@ -133,23 +139,13 @@ class ResultData:
 
     def to_frame(self) -> pd.DataFrame:
         """The estimates as a table, indexed by name."""
-        rows = [
-            {
-                "estimate": p.value,
-                "standard_error": p.standard_error,
-                "lower": p.lower,
-                "upper": p.upper,
-                "unit": p.unit,
-                "found_by": p.found_by,
-                "remark": p.remark,
-            }
-            for p in self.estimates
-        ]
-        return pd.DataFrame(rows, index=pd.Index([p.name for p in self.estimates], name="name"))
+        columns = [f.name for f in fields(Parameter)]
+        table = pd.DataFrame([asdict(p) for p in self.estimates], columns=columns)
+        return table.drop(columns="bounds").rename(columns={"value": "estimate"}).set_index("name")
 
     def fit(self) -> pd.DataFrame:
         """How well each quantity of each experiment is met: count, sum of squares, RMS residual."""
-        weighted = self.points.assign(square=(self.points["residual"] / _weights(self.points)) ** 2)
+        weighted = self.points.assign(square=standardised(self.points) ** 2)
         table = weighted.groupby(["experiment", "name"], sort=False).agg(
             measurements=("measured", "size"),
             sum_of_squares=("square", "sum"),
@@ -201,10 +197,6 @@ class ResultData:
         return pd.DataFrame(edge + np.array([values[one], values[other]]), columns=[one, other])
 
 
-def _weights(points: pd.DataFrame) -> FloatArray:
-    return points["sigma"].fillna(1.0).to_numpy(dtype=float)
-
-
 SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found by")
@@ -212,22 +204,19 @@ HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found b
 
 def text(result: ResultData) -> str:
     """The answer first, then how sure it is, then how it came about."""
-    lines = _aligned(estimates(result))
-    for title, rows in other_tables(result):
-        lines += ["", title, *_aligned(rows)]
+    lines = []
+    for title, rows in [("", estimates(result)), *other_tables(result)]:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += ["", title] if title else []
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *_sentences(result)])
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def html(result: ResultData) -> str:
     """The same as a table and a list."""
-    heads, *rows = estimates(result)
-    others = [table(*_split(rows), title) for title, rows in other_tables(result)]
-    return table(heads, rows) + "".join(others) + bullets(_sentences(result))
+    tables = [("", estimates(result)), *other_tables(result)]
+    written = (table(heads, rows, title) for title, (heads, *rows) in tables)
+    return "".join(written) + bullets(_sentences(result))
 
 
 def other_tables(result: ResultData) -> list[tuple[str, list[list[str]]]]:
@@ -240,10 +229,6 @@ def other_tables(result: ResultData) -> list[tuple[str, list[list[str]]]]:
         )
         for k, other in enumerate(result.other_optima, 2)
     ]
-
-
-def _split(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    return rows[0], rows[1:]
 
 
 def number(value: float, error: float = math.nan) -> str:
@@ -268,18 +253,21 @@ def _rows(estimated: Sequence[Parameter]) -> list[list[str]]:
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
+    error = math.nan if p.remark else p.standard_error
+    interval = f"[{number(p.lower, error)}, {number(p.upper, error)}]"
     if p.remark:
-        on_bound = math.isnan(p.standard_error)
-        shown = on_bound and math.isfinite(p.lower) and math.isfinite(p.upper)
-        one_sided = f"[{number(p.lower)}, {number(p.upper)}]" if shown else ""
-        return p.name, number(p.value), p.remark, one_sided, p.unit, p.found_by
-    interval = f"[{number(p.lower, p.standard_error)}, {number(p.upper, p.standard_error)}]"
-    error = f"± {p.standard_error:.2g}" if math.isfinite(p.standard_error) else "unknown"
-    known = interval if math.isfinite(p.lower) else ""
-    return p.name, number(p.value, p.standard_error), error, known, p.unit, p.found_by
+        spread, on_bound = p.remark, math.isnan(p.standard_error)
+        known = on_bound and math.isfinite(p.lower) and math.isfinite(p.upper)
+    else:
+        spread = f"± {error:.2g}" if math.isfinite(error) else "unknown"
+        known = math.isfinite(p.lower)
+    return p.name, number(p.value, error), spread, interval if known else "", p.unit, p.found_by
 
 
 def _sentences(result: ResultData) -> Sequence[str]:
+    whole = f"Time {sum(result.seconds.values()):.1f} s"
+    longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
+    step = f" (step {longest}: {result.seconds[longest]:.1f} s)" if longest else ""
     return [
         *fitness(result),
         verdict(result),
@@ -287,7 +275,7 @@ def _sentences(result: ResultData) -> Sequence[str]:
         *(f"Step 3: {c.sentence}" for c in result.certificates),
         *([result.proof.sentence] if result.proof else []),
         *result.notes,
-        _time(result),
+        f"{whole}{step}.",
     ]
 
 
@@ -300,70 +288,62 @@ def quality(result: ResultData) -> list[str]:
     """How good the fit is, and what the intervals are."""
     weighted = result.points["sigma"].notna().any()
     words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
-    return [
+    sentences = [
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{result.degrees} degrees of freedom.",
-        *_spread(result),
-        *_intervals(result),
+        f"{result.degrees} degrees of freedom."
     ]
+    if math.isfinite(result.probability):
+        sentences.append(
+            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
+            f"standard deviations are right a larger one has probability {result.probability:.2g}."
+        )
+    elif not result.criterion and math.isfinite(result.variance):
+        spread = math.sqrt(result.variance)
+        sentences.append(f"Standard deviation of a residual {spread:.3g} (from the residuals).")
+    elif not result.criterion:
+        sentences.append("There are not more measurements than unknowns, so errors cannot be told.")
+    if any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
+        sentences.append(_intervals(result))
+    return sentences
 
 
-def _intervals(result: ResultData) -> list[str]:
+def _intervals(result: ResultData) -> str:
     """What the intervals are, and what they assume."""
-    if not _has_intervals(result):
-        return []
-    told = f"Intervals: {100 * result.confidence:g} %, linearised{_cut(result)}."
-    if result.adequacy is not None and result.adequacy.lacks:
-        told += " They assume that the model is right, which the residuals contradict."
-    return [told]
-
-
-def _cut(result: ResultData) -> str:
-    """Whether bounds cut intervals short."""
     cut = any(
         math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
         for p in result.estimates
     )
     one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
     words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
-    return f", {' and '.join(words)}" if words else ""
-
-
-def _has_intervals(result: ResultData) -> bool:
-    return any(math.isfinite(p.lower) and not p.remark for p in result.estimates)
-
-
-def _spread(result: ResultData) -> list[str]:
-    if math.isfinite(result.probability):
-        return [
-            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
-            f"standard deviations are right a larger one has probability {result.probability:.2g}."
-        ]
-    if result.criterion:
-        return []
-    if not math.isfinite(result.variance):
-        return ["There are not more measurements than unknowns, so errors cannot be told."]
-    return [
-        f"Standard deviation of a residual {math.sqrt(result.variance):.3g} (from the residuals)."
-    ]
+    more = f", {' and '.join(words)}" if words else ""
+    contradicted = result.adequacy is not None and result.adequacy.lacks
+    warning = " They assume that the model is right, which the residuals contradict."
+    return f"Intervals: {100 * result.confidence:g} %, linearised{more}.{warning * contradicted}"
 
 
 def verdict(result: ResultData) -> str:
     """How good the optimum is, from all that is known: the proof, the candidates, the status."""
+    proof = result.proof
     if not result.status.usable or result.status not in SEARCHED:
         return result.status.value
-    if result.proof is not None and has_better(result, result.proof):
-        return _by_proof(result.proof)
-    if result.proof is not None and result.proof.closed:
-        least = result.proof.lower_bound
-        gap = relative_gap(result.objective, least) if least > 0 else 0.0
+    if proof is not None and has_better(result, proof):
+        pairs = zip(proof.unknowns, proof.parameters, strict=True)
+        values = ", ".join(f"{n} = {number(v)}" for n, v in pairs)
+        return (
+            f"Not the best: igpe.certify met a smaller sum of squares, {proof.objective:.6g}, at "
+            f"{values}. Fit again from there: igpe.SingleShooting().estimate(problem, {{...}})."
+        )
+    if proof is not None and proof.closed:
+        gap = max(relative_gap(result.objective, proof.lower_bound), 0.0)
         exact = (
-            f"gap {100 * max(gap, 0.0):.2g} %"
-            if least > 0
+            f"gap {100 * gap:.2g} %"
+            if proof.lower_bound > 0
             else "the sum of squares is 0 but for rounding"
         )
-        return f"Proved best within the bounds ({exact}).{_shared(result)}"
-    return f"{_agreement(result)}Not proved: a better optimum may exist.{_advice(result)}"
+        others = " Other values are as good, see below." if result.other_optima else ""
+        return f"Proved best within the bounds ({exact}).{others}"
+    advice = " Run igpe.certify(problem, result) to find out." if proof is None else ""
+    return f"{_agreement(result)}Not proved: a better optimum may exist.{advice}"
 
 
 def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
@@ -372,24 +352,13 @@ def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
     return least < mine and not is_same_objective(least, mine, _rounding(result))
 
 
-def _by_proof(proof: DynamicCertificate) -> str:
-    """What to say where the proof met better parameters."""
-    values = ", ".join(
-        f"{n} = {number(v)}" for n, v in zip(proof.unknowns, proof.parameters, strict=True)
-    )
-    return (
-        f"Not the best: igpe.certify met a smaller sum of squares, {proof.objective:.6g}, at "
-        f"{values}. Fit again from there: igpe.SingleShooting().estimate(problem, {{...}})."
-    )
-
-
 def _agreement(result: ResultData) -> str:
     """How many candidates of step 3 led to the estimate; empty where there was only one."""
     ends = [c.objective for c in result.candidates]
     if len(ends) <= 1:
         return ""
-    none = _rounding(result)
-    others = [e for e in ends if not is_same_objective(e, result.objective, none)]
+    rounding = _rounding(result)
+    others = [e for e in ends if not is_same_objective(e, result.objective, rounding)]
     if not others:
         return f"All {len(ends)} candidates of step 3 led to this {_word(result)}. "
     worse = [e for e in others if math.isfinite(e)]
@@ -402,21 +371,7 @@ def _word(result: ResultData) -> str:
     return "objective" if result.criterion else "sum of squares"
 
 
-def _advice(result: ResultData) -> str:
-    return " Run igpe.certify(problem, result) to find out." if result.proof is None else ""
-
-
-def _shared(result: ResultData) -> str:
-    return " Other values are as good, see below." if result.other_optima else ""
-
-
 def _rounding(result: ResultData) -> float:
     """Differences of the sum of squares that mean nothing."""
-    weights = result.points["sigma"].fillna(1.0)
-    return ROUNDING * float(((result.points["measured"] / weights) ** 2).sum())
-
-
-def _time(result: ResultData) -> str:
-    longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
-    whole = f"Time {sum(result.seconds.values()):.1f} s"
-    return f"{whole} (step {longest}: {result.seconds[longest]:.1f} s)." if longest else f"{whole}."
+    weighted = result.points["measured"] / result.points["sigma"].fillna(1.0)
+    return ROUNDING * float((weighted**2).sum())

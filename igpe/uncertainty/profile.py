@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
-from igpe.results.plots.uncertainty import Curve, plot_profiles
+from igpe.results.plots.uncertainty import plot_profiles
 from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
@@ -150,18 +150,7 @@ class Profiles(Stored, name="set of profiles", number=1):
 
     def plot(self, axes: Any = None) -> Any:
         """Rise of the sum of squares over each unknown, with level and parabola; returns axes."""
-        curves = [
-            Curve(
-                name=p.name,
-                unit=p.unit,
-                estimate=p.estimate,
-                values=p.values,
-                rises=(p.costs - self.objective) / self.rise,
-                linearised=self.linearised[p.name],
-            )
-            for p in self.profiles
-        ]
-        return plot_profiles(curves, self.confidence, axes)
+        return plot_profiles(self, axes)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [

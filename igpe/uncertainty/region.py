@@ -55,15 +55,7 @@ class Region:
 
     def plot(self, axes: Any = None) -> Any:
         """Region, linearised ellipse and estimate; returns the axes."""
-        return plot_region(
-            self.edge,
-            self.linearised,
-            axes,
-            names=self.names,
-            units=self.units,
-            estimate=self.estimate,
-            confidence=self.confidence,
-        )
+        return plot_region(self, axes)
 
 
 def region(

@@ -1,18 +1,31 @@
 """Axes, labels and colours of all plots, and the boxes of a proof."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
-from igpe.core.markup import label as escaped
 
 COLUMNS = 3  # panels side by side
 PANEL = (4.2, 3.2)  # inches
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 """Told apart by the colour-blind too (Okabe & Ito, Color Universal Design, 2008)."""
+
+
+class Panel(NamedTuple):
+    """Axes for one quantity of one experiment, with its rows of the table."""
+
+    axes: Any
+    experiment: str
+    name: str
+    rows: pd.DataFrame
+
+    def of(self, other: pd.DataFrame) -> pd.DataFrame:
+        """The rows of another table about the same."""
+        return other[(other["experiment"] == self.experiment) & (other["name"] == self.name)]
 
 
 def axes_for(
@@ -34,13 +47,28 @@ def axes_for(
 
     columns = min(columns, max(count, 1))
     rows = max(-(-count // columns), 1)
-    _, grid = plt.subplots(
-        rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False,
-        layout="constrained", sharey=sharey,
-    )  # fmt: skip
-    for spare in grid.ravel()[count:]:
+    figure = plt.figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
+    for spare in grid[count:]:
         spare.set_visible(False)
-    return np.asarray(grid.ravel()[:count])
+    return grid[:count]
+
+
+def panels(table: pd.DataFrame, axes: Any, more: int = 0) -> tuple[Any, list[Panel]]:
+    """Axes over time, one for each quantity of each experiment and `more`; and what they show.
+
+    table  columns experiment, name, and unit if there is one
+    """
+    groups = list(table.groupby(["experiment", "name"], sort=False))
+    several = table["experiment"].nunique() > 1
+    drawn = axes_for(len(groups) + more, axes)
+    shown = []
+    for ax, ((experiment, name), rows) in zip(drawn[: len(drawn) - more], groups, strict=True):
+        ax.set(xlabel="time", ylabel=labelled(name, rows["unit"].iloc[0]))
+        if several:
+            ax.set_title(label(f"experiment {experiment}"), fontsize="medium")
+        shown.append(Panel(ax, experiment, name, rows))
+    return drawn, shown
 
 
 def labelled(name: str, unit: str) -> str:
@@ -53,7 +81,6 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-PAIR = 2
 LOOKS: Mapping[str, tuple[str, str, str]] = {
     "bound": (colour(5), "", "ruled out by its bound"),
     "contracted": (colour(1), "", "cut off: only the box within may be better"),
@@ -62,60 +89,36 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 """Reason -> colour, hatching, words."""
 
 
-class DrawnBox(NamedTuple):
-    """One box of the tree: its bounds (n,), and what became of it, as in `LOOKS`."""
+def plot_boxes(certificate: Any, axes: Any = None) -> Any:
+    """Draw every box of a certificate over the plane of its two unknowns, and the best parameters.
 
-    lower: Sequence[float]
-    upper: Sequence[float]
-    reason: str
-
-
-def plot_boxes(
-    boxes: Sequence[DrawnBox],
-    parameters: Sequence[float],
-    axes: Any = None,
-    *,
-    unknowns: Sequence[str],
-    lower: Sequence[float],
-    upper: Sequence[float],
-) -> Any:
-    """Draw every box of the tree over the plane of the two unknowns, and the best parameters.
-
-    boxes       of the proof's tree; children come after the box they lie in
-    parameters  (n,) the best
-    axes        matplotlib axes; None makes a figure
-    unknowns    names (n,) of the two, within lower, upper (n,)
-    returns     the axes
-    raises      ProblemError for another number of unknowns
+    axes    matplotlib axes; None makes a figure
+    raises  ProblemError for another number of unknowns
     """
-    if len(unknowns) != PAIR:
+    unknowns = certificate.unknowns
+    if len(unknowns) != 2:  # noqa: PLR2004 - a plane
         raise ProblemError(
             f"The proof is of {len(unknowns)} unknowns ({', '.join(unknowns)}); boxes are drawn "
             "for two. See .remaining for a table, or hold others with problem.fixing."
         )
-    ax = axes_for(1, axes, (6.0, 4.5))[0]
-    seen: set[str] = set()
-    for box in boxes:
-        if box.reason in LOOKS:
-            _draw(ax, box, first=box.reason not in seen)
-            seen.add(box.reason)
-    ax.plot(*parameters, "*", color=colour(3), markersize=14, label="best parameters")
-    ax.set_xlim(lower[0], upper[0])
-    ax.set_ylim(lower[1], upper[1])
-    ax.set_xlabel(escaped(unknowns[0]))
-    ax.set_ylabel(escaped(unknowns[1]))
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, fontsize="small")
-    return ax
-
-
-def _draw(ax: Any, box: DrawnBox, *, first: bool) -> None:
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - slow to import
 
-    face, hatch, words = LOOKS[box.reason]
-    (left, below), (right, above) = box.lower, box.upper
-    ax.add_patch(
-        Rectangle(
-            (left, below), right - left, above - below, facecolor=face, hatch=hatch,
-            edgecolor="black", linewidth=0.3, label=words if first else None,
-        )
-    )  # fmt: skip
+    ax = axes_for(1, axes, (6.0, 4.5))[0]
+    labels = {reason: words for reason, (_, _, words) in LOOKS.items()}
+    for box in (b for b in certificate.tree if b.reason in LOOKS):  # children come after theirs
+        face, hatch, _ = LOOKS[box.reason]
+        (left, below), (right, above) = box.lower, box.upper
+        ax.add_patch(
+            Rectangle(
+                (left, below), right - left, above - below, facecolor=face, hatch=hatch,
+                edgecolor="black", linewidth=0.3, label=labels.pop(box.reason, None),
+            )
+        )  # fmt: skip
+    best = certificate.parameters
+    ax.plot(*best, "*", color=colour(3), markersize=14, label="best parameters")
+    for axis, name, low, high in zip(
+        "xy", unknowns, certificate.lower, certificate.upper, strict=True
+    ):
+        ax.set(**{f"{axis}lim": (low, high), f"{axis}label": label(name)})
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, fontsize="small")
+    return ax

@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
-from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.markup import label as escaped
-from igpe.results.plots.axes import PANEL, axes_for, colour, labelled
+from igpe.core.markup import label
+from igpe.results.plots.axes import PANEL, axes_for, colour, labelled, panels
 from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData
 
 BAND = 1.96  # standard deviations on either side: 95 %
+MOST = 12  # unknowns whose correlations are written as numbers
 
 
 def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> Any:
@@ -27,57 +27,39 @@ def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> An
     axes     matplotlib axes, one per measured quantity of each experiment; None makes a figure
     returns  array of axes, one panel per measured quantity of each experiment
     """
-    panels = list(points[["experiment", "name"]].drop_duplicates().itertuples(index=False))
-    drawn = axes_for(len(panels), axes)
-    several = points["experiment"].nunique() > 1
-    for ax, (experiment, name) in zip(drawn, panels, strict=True):
-        here = (points["experiment"] == experiment) & (points["name"] == name)
-        there = (curves["experiment"] == experiment) & (curves["name"] == name)
-        _panel(ax, points[here], curves[there])
-        unit = points.loc[here, "unit"].iloc[0]
-        ax.set_ylabel(labelled(name, unit))
-        if several:
-            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
-    if len(drawn):
-        _legend(drawn[0], above=axes is None)
+    drawn, shown = panels(points, axes)
+    for panel in shown:
+        draw_fit(panel.axes, panel.rows, panel.of(curves))
+    if not shown:
+        return drawn
+    handles, labels = drawn[0].get_legend_handles_labels()
+    if axes is None:  # above all panels, where it hides nothing
+        figure = drawn[0].figure
+        columns = len(labels) if figure.get_figwidth() > PANEL[0] else 1
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    else:
+        drawn[0].legend(handles, labels, fontsize="small")
     return drawn
 
 
-def _legend(ax: Any, *, above: bool) -> None:
-    """Above all panels of a figure made here, where it hides nothing; else inside the first."""
-    handles, labels = ax.get_legend_handles_labels()
-    if above:
-        columns = len(labels) if ax.figure.get_figwidth() > PANEL[0] else 1
-        ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
-    else:
-        ax.legend(handles, labels, fontsize="small")
-
-
-def _panel(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
-    t = curves["time"]
-    if curves["smoothed"].notna().any():
+def draw_fit(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
+    """One panel of `plot_fit`; a wide band does not flatten data and model."""
+    t, smoothed = curves["time"], curves["smoothed"]
+    if smoothed.notna().any():
         half = BAND * curves["smoothed_error"]
-        low, high = curves["smoothed"] - half, curves["smoothed"] + half
-        ax.fill_between(t, low, high, color="tab:orange", alpha=0.2, linewidth=0)
-        ax.plot(
-            t, curves["smoothed"], color="tab:orange", linestyle="--", label="smoothed, 95 % band"
-        )
+        look = {"color": "tab:orange", "alpha": 0.2, "linewidth": 0}
+        ax.fill_between(t, smoothed - half, smoothed + half, **look)
+        ax.plot(t, smoothed, color="tab:orange", linestyle="--", label="smoothed, 95 % band")
     ax.plot(t, curves["fitted"], color="tab:blue", label="fitted model")
     error = points["sigma"].to_numpy() if points["sigma"].notna().all() else None
     ax.errorbar(
         points["time"], points["measured"], yerr=error, fmt="o", color="black", label="measured",
         markersize=4, markerfacecolor="none",
     )  # fmt: skip
-    ax.set_xlabel("time")
-    _keep_in_view(ax, points, curves)
-
-
-def _keep_in_view(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
-    """A wide error band must not flatten data and model."""
-    shown = np.concatenate([points["measured"], curves["fitted"], curves["smoothed"]])
-    shown = shown[np.isfinite(shown)]
-    margin = 0.08 * (np.ptp(shown) or 1.0)
-    ax.set_ylim(shown.min() - margin, shown.max() + margin)
+    values = np.concatenate([points["measured"], curves["fitted"], smoothed])
+    values = values[np.isfinite(values)]
+    margin = 0.08 * (np.ptp(values) or 1.0)
+    ax.set(xlabel="time", ylim=(values.min() - margin, values.max() + margin))
 
 
 def residual_panel(
@@ -93,9 +75,8 @@ def residual_panel(
         ax.axhspan(-BAND, BAND, color="tab:gray", alpha=0.15, linewidth=0)
     ax.axhline(0.0, color="black", linewidth=1)
     ax.plot(times, values, "o", markersize=4, color="tab:blue")
-    ax.set_xlabel("time")
     name = f"residual of {of}" if of else "residual"
-    ax.set_ylabel(escaped(f"{name} / standard deviation" if standard else name))
+    ax.set(xlabel="time", ylabel=label(name + " / standard deviation" * standard))
 
 
 def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
@@ -107,15 +88,11 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
     drawn = axes_for(len(names), axes)
     for ax, name in zip(drawn, names, strict=True):
         for k, (experiment, run) in enumerate(table.groupby("experiment", sort=False)):
-            ax.plot(run["time"], run[name], color=colour(k), label=escaped(str(experiment)))
-        ax.set_xlabel("time")
-        ax.set_ylabel(escaped(name))
+            ax.plot(run["time"], run[name], color=colour(k), label=label(str(experiment)))
+        ax.set(xlabel="time", ylabel=label(name))
     if table["experiment"].nunique() > 1:
         drawn[0].legend(title="experiment", fontsize="small")
     return drawn
-
-
-MOST = 12  # unknowns whose correlations are written as numbers
 
 
 def plot_correlation(result: ResultData, axes: Any = None) -> Any:
@@ -128,14 +105,13 @@ def plot_correlation(result: ResultData, axes: Any = None) -> Any:
     ax = axes_for(1, axes)[0]
     image = ax.imshow(table.to_numpy(), vmin=-1, vmax=1, cmap="RdBu_r")
     ticks = np.arange(len(table))
-    ax.set_xticks(ticks, list(map(escaped, table.columns)), rotation=45, ha="right")
-    ax.set_yticks(ticks, list(map(escaped, table.index)))
+    ax.set_xticks(ticks, list(map(label, table.columns)), rotation=45, ha="right")
+    ax.set_yticks(ticks, list(map(label, table.index)))
     ax.figure.colorbar(image, ax=ax, label="correlation")
-    if len(table) <= MOST:
-        for (i, j), value in np.ndenumerate(table.to_numpy()):
-            if np.isfinite(value):
-                color = "white" if abs(value) > 0.6 else "black"  # noqa: PLR2004
-                ax.text(j, i, f"{value:z.2f}", ha="center", va="center", color=color, fontsize=8)
+    for (i, j), value in np.ndenumerate(table.to_numpy()):
+        if np.isfinite(value) and len(table) <= MOST:
+            color = "white" if abs(value) > 0.6 else "black"  # noqa: PLR2004
+            ax.text(j, i, f"{value:z.2f}", ha="center", va="center", color=color, fontsize=8)
     return ax
 
 
@@ -149,33 +125,22 @@ def plot_ellipses(
     axes    matplotlib axes, one per pair; None makes a figure
     raises  ProblemError if no two unknowns have an error
     """
-    chosen = _strongest(result) if pairs is None else list(pairs)
-    if not chosen:
+    table = result.correlation
+    if pairs is None:
+        known = [n for n in table.index if np.isfinite(table.loc[n, n])]
+        pairs = sorted(combinations(known, 2), key=lambda p: -abs(float(table.loc[p[0], p[1]])))[:6]
+    if not pairs:
         raise ProblemError("No two unknowns of this result have standard errors; see its remarks.")
-    drawn = axes_for(len(chosen), axes)
+    drawn = axes_for(len(pairs), axes)
     units, values = {p.name: p.unit for p in result.estimates}, result.parameters
-    for ax, (one, other) in zip(drawn, chosen, strict=True):
+    for ax, (one, other) in zip(drawn, pairs, strict=True):
         edge = result.ellipse(one, other)
         ax.fill(edge[one], edge[other], color="tab:blue", alpha=0.25, linewidth=0)
         ax.plot(edge[one], edge[other], color="tab:blue")
         ax.plot(values[one], values[other], "k*")
-        for name, put in ((one, ax.set_xlabel), (other, ax.set_ylabel)):
-            put(labelled(name, units[name]))
-        related = float(result.correlation.to_numpy(dtype=float)[_place(result, one, other)])
-        ax.set_title(f"correlation {related:.3f}", fontsize="medium")
+        ax.set(xlabel=labelled(one, units[one]), ylabel=labelled(other, units[other]))
+        ax.set_title(f"correlation {float(table.loc[one, other]):.3f}", fontsize="medium")
     return drawn
-
-
-def _place(result: ResultData, one: str, other: str) -> tuple[int, int]:
-    names = list(result.correlation.index)
-    return names.index(one), names.index(other)
-
-
-def _strongest(result: ResultData) -> list[tuple[str, str]]:
-    table = result.correlation.abs()
-    known = [n for n in table.index if np.isfinite(table.loc[n, n])]
-    pairs = sorted(combinations(known, 2), key=lambda p: -float(table.loc[p[0], p[1]]))
-    return pairs[:6]
 
 
 def plot_residuals(result: ResultData, axes: Any = None) -> Any:
@@ -185,24 +150,16 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Any:
     axes     matplotlib axes, one per quantity of each experiment and one more; None makes a figure
     returns  array of axes; the last has the quantile-quantile plot
     """
-    points, several = result.points, result.points["experiment"].nunique() > 1
-    values, standard = standard_residuals(points, result.variance)
-    groups = list(points.assign(shown=values).groupby(["experiment", "name"], sort=False))
-    drawn = axes_for(len(groups) + 1, axes)
-    for ax, ((experiment, name), rows) in zip(drawn[:-1], groups, strict=True):
-        residual_panel(ax, rows["time"], rows["shown"], str(name), standard=standard)
-        if several:
-            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
-    _quantiles(drawn[-1], values[np.isfinite(values)], standard=standard)
-    return drawn
-
-
-def _quantiles(ax: Any, values: FloatArray, *, standard: bool) -> None:
-    """Against the normal distribution with the line on which its quantiles lie."""
-    n = len(values)
-    normal = special.ndtri((np.arange(n) + 0.5) / n)
-    spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(n, 1)))
-    ax.plot(normal, np.sort(values), "o", markersize=3, color="tab:blue")
+    values, standard = standard_residuals(result.points, result.variance)
+    drawn, shown = panels(result.points.assign(shown=values), axes, more=1)
+    for panel in shown:
+        times, residuals = panel.rows["time"], panel.rows["shown"]
+        residual_panel(panel.axes, times, residuals, panel.name, standard=standard)
+    values = np.sort(values[np.isfinite(values)])
+    normal = special.ndtri((np.arange(len(values)) + 0.5) / len(values))
+    spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(len(values), 1)))
+    ax = drawn[-1]
+    ax.plot(normal, values, "o", markersize=3, color="tab:blue")
     ax.plot(normal, spread * normal, color="black", linewidth=1)
-    ax.set_xlabel("normal quantile")
-    ax.set_ylabel("residual / standard deviation" if standard else "residual")
+    ax.set(xlabel="normal quantile", ylabel="residual" + " / standard deviation" * standard)
+    return drawn

@@ -12,49 +12,33 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import folded
-from igpe.results.plots.axes import PANEL
-from igpe.results.plots.fit import BAND, plot_fit, residual_panel
+from igpe.results.plots.axes import PANEL, labelled
+from igpe.results.plots.fit import BAND, draw_fit, residual_panel
 
-LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1b1f23",
-    "muted": "#57606a",
-    "line": "#d0d7de",
-    "shade": "#f3f5f7",
-    "link": "#0b5cad",
-    "blue": "#1f6fb4",
-    "orange": "#b65a00",
+PAGE = {
+    "paper": ("#ffffff", "#14171a"),
+    "ink": ("#1b1f23", "#e8e6e3"),
+    "muted": ("#57606a", "#a9b1ba"),
+    "line": ("#d0d7de", "#3a4148"),
+    "shade": ("#f3f5f7", "#1e2328"),
+    "link": ("#0b5cad", "#8ab8ff"),
+    "blue": ("#1f6fb4", "#6cb6ff"),
+    "orange": ("#b65a00", "#ffab5e"),
 }
-DARK = {
-    "paper": "#14171a",
-    "ink": "#e8e6e3",
-    "muted": "#a9b1ba",
-    "line": "#3a4148",
-    "shade": "#1e2328",
-    "link": "#8ab8ff",
-    "blue": "#6cb6ff",
-    "orange": "#ffab5e",
-}
-DRAWN = {
-    "#ffffff": "paper",
-    "#000000": "ink",
-    "#7f7f7f": "muted",
-    "#1f77b4": "blue",
-    "#ff7f0e": "orange",
-    "#0072b2": "blue",
-    "#e69f00": "orange",
-}
+"""Name -> its colour in light and in dark."""
+LIGHT, DARK = ({name: pair[k] for name, pair in PAGE.items()} for k in (0, 1))
+DRAWN = {"#ffffff": "paper", "#000000": "ink", "#7f7f7f": "muted", "#1f77b4": "blue"}
+DRAWN |= {"#ff7f0e": "orange", "#0072b2": "blue", "#e69f00": "orange"}
 """What matplotlib draws -> its name here."""
 
 
 def variables() -> str:
     """CSS that gives the names their colours; what is printed is light."""
-    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_list(DARK)} }} }}"
-    return f":root {{ {_list(LIGHT)} }}\n{dark}\n"
-
-
-def _list(colours: dict[str, str]) -> str:
-    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+    light, dark = (
+        ":root { " + " ".join(f"--{name}: {colour};" for name, colour in some.items()) + " }"
+        for some in (LIGHT, DARK)
+    )
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 SHOWN = 12  # pictures of one kind; the others are folded
@@ -96,7 +80,12 @@ def fits(shown: Iterable[Panel]) -> str:
 def smoothed(shown: Iterable[Panel]) -> str:
     """Measurements and the smoothed curve with its band, where there is one."""
     return gallery(
-        figure(one.title, _smooth_words(one), partial(_fit, one, "fitted"))
+        figure(
+            one.title,
+            f"{_measured(one)} and the smoothed curve from {_span(one.curves['smoothed'])} with "
+            f"its band; standard error {_span(one.curves['smoothed_error'])}.",
+            partial(_fit, one, "fitted"),
+        )
         for one in shown
         if one.curves["smoothed"].notna().any()
     )
@@ -107,11 +96,16 @@ def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
 
     standard  whether they are in standard deviations
     """
-    return gallery(
-        figure(one.title, _residual_words(one, standard), partial(_residual, one, standard))
-        for one in shown
-        if np.isfinite(one.points["residual"]).any()
-    )
+    drawn = []
+    for title, points, _ in shown:
+        values, times = points["residual"], points["time"]
+        words = f"{len(values)} residuals of {title} over time, from {_span(values)}"
+        beyond = int(np.sum(np.abs(values) > BAND))
+        words += f" standard deviations; {beyond} of them beyond {BAND}" * standard
+        draw = partial(residual_panel, times=times, values=values, standard=standard)
+        if np.isfinite(values).any():
+            drawn.append(figure(title, f"{words}.", draw))
+    return gallery(drawn)
 
 
 def figure(title: str, words: str, draw: Draw, size: tuple[float, float] = PANEL) -> str:
@@ -132,11 +126,11 @@ def figure(title: str, words: str, draw: Draw, size: tuple[float, float] = PANEL
 
 def gallery(figures: Iterable[str], *, in_grid: bool = True) -> str:
     """Pictures side by side, or below each other; those beyond the first dozen are folded."""
-    put = _grid if in_grid else "".join
-    all_of_them = list(figures)
-    first, rest = all_of_them[:SHOWN], all_of_them[SHOWN:]
-    more = folded(f"{len(rest)} more pictures", put(rest)) if rest else ""
-    return put(first) + more if first else ""
+    drawn = list(figures)
+    frame = '<div class="pictures">{}</div>' if in_grid else "{}"
+    first, rest = (frame.format("".join(some)) for some in (drawn[:SHOWN], drawn[SHOWN:]))
+    more = folded(f"{len(drawn) - SHOWN} more pictures", rest) if len(drawn) > SHOWN else ""
+    return first + more if drawn else ""
 
 
 def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
@@ -150,29 +144,17 @@ def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
         drawn = Figure(figsize=size, layout="constrained")
         draw(drawn.subplots())
         drawn.savefig(written, format="svg", metadata=NO_METADATA)
-    return _themed(written.getvalue())
-
-
-def _themed(text: str) -> str:
-    """Colours by name; the root's fill is that of texts and of all that names none."""
+    text = written.getvalue()
     for colour, name in DRAWN.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
-    start, whole = text.index("<svg"), text.index('<style type="text/css">')
+    # The root's fill is that of texts and of all that names none.
     style = f'<style type="text/css">{variables()}svg {{ fill: var(--ink); }} '
-    return text[start:whole] + style + text[whole + len('<style type="text/css">') :]
-
-
-def _grid(figures: list[str]) -> str:
-    return f'<div class="pictures">{"".join(figures)}</div>'
+    return text[text.index("<svg") :].replace('<style type="text/css">', style, 1)
 
 
 def _fit(one: Panel, without: str, ax: Any) -> None:
-    plot_fit(one.points, one.curves.assign(**{without: np.nan}), ax)
-    ax.get_legend().remove()  # the page has one for all
-
-
-def _residual(one: Panel, standard: bool, ax: Any) -> None:
-    residual_panel(ax, one.points["time"], one.points["residual"], standard=standard)
+    draw_fit(ax, one.points, one.curves.assign(**{without: np.nan}))
+    ax.set_ylabel(labelled(one.points["name"].iloc[0], one.points["unit"].iloc[0]))
 
 
 def _span(values: Any) -> str:
@@ -192,19 +174,3 @@ def _fit_words(one: Panel) -> str:
         f"{_measured(one)} from {_span(one.points['measured'])}, and the fitted model from "
         f"{_span(one.curves['fitted'])}; root mean square residual {miss}."
     )
-
-
-def _smooth_words(one: Panel) -> str:
-    return (
-        f"{_measured(one)} and the smoothed curve from {_span(one.curves['smoothed'])} with its "
-        f"band; standard error {_span(one.curves['smoothed_error'])}."
-    )
-
-
-def _residual_words(one: Panel, standard: bool) -> str:
-    values = one.points["residual"]
-    found = f"{len(values)} residuals of {one.title} over time, from {_span(values)}"
-    if not standard:
-        return f"{found}."
-    beyond = int(np.sum(np.abs(values) > BAND))
-    return f"{found} standard deviations; {beyond} of them beyond {BAND}."

@@ -65,35 +65,36 @@ def draw_waterfall(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.
     found     name -> series
     rounding  sums of squares below it are as good as zero, and drawn there
     """
+    from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - slow to import
+
     known = np.concatenate([s.objectives[np.isfinite(s.objectives)] for s in found.values()])
     least = rounding if (known >= 0).all() else -np.inf
     known = np.maximum(known, least)
     shift = 0.0 if (known > 0).all() else 1.0 - float(known.min(initial=0.0))
     for k, (name, one) in enumerate(found.items()):
         good = np.isfinite(one.objectives)
+        failed = f"{np.sum(~good)} of {len(good)} failed" * bool(np.sum(~good))
         ends = Series(np.maximum(one.objectives[good], least) + shift, one.arrived[good])
-        _line(ax, ends, _told(name, one), k)
-        if len(found) == 1:
-            _lengths(ax, ends)
-    ax.set_yscale("log")
-    _plain(ax.yaxis)
+        _line(ax, ends, ": ".join(filter(None, (name, failed))), k)
+        steps = sorted(_steps(ends.objectives), key=lambda s: s.start - s.stop)[:MOST]
+        for step in steps if len(found) == 1 else ():
+            if len(step) > 2:  # noqa: PLR2004 - shorter than the words
+                middle = (step.start + 1 + step.stop) / 2
+                ax.annotate(
+                    f"{len(step)} starts", (middle, ends.objectives[step.start]),
+                    xytext=(0, 6), textcoords="offset points", ha="center", fontsize="small",
+                )  # fmt: skip
+    ax.set_yscale("log")  # with numbers at the ticks, not powers: the decades are few
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.0, 0.4)))
     ax.margins(x=0.05, y=0.12)
     low, high = known.min(initial=np.inf) + shift, known.max(initial=0.0) + shift
     if low < high < FLAT * low or low == high > 0:
         ax.set_ylim(low / ROOM, high * ROOM)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("starts, the best first")
-    ax.set_ylabel(ABOVE if shift else "objective")
+    ax.set(xlabel="starts, the best first", ylabel=ABOVE if shift else "objective")
     if ax.get_legend_handles_labels()[1]:
         ax.legend(fontsize="small")
-
-
-def _plain(axis: Any) -> None:
-    """Numbers at the ticks, not powers: the decades of objectives are few."""
-    from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - slow to import
-
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.0, 0.4)))
 
 
 def words(one: Series) -> str:
@@ -101,19 +102,11 @@ def words(one: Series) -> str:
     good = one.objectives[np.isfinite(one.objectives)]
     if not len(good):
         return f"None of {len(one.objectives)} starts ended at an objective."
-    first = next(_steps(good))
+    first, *others = _steps(good)
     return (
         f"Objectives of {len(one.objectives)} starts in ascending order, from {good[0]:.5g} to "
-        f"{good[-1]:.5g}; {first.stop - first.start} of them at the best one, in "
-        f"{len(list(_steps(good)))} steps."
+        f"{good[-1]:.5g}; {len(first)} of them at the best one, in {1 + len(others)} steps."
     )
-
-
-def _told(name: str, one: Series) -> str:
-    """For the legend; empty if there is nothing to say."""
-    failed = int(np.sum(~np.isfinite(one.objectives)))
-    lost = f"{failed} of {len(one.objectives)} failed" if failed else ""
-    return ": ".join(part for part in (name, lost) if part)
 
 
 def _line(ax: Any, ends: Series, label: str, number: int) -> None:
@@ -129,18 +122,6 @@ def _line(ax: Any, ends: Series, label: str, number: int) -> None:
         ax.plot(places[far], ends.objectives[far], linestyle="", markerfacecolor="none", **look)
 
 
-def _lengths(ax: Any, ends: Series) -> None:
-    """How many starts the longest steps have."""
-    steps = sorted(_steps(ends.objectives), key=lambda s: s.start - s.stop)
-    for step in steps[:MOST]:
-        count = step.stop - step.start
-        if count > 2:  # noqa: PLR2004 - shorter than the words
-            ax.annotate(
-                f"{count} starts", ((step.start + 1 + step.stop) / 2, ends.objectives[step.start]),
-                xytext=(0, 6), textcoords="offset points", ha="center", fontsize="small",
-            )  # fmt: skip
-
-
 def _steps(values: Sequence[float] | FloatArray) -> Iterator[range]:
     """Places of ascending values that are the same."""
     start = 0
@@ -153,26 +134,18 @@ def _steps(values: Sequence[float] | FloatArray) -> Iterator[range]:
 MARGIN = 0.15  # around the data of what a panel shows, in their range
 
 
-def horizons_of(estimate: Estimate) -> tuple[Horizon, ...]:
-    """The horizons that an estimate came from; empty if its method has none."""
-    return tuple(h for h in estimate.trail if isinstance(h, Horizon))
-
-
 def horizon_table(estimate: Estimate) -> str:
     """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon.
 
     estimate  of `IncrementalShooting`
     """
-    horizons = horizons_of(estimate)
+    horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
         return "The estimate has no horizons."
-    rows = {
-        "until": [until(h) for h in horizons],
-        "iterations": [str(h.iterations) for h in horizons],
-        "integrations": [str(h.integrations) for h in horizons],
-        "relaxations": [str(h.relaxations) for h in horizons],
-        "sum of squares": [f"{h.objective:.4g}" for h in horizons],
-    }
+    rows = {"until": [until(h) for h in horizons]}
+    for name in ("iterations", "integrations", "relaxations"):
+        rows[name] = [str(getattr(h, name)) for h in horizons]
+    rows["sum of squares"] = [f"{h.objective:.4g}" for h in horizons]
     rows |= {n: [f"{h.parameters[n]:.5g}" for h in horizons] for n in estimate.parameters}
     lines = pd.DataFrame.from_dict(rows, orient="index").to_string(header=False)
     return (
@@ -195,28 +168,38 @@ def plot_horizons(estimate: Estimate, axes: Any = None) -> Any:
     drawn = axes_for(len(estimate.parameters), axes)
     number = np.arange(1, len(horizons) + 1)
     for ax, name in zip(drawn, estimate.parameters, strict=True):
-        value = np.array([h.parameters[name] for h in horizons])
-        low, high = (
-            np.array([getattr(h, side)[name] for h in horizons]) for side in ("lower", "upper")
+        value, low, high = (
+            np.array([getattr(h, field)[name] for h in horizons])
+            for field in ("parameters", "lower", "upper")
         )
         ax.plot(number, value, "o-", color="tab:blue", label="estimate")
         seen = np.isfinite(low) & np.isfinite(high)
         shown = _around(value, 0.2)  # bounds may be far wider
         ax.vlines(number[seen], low[seen], high[seen], color="tab:orange", label="bounds")
-        ax.set_ylim(*shown)
-        ax.set_xticks(number)
-        ax.set_xlabel("horizon")
-        ax.set_ylabel(escaped(name))
+        ax.set(ylim=shown, xticks=number, xlabel="horizon", ylabel=escaped(name))
     return drawn
 
 
-def require_horizons(estimate: Estimate) -> tuple[Horizon, ...]:
-    """The horizons of an estimate; raises ProblemError if it has none."""
-    horizons = horizons_of(estimate)
+def require_horizons(estimate: Estimate, *, recorded: bool = False) -> list[Horizon]:
+    """The horizons or stages of an estimate; raises ProblemError if it has none.
+
+    recorded  only those with iterates
+    """
+    horizons = [
+        h for h in estimate.trail if isinstance(h, Horizon) and (h.iterates or not recorded)
+    ]
     if not horizons:
+        lacks, remedy = (
+            ("iterates", "MultipleShooting(record=True)")
+            if recorded
+            else (
+                "horizons",
+                "IncrementalShooting, of a problem that leaves something to estimate",
+            )
+        )
         raise ProblemError(
-            f"The estimate ({estimate.method}, {estimate.status.name}) has no horizons to draw. "
-            "Give one of igpe.IncrementalShooting, of a problem that leaves something to estimate."
+            f"The estimate ({estimate.method}, {estimate.status.name}) has no {lacks} to draw. "
+            f"Give one of igpe.{remedy}."
         )
     return horizons
 
@@ -247,7 +230,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Any:
     returns   array of axes
     raises    ProblemError if the estimate has no iterates
     """
-    stages = require_iterates(estimate)
+    stages = require_horizons(estimate, recorded=True)
     drawn = axes_for(2, axes)
     fields = (("gap", "largest gap / size of its state"), ("objective", "objective"))
     for ax, (field, label) in zip(drawn, fields, strict=True):
@@ -258,23 +241,10 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Any:
             look = {"color": colour(k), "marker": MARKERS[k % len(MARKERS)], "markersize": 4}
             ax.plot(number, values, label=stage.method, linewidth=1, **look)
             first += len(values) - 1  # a stage begins where the one before ended
-        ax.set_yscale("log")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.set_xlabel("iteration")
-        ax.set_ylabel(label)
+        ax.set(yscale="log", xlabel="iteration", ylabel=label)
     drawn[0].legend(fontsize="small")
     return drawn
-
-
-def require_iterates(estimate: Estimate) -> list[Horizon]:
-    """The stages of multiple shooting with recorded iterates; raises ProblemError without any."""
-    stages = [h for h in estimate.trail if isinstance(h, Horizon) and h.iterates]
-    if not stages:
-        raise ProblemError(
-            f"The estimate ({estimate.method}, {estimate.status.name}) has no iterates to draw. "
-            "Give one of igpe.MultipleShooting(record=True)."
-        )
-    return stages
 
 
 def selected_iterates(stages: Sequence[Horizon], count: int) -> list[tuple[int, Iterate]]:
@@ -323,7 +293,14 @@ def plot_stages(
     if len(experiments) > 1:
         for ax, name in zip(drawn[:, 0], experiments, strict=True):
             ax.set_ylabel(escaped(f"experiment {name}"))
-    _legend(drawn, above=axes is None)
+    if axes is None:  # above all panels, where it hides nothing
+        entries = [ax.get_legend_handles_labels() for ax in drawn[:, 0]]
+        marks = {label: mark for some in entries for mark, label in zip(*some, strict=True)}
+        look = {"loc": "outside upper center", "ncols": len(marks), "frameon": False}
+        drawn[0, 0].figure.legend(marks.values(), marks.keys(), **look)
+    else:
+        for ax in drawn[:, -1]:
+            ax.legend(fontsize="small")
     return drawn
 
 
@@ -334,10 +311,8 @@ def _stage(ax: Any, stage: ShootingStage) -> None:
         fitted = data["time"] <= stage.until
         for rows, fill in ((data[fitted], "full"), (data[~fitted], "none")):
             if len(rows):
-                ax.plot(
-                    rows["time"], rows["measured"], "o", markersize=3, fillstyle=fill,
-                    label=label, **look,
-                )  # fmt: skip
+                mark = {"markersize": 3, "fillstyle": fill, "label": label}
+                ax.plot(rows["time"], rows["measured"], "o", **mark, **look)
                 label = None
         curves = stage.curves[stage.curves["name"] == name]
         intervals = list(curves.groupby("interval"))
@@ -348,18 +323,4 @@ def _stage(ax: Any, stage: ShootingStage) -> None:
             ax.plot(first["time"], first["fitted"], "s", markersize=2, **look)
     if np.isfinite(stage.until) and (stage.measured["time"] <= stage.until).any():
         ax.axvline(stage.until, color="gray", linewidth=0.8, linestyle=":")
-    ax.set_xlabel("time")
-    ax.set_ylim(*_around(stage.measured["measured"].to_numpy(), MARGIN))
-
-
-def _legend(drawn: Any, *, above: bool) -> None:
-    """Above all panels of a figure made here, where it hides nothing; else inside the last ones."""
-    if not above:
-        for ax in drawn[:, -1]:
-            ax.legend(fontsize="small")
-        return
-    entries = [ax.get_legend_handles_labels() for ax in drawn[:, 0]]
-    marks = {label: mark for some in entries for mark, label in zip(*some, strict=True)}
-    drawn[0, 0].figure.legend(
-        marks.values(), marks.keys(), loc="outside upper center", ncols=len(marks), frameon=False
-    )
+    ax.set(xlabel="time", ylim=_around(stage.measured["measured"].to_numpy(), MARGIN))

@@ -18,7 +18,6 @@ from igpe.results.plots.search import (
     ShootingStage,
     plot_stages,
     require_horizons,
-    require_iterates,
     selected_iterates,
     until,
 )
@@ -63,17 +62,15 @@ def plot_pieces(
     returns   (n_experiments, n_iterates) axes
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
-    recorded = require_iterates(estimate)
+    recorded = require_horizons(estimate, recorded=True)
     if not isinstance(iterates, int) or iterates < 1:
         raise ProblemError(f"iterates is {iterates!r}; wanted a whole number, 1 or more.")
     selected = selected_iterates(recorded, iterates)
     rows = [
         _intervals(problem, k, [at for _, at in selected]) for k in range(len(problem.experiments))
     ]
-    stages = [
-        (f"iteration {number}, gap {at.gap:.1e}", column)
-        for (number, at), column in zip(selected, zip(*rows, strict=True), strict=True)
-    ]
+    titles = [f"iteration {number}, gap {at.gap:.1e}" for number, at in selected]
+    stages = list(zip(titles, zip(*rows, strict=True), strict=True))
     return plot_stages(stages, [e.name for e in problem.experiments], axes)
 
 
@@ -88,9 +85,8 @@ def _intervals(problem: Problem, index: int, iterates: list[Iterate]) -> list[Sh
     for at in iterates:
         values = np.array([at.parameters[n] for n in ivp.unknowns])
         run = prepared.run(at.starts[index], values, derivatives=False)
-        stages.append(
-            ShootingStage(measured, _curves(experiment, times, run.measured, INSIDE), -np.inf)
-        )
+        curves = _curves(experiment, times, run.measured, INSIDE)
+        stages.append(ShootingStage(measured, curves, -np.inf))
     return stages
 
 

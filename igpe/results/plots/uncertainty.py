@@ -1,66 +1,45 @@
 """Plots of uncertainty and plans. Every function takes axes or makes them, and returns them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from igpe.core.arrays import FloatArray
-from igpe.core.markup import label as escaped
+from igpe.core.markup import label
 from igpe.problem.inputs import Table
-from igpe.results.plots.axes import axes_for, colour, labelled
+from igpe.results.plots.axes import axes_for, colour, labelled, panels
 
 
-class Curve(NamedTuple):
-    """The profile of one unknown.
-
-    estimate    of the unknown `name`, in its unit
-    values      (k,) of the unknown, increasing
-    rises       (k,) of the least sum of squares there, in units of the level
-    linearised  lower and upper end of the linearised interval
-    """
-
-    name: str
-    unit: str
-    estimate: float
-    values: FloatArray
-    rises: FloatArray
-    linearised: tuple[float, float]
-
-
-def plot_profiles(curves: Sequence[Curve], confidence: float, axes: Any = None) -> Any:
+def plot_profiles(profiles: Any, axes: Any = None) -> Any:
     """Rise of the least sum of squares over each unknown, in units of the level.
 
     Solid: the profile, dashed: what linearised errors assume, dotted: the level of confidence.
-    curves      one for each unknown;  confidence: of the level
+    profiles    of `igpe.profile`
     axes        matplotlib axes, one per profile; None makes a figure
     returns     array of axes
     """
-    drawn = axes_for(len(curves), axes)
-    for ax, one in zip(drawn, curves, strict=True):
-        _profile(ax, one, confidence)
-        ax.set_xlabel(labelled(one.name, one.unit))
-    if len(drawn):
-        drawn[0].set_ylabel("rise of squares / allowed")
-        drawn[0].legend(fontsize="small", loc="upper center")
+    drawn = axes_for(len(profiles.profiles), axes)
+    for ax, one in zip(drawn, profiles.profiles, strict=True):
+        rise = (one.costs - profiles.objective) / profiles.rise
+        grid = np.linspace(one.values[0], one.values[-1], 200)
+        smooth = _smooth(one.values, rise, one.estimate, grid)
+        ax.plot(grid, smooth, color="tab:blue", label="profile")
+        ax.plot(one.values, rise, "o", markersize=3, color="tab:blue")
+        lower, upper = profiles.linearised[one.name]
+        half = (upper - lower) / 2
+        if np.isfinite(half) and half > 0:
+            parabola = ((grid - one.estimate) / half) ** 2
+            ax.plot(grid, parabola, "--", color="tab:gray", label="linearised")
+        level = f"{100 * profiles.confidence:g} %"
+        ax.axhline(1.0, color="black", linestyle=":", linewidth=1, label=level)
+        ax.plot(one.estimate, 0.0, "k*")
+        ax.set(xlabel=labelled(one.name, one.unit), ylim=(min(-0.05, 1.1 * rise.min()), 1.3))
+    for ax in drawn[:1]:
+        ax.set_ylabel("rise of squares / allowed")
+        ax.legend(fontsize="small", loc="upper center")
     return drawn
-
-
-def _profile(ax: Any, one: Curve, confidence: float) -> None:
-    rise = one.rises
-    grid = np.linspace(one.values[0], one.values[-1], 200)
-    ax.plot(grid, _smooth(one.values, rise, one.estimate, grid), color="tab:blue", label="profile")
-    ax.plot(one.values, rise, "o", markersize=3, color="tab:blue")
-    half = (one.linearised[1] - one.linearised[0]) / 2
-    if np.isfinite(half) and half > 0:
-        parabola = ((grid - one.estimate) / half) ** 2
-        ax.plot(grid, parabola, "--", color="tab:gray", label="linearised")
-    percent = f"{100 * confidence:g} %"
-    ax.axhline(1.0, color="black", linestyle=":", linewidth=1, label=percent)
-    ax.plot(one.estimate, 0.0, "k*")
-    ax.set_ylim(min(-0.05, 1.1 * rise.min()), 1.3)
 
 
 def _smooth(values: Any, rise: Any, estimate: float, grid: Any) -> Any:
@@ -87,13 +66,12 @@ def plot_bootstrap(
     for ax, (name, one) in zip(drawn, intervals.iterrows(), strict=True):
         ax.hist(refits[name], bins="auto", color="tab:blue", alpha=0.6)
         ax.axvline(one["estimate"], color="black", label="estimate")
-        for end in ("lower", "upper"):
-            label = f"{100 * confidence:g} %" if end == "lower" else None
-            ax.axvline(one[end], color="black", linestyle=":", label=label)
+        for end, words in (("lower", f"{100 * confidence:g} %"), ("upper", None)):
+            ax.axvline(one[end], color="black", linestyle=":", label=words)
         ax.set_xlabel(labelled(str(name), one["unit"]))
-    if len(drawn):
-        drawn[0].set_ylabel("refits")
-        drawn[0].legend(fontsize="small")
+    for ax in drawn[:1]:
+        ax.set_ylabel("refits")
+        ax.legend(fontsize="small")
     return drawn
 
 
@@ -107,61 +85,37 @@ def plot_prediction(
     axes        matplotlib axes, one per quantity of each experiment; None makes a figure
     returns     array of axes
     """
-    groups = list(table.groupby(["experiment", "name"], sort=False))
-    several = table["experiment"].nunique() > 1
-    drawn = axes_for(len(groups), axes)
-    percent = f"{100 * confidence:g} %"
-    for ax, ((experiment, name), t) in zip(drawn, groups, strict=True):
-        wide = {"color": "tab:gray", "alpha": 0.25, "linewidth": 0}
-        ax.fill_between(
-            t["time"], t["band_lower"], t["band_upper"], label=f"measurement, {percent}", **wide
-        )
-        narrow = {"color": "tab:blue", "alpha": 0.35, "linewidth": 0}
-        ax.fill_between(t["time"], t["lower"], t["upper"], label=f"mean, {percent}", **narrow)
+    drawn, shown = panels(table, axes)
+    bands = (("measurement", "band_", "tab:gray", 0.25), ("mean", "", "tab:blue", 0.35))
+    for panel in shown:
+        ax, t = panel.axes, panel.rows
+        for of, prefix, color, alpha in bands:
+            ends = t[f"{prefix}lower"], t[f"{prefix}upper"]
+            look = {"color": color, "alpha": alpha, "linewidth": 0}
+            ax.fill_between(t["time"], *ends, label=f"{of}, {100 * confidence:g} %", **look)
         ax.plot(t["time"], t["value"], color="tab:blue", label="fitted model")
-        here = (measured["experiment"] == experiment) & (measured["name"] == name)
-        ax.plot(
-            *measured.loc[here, ["time", "measured"]].to_numpy().T,
-            "ko",
-            markersize=3,
-            label="measured",
-        )
-        ax.set_ylabel(labelled(str(name), t["unit"].iloc[0]))
-        ax.set_xlabel("time")
-        if several:
-            ax.set_title(escaped(f"experiment {experiment}"), fontsize="medium")
-    if len(drawn):
-        drawn[0].legend(fontsize="small")
+        points = panel.of(measured)
+        ax.plot(points["time"], points["measured"], "ko", markersize=3, label="measured")
+    for ax in drawn[:1]:
+        ax.legend(fontsize="small")
     return drawn
 
 
-def plot_region(
-    edge: pd.DataFrame,
-    linearised: pd.DataFrame,
-    axes: Any = None,
-    *,
-    names: tuple[str, str],
-    units: tuple[str, str],
-    estimate: tuple[float, float],
-    confidence: float,
-) -> Any:
+def plot_region(region: Any, axes: Any = None) -> Any:
     """The region by the likelihood ratio, the linearised ellipse and the estimate.
 
-    edge        of the region;  linearised: the ellipse; both with a column for each unknown
+    region      of `igpe.region`
     axes        matplotlib axes; None makes a figure
-    names       of the two unknowns, with their units and their estimate
-    confidence  of the region
     returns     the axes
     """
-    ax = axes_for(1, axes)[0]
-    one, other = names
-    ax.fill(edge[one], edge[other], color="tab:blue", alpha=0.25, linewidth=0)
-    label = f"likelihood ratio, {100 * confidence:g} %"
-    ax.plot(edge[one], edge[other], color="tab:blue", label=label)
-    ax.plot(linearised[one], linearised[other], "--", color="tab:gray", label="linearised")
-    ax.plot(*estimate, "k*")
-    ax.set_xlabel(labelled(one, units[0]))
-    ax.set_ylabel(labelled(other, units[1]))
+    ax, (one, other) = axes_for(1, axes)[0], region.names
+    ax.fill(region.edge[one], region.edge[other], color="tab:blue", alpha=0.25, linewidth=0)
+    words = f"likelihood ratio, {100 * region.confidence:g} %"
+    ax.plot(region.edge[one], region.edge[other], color="tab:blue", label=words)
+    ellipse = region.linearised
+    ax.plot(ellipse[one], ellipse[other], "--", color="tab:gray", label="linearised")
+    ax.plot(*region.estimate, "k*")
+    ax.set(xlabel=labelled(one, region.units[0]), ylabel=labelled(other, region.units[1]))
     ax.legend(fontsize="small")
     return ax
 
@@ -170,82 +124,53 @@ PLAN_PANEL = (4.2, 3.0)  # inches
 WIDEST = 1e3  # percent: larger errors are drawn as large
 
 
-class PlannedCurve(NamedTuple):
-    """One planned experiment.
-
-    inputs      name -> number, `Table` or function of time, from start_time on
-    times       (n,) when to sample;  measured: what to measure in each sample
-    """
-
-    name: str
-    inputs: Mapping[str, Any]
-    start_time: float
-    times: FloatArray
-    measured: Sequence[str]
-
-
 def plot_plan(
-    experiments: Sequence[PlannedCurve],
-    courses: pd.DataFrame,
-    errors: pd.DataFrame,
-    axes: Any = None,
+    experiments: Sequence[Any], courses: pd.DataFrame, errors: pd.DataFrame, axes: Any = None
 ) -> Any:
     """Inputs over time, predicted courses with the samples, errors before and after.
 
-    axes     matplotlib axes: one for each input over time, one for each measured quantity, one for
-             the errors; None makes a figure
-    returns  array of the axes
+    experiments  `PlannedExperiment`s
+    axes         matplotlib axes: one for each input over time, one for each measured quantity, one
+                 for the errors; None makes a figure
+    returns      array of the axes
     """
-    profiles = list(
-        dict.fromkeys(n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
-    )
-    names = list(dict.fromkeys(courses["name"]))
+    varied = (n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
+    profiles, names = list(dict.fromkeys(varied)), list(dict.fromkeys(courses["name"]))
     drawn = axes_for(len(profiles) + len(names) + 1, axes, PLAN_PANEL)
-    for ax, name in zip(drawn, profiles, strict=False):
+    for place, (ax, name) in enumerate(zip(drawn[:-1], [*profiles, *names], strict=True)):
         for k, e in enumerate(experiments):
-            _input_profile(ax, e, name, float(courses["time"].max()), colour(k))
-        ax.set_ylabel(escaped(name))
-    for ax, name in zip(drawn[len(profiles) :], names, strict=False):
-        for k, e in enumerate(experiments):
-            _course(ax, e, name, courses, colour(k))
-        ax.set_ylabel(escaped(name))
-    for ax in drawn[:-1]:
-        ax.set_xlabel("time")
+            look = {"color": colour(k), "label": label(e.name)}
+            if place < len(profiles):
+                _input_profile(ax, e, e.inputs[name], float(courses["time"].max()), look)
+            else:
+                own = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
+                _course(ax, e, name, own, look)
+        ax.set(xlabel="time", ylabel=label(name))
     if len(experiments) > 1:
         drawn[len(profiles)].legend(fontsize="small")
-    _errors(drawn[-1], errors)
+    ax, places = drawn[-1], np.arange(len(errors))
+    size = errors["value"].abs().where(errors["value"] != 0, 1.0)
+    for column, shift, color in (("before", -0.2, "tab:gray"), ("after", 0.2, "tab:blue")):
+        percent = (100 * errors[column] / size).clip(upper=WIDEST)
+        ax.bar(places + shift, percent, 0.4, color=color, label=column)
+    ax.set(yscale="log", ylabel="standard error [%]")
+    ax.set_xticks(places, list(map(label, errors.index)), rotation=60, fontsize="small")
+    ax.legend(fontsize="small")
     return drawn
 
 
-def _input_profile(ax: Any, e: PlannedCurve, name: str, end: float, color: str) -> None:
-    table = e.inputs[name]
+def _input_profile(ax: Any, e: Any, table: Table, end: float, look: dict[str, Any]) -> None:
     times = np.unique(np.concatenate([[e.start_time, end], table.times]))
     times = times[(times >= e.start_time) & (times <= end)]
-    ax.plot(
-        times, [table.at(t) for t in times], drawstyle="steps-post" if table.hold else "default",
-        color=color, label=escaped(e.name),
-    )  # fmt: skip
+    style = "steps-post" if table.hold else "default"
+    ax.plot(times, [table.at(t) for t in times], drawstyle=style, **look)
 
 
-def _course(ax: Any, e: PlannedCurve, name: str, courses: pd.DataFrame, color: str) -> None:
-    here = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
-    ax.plot(here["time"], here["predicted"], color=color, label=escaped(e.name))
+def _course(ax: Any, e: Any, name: str, course: pd.DataFrame, look: dict[str, Any]) -> None:
+    ax.plot(course["time"], course["predicted"], **look)
     if name in e.measured:
-        at = (np.interp(e.times, here["time"], here[c]) for c in ("predicted", "sigma"))
-        value, sigma = at
-        ax.errorbar(
-            e.times, value, yerr=sigma, fmt="o", color=color, markersize=4, markerfacecolor="none"
+        value, sigma = (
+            np.interp(e.times, course["time"], course[c]) for c in ("predicted", "sigma")
         )
-
-
-def _errors(ax: Any, errors: pd.DataFrame) -> None:
-    """Relative standard errors on a logarithmic scale."""
-    places = np.arange(len(errors))
-    for column, shift, color in (("before", -0.2, "tab:gray"), ("after", 0.2, "tab:blue")):
-        size = errors["value"].abs().where(errors["value"] != 0, 1.0)
-        percent = (100 * errors[column] / size).clip(upper=WIDEST)
-        ax.bar(places + shift, percent, 0.4, color=color, label=column)
-    ax.set_yscale("log")
-    ax.set_ylabel("standard error [%]")
-    ax.set_xticks(places, list(map(escaped, errors.index)), rotation=60, fontsize="small")
-    ax.legend(fontsize="small")
+        mark = {"color": look["color"], "markersize": 4, "markerfacecolor": "none"}
+        ax.errorbar(e.times, value, yerr=sigma, fmt="o", **mark)
