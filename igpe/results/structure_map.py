@@ -98,27 +98,22 @@ class StructureMap:
             f" They are solved in {_count(len(self.blocks), 'block')}, the largest with "
             f"{_count(largest, 'equation')}."
         )
-        told = [
-            f"From the {s.name}: {self._named(reached)}."
-            for s in self.sources
-            if (reached := [i for i in s.parameters if self.reach[i] in ALGEBRAIC])
-        ]
-        more = [f"So on for {len(told) - MOST_NAMED} more."] if len(told) > MOST_NAMED else []
-        last = []
-        for kind, begin in LAST.items():
-            places = [i for i, r in enumerate(self.reach) if r == kind]
-            last += [f"{begin}: {self._named(places)}."] * bool(places)
+        sentences = []
+        for source in self.sources:
+            names = [self.parameters[i] for i in source.parameters if self.reach[i] in ALGEBRAIC]
+            sentences += [f"From the {source.name}: {_listed(names)}."] if names else []
+        if len(sentences) > MOST_NAMED:
+            more = f"So on for {len(sentences) - MOST_NAMED} more."
+            sentences = [*sentences[:MOST_NAMED], more]
+        for kind, head in LAST.items():
+            names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]
+            sentences += [f"{head}: {_listed(names)}."] if names else []
         parts = "; ".join(part.sentence for part in self.parts)
         return " ".join([
             f"Equations of {self.title} by what can be computed from the measurements: "
             f"{parts or 'none'}.{solved * bool(self.blocks)}",
-            *told[:MOST_NAMED],
-            *more,
-            *last,
+            *sentences,
         ])
-
-    def _named(self, places: Sequence[int]) -> str:
-        return _listed([self.parameters[i] for i in places])
 
 
 def _count(number: int, noun: str) -> str:
