@@ -5,7 +5,7 @@ The latter holds the tree of boxes that proves it.
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -107,6 +107,9 @@ class TreeBox:
     bound: float = 0.0
     rows: int = 0
     multipliers: tuple[float, ...] = ()
+
+
+FIELDS = [f.name for f in fields(TreeBox)]
 
 
 @dataclass(frozen=True)
@@ -226,16 +229,14 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
                 )
         if len({len(given[name]) for name in ("unknowns", "lower", "upper", "parameters")}) > 1:
             raise ValueError("there are not as many bounds as unknowns")
-        boxes = (
-            TreeBox(**{
-                f.name: tuple(value) if isinstance(value, list) else value
-                for f in fields(TreeBox)
-                if (value := box.get(STORED_AS.get(f.name, f.name), f.default)) is not MISSING
-            })
-            for box in restored(given["tree"])
-        )
-        return made(cls, given, {"tree": tuple(boxes)})
+        return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
         """The same without its boxes, which can be many."""
         return replace(self, tree=())
+
+
+def _read(stored: Mapping[str, Any]) -> TreeBox:
+    given = ((n, stored.get(STORED_AS.get(n, n))) for n in FIELDS)
+    box: dict[str, Any] = {n: v for n, v in given if v is not None}
+    return TreeBox(**{n: tuple(v) if isinstance(v, list) else v for n, v in box.items()})

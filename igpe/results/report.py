@@ -174,7 +174,8 @@ def identifiability(result: ResultData) -> Section:
 
 def _correlation(table: pd.DataFrame) -> str:
     known = [str(n) for n in table.index[np.isfinite(np.diag(table))]]
-    pairs = [(one, other, float(table.loc[one, other])) for one, other in combinations(known, 2)]
+    values = table.loc[known, known].to_numpy(dtype=float)
+    pairs = [(known[i], known[j], values[i, j]) for i, j in combinations(range(len(known)), 2)]
     if not pairs:
         return ""
     one, other, value = max(pairs, key=lambda pair: abs(pair[2]))

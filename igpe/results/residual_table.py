@@ -74,7 +74,7 @@ def clear_failures(table: pd.DataFrame) -> list[str]:
     failures = table[
         (table["p"] < CLEAR / max(len(table), 1)) & table["test"].isin(["outlier", "normality"])
     ]
-    where = failures["name"] + several * (" in experiment " + failures["experiment"])
+    where = failures["name"] + (" in experiment " + failures["experiment"] if several else "")
     return list(where + ": " + failures["verdict"])
 
 

@@ -63,7 +63,8 @@ def panels(table: pd.DataFrame, axes: Any, more: int = 0) -> tuple[Any, list[Pan
     several = table["experiment"].nunique() > 1
     drawn = axes_for(len(groups) + more, axes)
     shown = []
-    for ax, ((experiment, name), rows) in zip(drawn[: len(drawn) - more], groups, strict=True):
+    for ax, (key, rows) in zip(drawn[: len(drawn) - more], groups, strict=True):
+        experiment, name = map(str, key)
         ax.set(xlabel="time", ylabel=labelled(name, rows["unit"].iloc[0]))
         if several:
             ax.set_title(label(f"experiment {experiment}"), fontsize="medium")

@@ -82,8 +82,8 @@ def draw_map(one: StructureMap, ax: Any) -> None:
     dot = float(np.clip(0.5 * cell, *DOTS))
     shades = {part.sentence: _shade(ax, part, places) for part in one.parts}
     for row, column, n in one.blocks:
-        edge = {"facecolor": "none", "edgecolor": "black", "linewidth": min(0.8, 0.1 * cell)}
-        ax.add_patch(Rectangle((column - 0.5, places.y[row] - 0.5), n, n, **edge))
+        corner, line = (column - 0.5, places.y[row] - 0.5), min(0.8, 0.1 * cell)
+        ax.add_patch(Rectangle(corner, n, n, facecolor="none", edgecolor="black", linewidth=line))
     mark = {"linestyle": "none", "markersize": dot, "markeredgewidth": 0.9}
     for pairs, x, face in (
         (one.entries, np.arange(len(one.unknowns)), "black"),
