@@ -238,5 +238,7 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
 
 def _read(stored: Mapping[str, Any]) -> TreeBox:
     given = ((n, stored.get(STORED_AS.get(n, n))) for n in FIELDS)
-    box: dict[str, Any] = {n: v for n, v in given if v is not None}
-    return TreeBox(**{n: tuple(v) if isinstance(v, list) else v for n, v in box.items()})
+    box: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in given if v is not None
+    }
+    return TreeBox(**box)
