@@ -27,7 +27,6 @@ from igpe.algebraic.base import SlopeErrors, StateErrors, Unweighted
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.local import LinearRoute, LocalSearch
 from igpe.algebraic.step import Posing, TargetForm
-from igpe.smoothing.bootstrap import BootstrapErrors
 from igpe.structure.structure import analyse
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +34,6 @@ WAYS = {
     "Unweighted": (igpe.smoothing.GcvSpline(), Unweighted()),
     "StateErrors": (igpe.smoothing.GcvSpline(), StateErrors()),
     "SlopeErrors": (igpe.smoothing.GcvSpline(), SlopeErrors()),
-    "SlopeErrors, BootstrapErrors": (BootstrapErrors(), SlopeErrors()),
 }
 LOCAL = LocalSearch(trials=64, starts=3)
 NOISE = 0.02

@@ -1,6 +1,6 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 
 from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
-from igpe.core.arguments import is_finite, require
+from igpe.core.arguments import require
 from igpe.core.deadline import (
     Deadline,
     ended_by,
@@ -22,13 +22,13 @@ from igpe.core.deadline import (
 )
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
+from igpe.core.fields import POSITIVE, or_none
 from igpe.core.status import Clock, Progress, Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import ComplementJob, complements, roughly
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import (
     Estimator,
-    Profile,
     constrained_unknowns,
     constraints,
     estimate_each,
@@ -41,7 +41,7 @@ from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, pas
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.estimation.equally_good import complement_proven, with_other_optima, with_proof
+from igpe.estimation.equally_good import with_other_optima, with_proof
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.problem.problem import Problem
@@ -50,6 +50,21 @@ from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
+
+UNCORRECTED = (
+    "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
+    "intervals are only a hint."
+)
+CUT_SHORT = (
+    "It was interrupted in step 5: the values are the best so far and need not be an optimum; "
+    "errors and intervals are only a hint."
+)
+LATE = 2.0  # s after an interrupt: an answer that comes later says why
+SLOW = (
+    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
+    "tables."
+)
+ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
 def estimate(
@@ -81,10 +96,9 @@ def estimate(
               candidate could be fitted, or the time limit came before there was one
     Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
     """
-    ok = time_limit is None or (is_finite(time_limit) and time_limit > 0)
+    ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
-    clock = Clock(progress)
-    backend = Backend(executor, store, timeout)
+    clock, backend = Clock(progress), Backend(executor, store, timeout)
     with session(time_limit) as now:
         try:
             return _estimate(problem, settings, seed, backend, clock, certify=certify)
@@ -132,47 +146,17 @@ def _estimate(
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
-        found = _reweighted(problem, given, started, settings)
-        paths, best = _last(found)
-    steps = Steps(found.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
+        reweighted = _reweighted(problem, given, started, settings)
+        paths, best = _last(reweighted)
+    steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
     if not stopped():
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
     with clock.step("statistics", "Statistics of the fit"), finishing():
-        result = _with_delay(summarise(steps, settings, started.proved))
-    if certify and not stopped():
-        return with_proof(steps, settings, result, clock, started.proved)
-    return result
-
-
-def _with_delay(result: Result) -> Result:
-    """The result with a note if it comes late after an interrupt."""
-    late = waited()
-    if late <= LATE:
-        return result
-    return replace(result, notes=(*result.notes, SLOW.format(late)))
-
-
-def _reweighted(
-    problem: Problem,
-    given: Problem,
-    started: "Complemented",
-    settings: Settings,
-) -> Reweighted["Fitted"]:
-    """Step 5, repeated until standard deviations that follow the model are those of the fit."""
-
-    def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
-        if started.stopped:
-            return _cut_short(weighted, started.paths, settings)
-        return _fitted(weighted, started.paths, before, settings)
-
-    return iterate_weights(
-        problem,
-        given.fixing(problem.fixed),
-        fit,
-        lambda fitted: fitted.best.estimate,
-        integrator=settings.integrator,
-    )
+        result = summarise(steps, settings)
+        if (late := waited()) > LATE:
+            result = replace(result, notes=(*result.notes, SLOW.format(late)))
+    return with_proof(steps, settings, result, clock) if certify and not stopped() else result
 
 
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
@@ -195,28 +179,35 @@ def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
         return problem
     if len(lost) == len(problem.box):
         raise EstimationFailed(f"Nothing can be estimated.\n{structure}", Status.UNDETERMINED)
-    held = lost.mapping(lost.middle)
-    return problem.fixing({
-        n: problem.priors[n].mean if n in problem.priors else v for n, v in held.items()
-    })
+    means = {n: prior.mean for n, prior in problem.priors.items() if n in lost.names}
+    return problem.fixing(lost.mapping(lost.middle) | means)
 
 
-UNCORRECTED = (
-    "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
-    "intervals are only a hint."
-)
-CUT_SHORT = (
-    "It was interrupted in step 5: the values are the best so far and need not be an optimum; "
-    "errors and intervals are only a hint."
-)
-LATE = 2.0  # s after an interrupt: an answer that comes later says why
-SLOW = (
-    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
-    "tables."
-)
+class Complemented(NamedTuple):
+    """Step 4: all candidates, and whether it was interrupted."""
+
+    paths: list[CandidatePath]
+    stopped: bool
 
 
-ENDING = 0.5  # s after which an interrupted call integrates no further candidate
+def _complemented(
+    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, backend: Backend
+) -> Complemented:
+    """Every candidate after step 4; those that are done, if it was interrupted.
+
+    raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
+    """
+    job = ComplementJob(problem, settings.complement)
+    try:
+        require_going_on()
+        with interruptible():
+            complete = complements(job, [a.parameters for a in algebraic], backend)
+    except KeyboardInterrupt:
+        complete = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
+    pairs = zip(algebraic, complete, strict=True)
+    paths = [CandidatePath(a, c, c) for a, c in pairs if c is not None]
+    is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
+    return Complemented(paths, is_cut or stopped())
 
 
 class Fitted(NamedTuple):
@@ -226,11 +217,37 @@ class Fitted(NamedTuple):
     best: Refined
 
 
+def _reweighted(
+    problem: Problem, given: Problem, started: Complemented, settings: Settings
+) -> Reweighted[Fitted]:
+    """Step 5, repeated until standard deviations that follow the model are those of the fit."""
+
+    def fit(weighted: Problem, before: Fitted | None, moved: float) -> Fitted:
+        if started.stopped:
+            return _cut_short(weighted, started.paths, settings)
+        return _fitted(weighted, started.paths, before, settings)
+
+    return iterate_weights(
+        problem,
+        given.fixing(problem.fixed),
+        fit,
+        lambda fitted: fitted.best.estimate,
+        integrator=settings.integrator,
+    )
+
+
+def _last(found: Reweighted[Fitted]) -> tuple[list[CandidatePath], Refined]:
+    """The last fit with all notes, and with the status of what ended the call, if anything did."""
+    paths, best = found.fits[-1]
+    best = best._replace(notes=(*best.notes, *found.notes))
+    if not stopped():
+        return paths, best
+    ended = replace(best.estimate, status=ended_by())
+    return [paths[0]._replace(corrected=ended), *paths[1:]], best._replace(estimate=ended)
+
+
 def _fitted(
-    problem: Problem,
-    started: Sequence[CandidatePath],
-    before: Fitted | None,
-    settings: Settings,
+    problem: Problem, started: Sequence[CandidatePath], before: Fitted | None, settings: Settings
 ) -> Fitted:
     """Correct the candidates from where they were `before`, at first as step 4 left them."""
     current = started if before is None else before.paths
@@ -249,6 +266,36 @@ def _fitted(
         return Fitted([_interrupted(path) for path in before.paths], kept)
 
 
+def _corrected(
+    problem: Problem, started: Sequence[CandidatePath], settings: Settings
+) -> list[CandidatePath]:
+    """Every candidate by the correction of the settings, or where the default cannot, by shooting.
+
+    From where it now is, best first.
+    """
+    starts = [path.corrected.parameters for path in started]
+    guesses = [
+        profiles(Simulated(problem, settings.integrator, values), path.algebraic.curves.of)
+        for path, values in zip(started, starts, strict=True)
+    ]
+    methods: list[Estimator] = [settings.correction]
+    if settings.correction == Settings().correction:
+        methods += [SingleShooting(), MultipleShooting(restarts=Restarts(count=0))]
+    for number, method in enumerate(methods, start=1):
+        try:
+            corrected = estimate_each(method, problem, starts, guesses)
+            break
+        except Unsupported:
+            if number == len(methods):
+                raise
+    paths = [path._replace(corrected=c) for path, c in zip(started, corrected, strict=True)]
+    return sorted(paths, key=_place)
+
+
+def _place(path: CandidatePath) -> tuple[bool, float]:
+    return not path.usable, path.corrected.objective
+
+
 def _refined_best(
     problem: Problem,
     paths: Sequence[CandidatePath],
@@ -259,82 +306,31 @@ def _refined_best(
 
     raises EstimationFailed if the model cannot be integrated at any of them
     """
-    paths = sorted(paths, key=lambda path: (not path.usable, path.corrected.objective))
-    best = None
-    if paths[0].usable and np.isfinite(paths[0].corrected.objective):
-        best = refine(problem, residuals, paths[0].corrected)
+    paths = sorted(paths, key=_place)
+    best, first = None, paths[0].corrected
+    if paths[0].usable and np.isfinite(first.objective):
+        best = refine(problem, residuals, first)
     if is_plain(problem) and len(problem.box):
-        started = [_before(problem, path, settings) for path in paths]
-        shot = by_shooting(problem, residuals, started, best)
+        before = []  # where shooting may begin: as the candidates were before step 5
+        for path in paths:
+            values, objective = path.complete.parameters, path.complete.objective
+            guess = profiles(
+                Simulated(problem, settings.integrator, values), path.algebraic.curves.of
+            )
+            before.append(Uncorrected(values, objective, path.usable, guess))
+        shot = by_shooting(problem, residuals, before, best)
         if shot is not None:
             number, best = shot
-            paths = [paths[number], *(w for k, w in enumerate(paths) if k != number)]
+            paths.insert(0, paths.pop(number))
     if best is None:
-        raise _failed(paths)
-    paths[0] = paths[0]._replace(corrected=best.estimate)
-    return Fitted(paths, best)
-
-
-def _before(problem: Problem, path: CandidatePath, settings: Settings) -> Uncorrected:
-    """Where shooting may begin for a candidate: as it was before step 5."""
-    simulated = Simulated(problem, settings.integrator, path.complete.parameters)
-    return Uncorrected(
-        path.complete.parameters,
-        path.complete.objective,
-        path.usable,
-        profiles(simulated, path.algebraic.curves.of),
-    )
-
-
-def _failed(paths: Sequence[CandidatePath]) -> EstimationFailed:
-    status = paths[0].corrected.status
-    return EstimationFailed(
-        f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
-        f"cannot integrate the model at any of them; the first ended so: {status.value} Check the "
-        "bounds and the start values, and simulate the model at plausible parameters: "
-        "igpe.simulate(problem, {...}).",
-        status,
-    )
-
-
-def _last(found: Reweighted[Fitted]) -> tuple[list[CandidatePath], Refined]:
-    """The last fit with all notes, and with the status of what ended the call, if anything did."""
-    paths, best = found.fits[-1]
-    best = best._replace(notes=(*best.notes, *found.notes))
-    if not stopped():
-        return paths, best
-    estimate = replace(best.estimate, status=ended_by())
-    return [paths[0]._replace(corrected=estimate), *paths[1:]], best._replace(estimate=estimate)
-
-
-class Complemented(NamedTuple):
-    """Step 4: all candidates, whether it was interrupted, and what is proved of the best one."""
-
-    paths: list[CandidatePath]
-    stopped: bool
-    proved: tuple[str, ...] = ()
-
-
-def _complemented(
-    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, backend: Backend
-) -> Complemented:
-    """Every candidate after step 4; those that are done, if it was interrupted.
-
-    raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
-    """
-    job = ComplementJob(problem, settings.complement)
-    try:
-        require_going_on()
-        with interruptible():
-            found = complements(job, [a.parameters for a in algebraic], backend)
-    except KeyboardInterrupt:
-        found = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
-    paths = [CandidatePath(a, c, c) for a, c in zip(algebraic, found, strict=True) if c is not None]
-    is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
-    if is_cut or stopped() or settings.proof is None:
-        return Complemented(paths, is_cut or stopped())
-    paths, proved = complement_proven(problem, paths, settings.proof)
-    return Complemented(paths, stopped(), proved)
+        raise EstimationFailed(
+            f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
+            f"cannot integrate the model at any of them; the first ended so: {first.status.value} "
+            "Check the bounds and the start values, and simulate the model at plausible "
+            "parameters: igpe.simulate(problem, {...}).",
+            first.status,
+        )
+    return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)
 
 
 def _cut_short(
@@ -349,21 +345,21 @@ def _cut_short(
     started   the residuals that step 5 computed, with the best point among them; None: it had not
     raises  KeyboardInterrupt if nothing can be integrated
     """
-    box = problem.box
+    box, best, note = problem.box, paths[0], CUT_SHORT
+    points = [(path, path.complete) for path in paths]
+    points += [(w, w.corrected) for w in paths if w.corrected is not w.complete and w.usable]
+    points.sort(key=lambda point: _unsure(point[1]))
     with finishing(), allowance(FINISH):
         residuals = started or Residuals(problem, settings.integrator)
-        here = residuals.best
+        here, patience = residuals.best, Deadline.after(ENDING)
         if here.x is not None and passed_bounds(problem, residuals, here.x):
             here.clear()
-        patience, best = Deadline.after(ENDING), paths[0]
-        note = CUT_SHORT
-        for path, estimate in _points(paths):
-            cost = np.inf if here.at is None else here.at.cost
-            if here.at is not None and (patience.over or _unsure(estimate) >= cost):
+        for path, point in points:
+            if here.at is not None and (patience.over or _unsure(point) >= here.at.cost):
                 continue
-            at = residuals(box.vector(estimate.parameters))
+            at = residuals(box.vector(point.parameters))
             if at is not None and at is here.at:
-                best, note = path, UNCORRECTED if estimate is path.complete else CUT_SHORT
+                best, note = path, UNCORRECTED if point is path.complete else CUT_SHORT
     if here.x is None or here.at is None:
         raise KeyboardInterrupt
     reached = replace(
@@ -376,56 +372,11 @@ def _cut_short(
     return Fitted([best._replace(corrected=reached), *others], Refined(reached, here.at, (note,)))
 
 
-def _points(paths: Sequence[CandidatePath]) -> list[tuple[CandidatePath, Estimate]]:
-    """Where the candidates were after step 4, and those after step 5, the best first."""
-    after = [(path, path.complete) for path in paths]
-    after += [(w, w.corrected) for w in paths if w.corrected is not w.complete and w.usable]
-    return sorted(after, key=lambda pair: _unsure(pair[1]))
-
-
 def _unsure(estimate: Estimate) -> float:
     """The sum of squares that a search gave; infinite where it is not known."""
     return float(np.nan_to_num(estimate.objective, nan=np.inf))
 
 
 def _interrupted(path: CandidatePath) -> CandidatePath:
-    objective = _unsure(path.corrected)
-    return path._replace(
-        corrected=replace(path.corrected, objective=objective, status=Status.INTERRUPTED)
-    )
-
-
-def _corrected(
-    problem: Problem, started: Sequence[CandidatePath], settings: Settings
-) -> list[CandidatePath]:
-    """Every candidate through the correction, from where it now is, best first."""
-    guesses = [
-        profiles(
-            Simulated(problem, settings.integrator, path.corrected.parameters),
-            path.algebraic.curves.of,
-        )
-        for path in started
-    ]
-    starts = [path.corrected.parameters for path in started]
-    corrected = _by_first_able(problem, starts, guesses, settings)
-    paths = [path._replace(corrected=c) for path, c in zip(started, corrected, strict=True)]
-    return sorted(paths, key=lambda path: (not path.usable, path.corrected.objective))
-
-
-def _by_first_able(
-    problem: Problem,
-    starts: Sequence[Mapping[str, float]],
-    guesses: Sequence[Sequence[Profile]],
-    settings: Settings,
-) -> list[Estimate]:
-    """Estimates by the correction of the settings, or where the default cannot, by shooting."""
-    methods: list[Estimator] = [settings.correction]
-    if settings.correction == Settings().correction:
-        methods += [SingleShooting(), MultipleShooting(restarts=Restarts(count=0))]
-    for number, method in enumerate(methods, start=1):
-        try:
-            return estimate_each(method, problem, starts, guesses)
-        except Unsupported:
-            if number == len(methods):
-                raise
-    raise AssertionError("a method estimates or refuses")
+    ended = replace(path.corrected, objective=_unsure(path.corrected), status=Status.INTERRUPTED)
+    return path._replace(corrected=ended)

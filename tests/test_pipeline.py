@@ -227,37 +227,3 @@ def test_an_interrupt_before_anything_is_there_goes_through(monkeypatch):
     monkeypatch.setattr(pipeline, "smooth_measurements", interrupting)
     with pytest.raises(KeyboardInterrupt):
         igpe.estimate(LINEAR.problem())
-
-
-def _unmeasured_intermediate(**settings):
-    case = next(c for c in ZOO if c.name == "unmeasured_intermediate")
-    return igpe.estimate(case.problem(noise=0.02), igpe.Settings(**settings))
-
-
-def test_step_4_is_proven_where_that_is_asked_for():
-    plain = _unmeasured_intermediate()
-    result = _unmeasured_intermediate(proof=igpe.estimation.ProveComplement(gap=1e-2))
-    (told,) = [note for note in result.notes if note.startswith("Step 4, with what step 3")]
-    assert "No parameters with k2 in [0, 10] have a sum of squares below" in told
-    assert "proved of the differential equations" in told
-    assert told in str(result)
-    assert result.parameters == pytest.approx(plain.parameters, rel=1e-6)
-
-
-def test_a_proof_of_step_4_that_time_ended_says_so():
-    result = _unmeasured_intermediate(proof=igpe.estimation.ProveComplement(time_limit=1e-9))
-    assert any("stopped at its time limit" in note for note in result.notes)
-    assert not any("Step 4" in note for note in _unmeasured_intermediate().notes)
-
-
-def test_step_4_with_more_unknowns_than_may_be_proven_says_so():
-    case = replace(next(c for c in ZOO if c.name == "consecutive"), measured=("C",))
-    settings = igpe.Settings(proof=igpe.estimation.ProveComplement(unknowns=1))
-    result = igpe.estimate(case.problem(noise=0.02), settings)
-    assert "Step 4: nothing was proved of 2 unknowns" in str(result)
-
-
-@pytest.mark.parametrize("wrong", [{"unknowns": 0}, {"gap": 1.0}, {"time_limit": 0.0}])
-def test_a_proof_of_step_4_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(igpe.errors.ProblemError, match=next(iter(wrong))):
-        igpe.estimation.ProveComplement(**wrong)

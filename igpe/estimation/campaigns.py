@@ -1,14 +1,11 @@
-"""One estimator from many starts: a campaign that may take days, on many machines.
-
-Several methods on one problem, from the same starts.
-
-Many runs as one table.
-"""
+"""One estimator from many starts, and several methods on one problem from the same starts."""
 
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -51,46 +48,28 @@ WORK = ("equivalent_iterations", "equivalent_integrations")
 ORDER = ("method", "start", "status", "arrived", *NUMBERS[1:], *WORK, *WORDS[2:])
 
 
-class RunTable:
-    """Grows by one row for each run, and holds no more of it: 8 bytes a number."""
+def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFrame, bool]:
+    """One row for each run, as they came; False if Ctrl-C came between.
 
-    def __init__(self, unknowns: Sequence[str]) -> None:
-        self._unknowns = tuple(unknowns)
-        self._words: dict[str, list[str]] = {name: [] for name in WORDS}
-        self._numbers = [array("d") for _ in (*NUMBERS, *WORK, *unknowns)]
-
-    def gather(self, runs: Iterable[Run]) -> bool:
-        """Add all of them; False if Ctrl-C came between."""
-        try:
-            for run in runs:
-                self.add(run)
-        except KeyboardInterrupt:
-            return False
-        return True
-
-    def add(self, run: Run) -> None:
-        """One more."""
-        found = run.estimate
-        note = "" if found.status.usable else " ".join(found.notes)
-        for name, word in zip(
-            WORDS, (run.method, found.status.name, found.method, note), strict=True
-        ):
-            self._words[name].append(sys.intern(word))
-        values = (float(found.parameters[n]) for n in self._unknowns)
-        told = (run.number, found.objective, found.seconds, found.iterations, *run.work, *values)
-        for column, value in zip(self._numbers, told, strict=True):
-            column.append(value)
-
-    def frame(self) -> pd.DataFrame:
-        """One row for each run, as they came."""
-        names = [*NUMBERS, *WORK, *self._unknowns]
-        found = pd.DataFrame({
-            **self._words,
-            **{n: np.array(c) for n, c in zip(names, self._numbers, strict=True)},
-        })
-        found["arrived"] = found["status"].isin([status.name for status in ARRIVED])
-        found = found.astype({"start": int, "iterations": int})
-        return found[[*ORDER, *self._unknowns]]
+    A campaign may have millions of runs: a number takes 8 bytes, and equal words are one.
+    """
+    words: list[tuple[str, ...]] = []
+    numbers = array("d")
+    complete = True
+    try:
+        for run in runs:
+            one = run.estimate
+            note = "" if one.status.usable else " ".join(one.notes)
+            words.append(tuple(map(sys.intern, (run.method, one.status.name, one.method, note))))
+            numbers.extend((run.number, one.objective, one.seconds, one.iterations, *run.work))
+            numbers.extend(float(one.parameters[n]) for n in unknowns)
+    except KeyboardInterrupt:
+        complete = False
+    names = [*NUMBERS, *WORK, *unknowns]
+    values = pd.DataFrame(np.array(numbers).reshape(len(words), len(names)), columns=names)
+    table = pd.concat([pd.DataFrame(words, columns=list(WORDS)), values], axis=1)
+    table["arrived"] = table["status"].isin([status.name for status in ARRIVED])
+    return table.astype({"start": int, "iterations": int})[[*ORDER, *unknowns]], complete
 
 
 @dataclass(frozen=True)
@@ -116,21 +95,18 @@ class Comparison:
 
         arrived at an optimum; at the best one (within 1e-3); could not be integrated; s; iterations
         """
-        rows = {}
-        for method, runs in self.runs.groupby("method", sort=False):
-            objective = runs["objective"].to_numpy()
-            good = runs["arrived"] & np.array([
-                is_same_objective(self.best, one, self.rounding) for one in objective
-            ])
-            broke = runs["status"] == Status.INTEGRATION_BROKE.name
-            rows[method] = {
+        is_best = partial(is_same_objective, self.best, rounding=self.rounding)
+        rows = {
+            method: {
                 "runs": len(runs),
                 "arrived %": 100 * runs["arrived"].mean(),
-                "best %": 100 * good.mean(),
-                "broke %": 100 * broke.mean(),
+                "best %": 100 * (runs["arrived"] & runs["objective"].map(is_best)).mean(),
+                "broke %": 100 * (runs["status"] == Status.INTEGRATION_BROKE.name).mean(),
                 "median s": runs["seconds"].median(),
                 "median iterations": runs["iterations"].median(),
             }
+            for method, runs in self.runs.groupby("method", sort=False)
+        }
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def plot(self, axes: Any = None) -> Any:
@@ -140,17 +116,15 @@ class Comparison:
         returns  the axes
         """
         ax = axes_for(1, axes)[0]
-        found = {
-            str(method): series(runs["objective"], runs["arrived"])
-            for method, runs in self.runs.groupby("method", sort=False)
-        }
-        draw_waterfall(ax, found, rounding=self.rounding)
+        groups = self.runs.groupby("method", sort=False)
+        ends = {str(name): series(own["objective"], own["arrived"]) for name, own in groups}
+        draw_waterfall(ax, ends, rounding=self.rounding)
         return ax
 
     def __str__(self) -> str:
-        told = self.table.to_string(float_format="{:.3g}".format)
         ended = "" if self.complete else "\nInterrupted: not all runs were made."
-        return f"{told}\nbest objective {self.best:.8g}{ended}"
+        table = self.table.to_string(float_format="{:.3g}".format)
+        return f"{table}\nbest objective {self.best:.8g}{ended}"
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(float_format="{:.3g}".format))
@@ -190,15 +164,15 @@ def compare(
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
     given = given_starts(problem, starts, seed, "compare")
     backend = Backend(executor, store, timeout)
-    order = {name: k for k, name in enumerate(named)}
-    table = RunTable(problem.box.names)
+
+    tell = progress or (lambda sentence: None)
 
     def begins(name: str) -> None:
-        if progress is not None:
-            progress(f"{name} from {len(given)} starts")
+        tell(f"{name} from {len(given)} starts")
 
-    complete = table.gather(searched(SearchJob(problem, named), given, backend, begins=begins))
-    runs = table.frame()
+    found = searched(SearchJob(problem, named), given, backend, begins=begins)
+    runs, complete = _gathered(found, problem.box.names)
+    order = {name: k for k, name in enumerate(named)}
     runs = runs.iloc[np.lexsort((runs["start"], runs["method"].map(order)))].reset_index(drop=True)
     arrived = runs["objective"][runs["arrived"]]
     rounding = PERFECT * spread_of(problem) ** 2
@@ -219,20 +193,17 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
     if isinstance(methods, Mapping):
         named = dict(methods)
     else:
-        wanted = "a list of estimators, or a mapping from names: {'MS': igpe.MultipleShooting()}"
+        expected = "a list of estimators, or a mapping from names: {'MS': igpe.MultipleShooting()}"
         is_list = isinstance(methods, Sequence) and not isinstance(methods, str)
-        require(is_list, "compare", "methods", methods, wanted)
+        require(is_list, "compare", "methods", methods, expected)
         names = [type(m).__name__ for m in methods]
-        several = {n for n in names if names.count(n) > 1}
-        numbered = [
-            f"{n} {1 + names[:k].count(n)}" if n in several else n for k, n in enumerate(names)
-        ]
-        named = dict(zip(numbered, methods, strict=True))
+        numbers = [f" {1 + names[:k].count(n)}" * (names.count(n) > 1) for k, n in enumerate(names)]
+        named = dict(zip(map(add, names, numbers), methods, strict=True))
     if not named:
         raise ProblemError("There is no method to compare; give at least one estimator.")
     for name, method in named.items():
-        wanted = "estimators: igpe.MultipleShooting()"
-        require(is_estimator(method), "compare", f"method {name}", method, wanted)
+        expected = "estimators: igpe.MultipleShooting()"
+        require(is_estimator(method), "compare", f"method {name}", method, expected)
     return named
 
 
@@ -355,41 +326,37 @@ def campaign(
     module of yours has changed. While a Dask cluster has no worker (30 s and longer), processes of
     this machine do its work; `notes` say so.
     """
-    wanted = "an estimator: igpe.SingleShooting()"
-    require(is_estimator(estimator), "campaign", "estimator", estimator, wanted)
+    expected = "an estimator: igpe.SingleShooting()"
+    require(is_estimator(estimator), "campaign", "estimator", estimator, expected)
     given = given_starts(problem, starts, seed, "campaign")
     notes: list[str] = []
+    tell = progress or (lambda sentence: None)
 
     def report(sentence: str) -> None:
         notes.append(sentence)
-        if progress is not None:
-            progress(sentence)
+        tell(sentence)
 
-    backend = Backend(executor, store, timeout, report=report)
-    table = RunTable(problem.box.names)
-    done = 0
+    def finished() -> Iterator[Run]:
+        backend, done = Backend(executor, store, timeout, report=report), 0
+        job = SearchJob(problem, {type(estimator).__name__: estimator})
+        try:
+            for done, run in enumerate(searched(job, given, backend), start=1):
+                if done % TELL == 0 or done == len(given):
+                    tell(f"Campaign: {done} of {len(given)} starts")
+                yield run
+        except ProblemError as error:  # the executor ended: what was finished is kept
+            if done == 0:
+                raise
+            report(str(error))
 
-    def told(run: Run) -> Run:
-        nonlocal done
-        done += 1
-        if progress is not None and (done % TELL == 0 or done == len(given)):
-            progress(f"Campaign: {done} of {len(given)} starts")
-        return run
-
-    job = SearchJob(problem, {type(estimator).__name__: estimator})
-    try:
-        complete = table.gather(map(told, searched(job, given, backend)))
-    except ProblemError as error:  # the executor ended: what was finished is kept
-        if done == 0:
-            raise
-        complete = False
-        report(str(error))
-    frame = table.frame().drop(columns="method").set_index("start").sort_index()
-    starts_frame = pd.DataFrame(given, columns=list(problem.box.names))
-    found = Campaign(frame, starts_frame, complete, tuple(notes))
+    table, complete = _gathered(finished(), problem.box.names)
+    complete = complete and len(table) == len(given)
+    table = table.drop(columns="method").set_index("start").sort_index()
+    starts_table = pd.DataFrame(given, columns=list(problem.box.names))
+    result = Campaign(table, starts_table, complete, tuple(notes))
     if store is not None:
-        _require_true(found, problem, estimator, store)
-    return found
+        _require_true(result, problem, estimator, store)
+    return result
 
 
 def _require_true(

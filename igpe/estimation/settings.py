@@ -6,7 +6,6 @@ from typing import Any
 
 from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import RouteSelection
-from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.errors import SolverMissing
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.base import Integrator
@@ -15,32 +14,8 @@ from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator
 from igpe.smoothing.base import Smoother
-from igpe.smoothing.bootstrap import BootstrapErrors
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.spline_curve import Interpolation
-
-
-@dataclass(frozen=True)
-class ProveComplement:
-    """That step 4 is proven for its best candidate, by `igpe.certify`: what step 3 found is held.
-
-    unknowns    step 4 must find at most so many for a proof to be tried
-    gap         of the bound to the sum of squares, relative
-    time_limit  seconds; what is proved until then is told
-    """
-
-    unknowns: int = 3
-    gap: float = 1e-3
-    time_limit: float = 10.0
-
-    def __post_init__(self) -> None:
-        given = (
-            ("unknowns", is_count(self.unknowns) and self.unknowns > 0, "a whole number above 0"),
-            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
-            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
-        )
-        for name, ok, wanted in given:
-            require(ok, "ProveComplement", name, getattr(self, name), wanted)
 
 
 @dataclass(frozen=True)
@@ -53,7 +28,6 @@ class Settings:
     complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
                  a bound. Where algebra reaches nothing and 8 or more unknowns are free,
                  `IteratedSearch()` takes the place of the default
-    proof        step 4: whether its answer is proven; None: no
     correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
                  (robust losses, estimated standard deviations) shooting takes its place
     integrator   with which the final fit is simulated
@@ -64,7 +38,6 @@ class Settings:
     weights: ResidualWeights = StateErrors()
     routes: RouteSelection = RouteSelection()
     complement: MultiStart | IteratedSearch | Collocation = MultiStart()
-    proof: ProveComplement | None = None
     correction: Estimator = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95
@@ -78,9 +51,6 @@ class Settings:
         """The same settings with another seed."""
         return replace(
             self,
-            ladder=tuple(
-                replace(s, seed=seed) if isinstance(s, BootstrapErrors) else s for s in self.ladder
-            ),
             complement=replace(self.complement, seed=seed),
             routes=self.routes.seeded(seed),
         )

@@ -1,13 +1,7 @@
-"""From the corrected candidates to the result: statistics, tables and sentences.
-
-Sentences worth reading beside a result.
-
-What the data determine at the optimum beside what perfect measurements would determine.
-"""
+"""From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
 from typing import NamedTuple
@@ -29,7 +23,7 @@ from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.optima import has_same_values, is_same_objective
+from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import L1, Huber
@@ -39,7 +33,6 @@ from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Optimum, Parameter
 from igpe.structure.identifiability.identifiability import (
     Access,
-    Identifiability,
     Identifiable,
     identifiability,
 )
@@ -52,6 +45,11 @@ from igpe.uncertainty.adequacy import with_findings
 MOST = 5  # other sets of values that a sentence lists
 COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
+MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
+CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
+NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
+SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
+PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
 def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[str]:
@@ -64,9 +62,13 @@ def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[
     """
     if not others:
         return []
+
+    def words(values: Mapping[str, float]) -> str:
+        return ", ".join(f"{n} = {v:.4g}" for n, v in values.items())
+
     count = COUNTS[len(others) - 1] if len(others) <= len(COUNTS) else str(len(others) + 1)
-    sets = [_words({p.name: p.value for p in parameters})]
-    sets += [f"{_words(o.parameters)} (sum of squares {o.objective:.6g})" for o in others[:MOST]]
+    sets = [words({p.name: p.value for p in parameters})]
+    sets += [f"{words(o.parameters)} (sum of squares {o.objective:.6g})" for o in others[:MOST]]
     more = f" and {len(others) - MOST} more" if len(others) > MOST else ""
     return [
         f"{count} sets of values explain the data alike: {'; or '.join(sets)}{more}. Each interval "
@@ -77,12 +79,10 @@ def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[
 
 def passed(count: int) -> list[str]:
     """What step 3 found and the later steps did not follow."""
-    if count == 0:
-        return []
     return [
         f"{count} more local optima of step 3 are nearly as good as its best and were not "
         "corrected; Routes(most=...) in the settings takes more."
-    ]
+    ] * (count > 0)
 
 
 def uneven(problem: Problem) -> list[str]:
@@ -102,19 +102,11 @@ def uneven(problem: Problem) -> list[str]:
     ]
 
 
-def _words(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{n} = {v:.4g}" for n, v in values.items())
-
-
-MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
-CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
-
-
 def rank_notes(
     problem: Problem,
     jacobian: FloatArray,
     errors: Uncertainty,
-    whole: Uncertainty,
+    free: Uncertainty,
     *,
     sets: Sequence[FloatArray] = (),
 ) -> list[str]:
@@ -122,39 +114,62 @@ def rank_notes(
 
     jacobian  (n_residuals, n) of the weighted residuals, priors included
     errors    of the unknowns at the optimum
-    whole     the same as if no unknown were on a bound
+    free      the same as if no unknown were on a bound
     sets      values (n,) of the estimate and of every other optimum of the result; none: they are
               not compared with the number of sets that `igpe.check` counts
     """
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return []
-    names = problem.box.names
-    exact = _verdicts(problem)
-    open_ = errors.undetermined | (whole.undetermined & errors.held)
-    lines = _deficient([n for n, moved in zip(names, open_, strict=True) if moved], exact)
-    apart = whole.undetermined & ~open_
-    lines += _held_apart(names, apart, errors.held)
+    # Of the unknowns that were estimated: others are held.
+    estimated = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
+    posed = [pose(estimated, i) for i in range(len(estimated.experiments))]
+    verdicts = partial(identifiability, estimated, posed, most_work=MOST_WORK)
+    exact = verdicts(count=False)
+
+    def listed(chosen: BoolArray, verdict: Identifiable | None = None) -> str:
+        names = [n for n, k in zip(problem.box.names, chosen, strict=True) if k]
+        return _listed([n for n in names if verdict in (None, exact.verdicts.get(n))])
+
+    open_ = errors.undetermined | (free.undetermined & errors.held)
+    apart = free.undetermined & ~open_
     lost = exact.names(Identifiable.NO)
     is_plain = not problem.priors and not exact.left_out and not errors.held.any()
-    if lost and is_plain and (singular := _smallest(jacobian)) > CLEAR:
-        lines.append(
-            f"{_listed(lost)}: igpe.check finds no way to identify them, "
-            "but the Jacobian at the optimum has full rank (smallest singular value "
-            f"{singular:.1g} of the largest). The two disagree: do not rely on either."
-        )
+    singular = _smallest(jacobian) if lost and is_plain else 0.0
+    lines = [
+        (
+            listed(open_, Identifiable.YES),
+            "identifiable by structure (igpe.check), but the Jacobian at the optimum has no full "
+            "rank: these measurements do not determine them. More or other measurements of the "
+            "same quantities may.",
+        ),
+        (
+            listed(open_, Identifiable.NO),
+            "not identifiable by structure (igpe.check), and the Jacobian at the optimum has no "
+            "full rank: more measurements of the same kind do not help.",
+        ),
+        (
+            listed(apart) if errors.held.any() else "",
+            f"the errors hold with {listed(errors.held)} on the bound. Off it, the measurements do "
+            "not determine them.",
+        ),
+        (
+            _listed(lost) if singular > CLEAR else "",
+            "igpe.check finds no way to identify them, but the Jacobian at the optimum has full "
+            f"rank (smallest singular value {singular:.1g} of the largest). The two disagree: do "
+            "not rely on either.",
+        ),
+    ]
+    notes = [f"{names}: {line}" for names, line in lines if names]
     if sets and exact.names(Identifiable.YES) and not exact.doubtful:
-        counted = _verdicts(problem, count=True)
-        lines += [_fewer(one, problem.box, sets) for one in counted.alternatives]
-    return [line for line in lines if line]
+        notes += [_fewer(one, problem.box, sets) for one in verdicts(count=True).alternatives]
+    return [note for note in notes if note]
 
 
 def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     """What to say where the result has fewer sets of values than the structure allows."""
     own = box.select(one.unknowns)
-    kept: list[FloatArray] = []
-    for values in (own.vector(box.mapping(x)) for x in sets):
-        if not any(has_same_values(values, other, own) for other in kept):
-            kept.append(values)
+    values = (own.vector(box.mapping(x)) for x in sets)
+    kept = first_of_each(values, lambda a, b: has_same_values(a, b, own))
     if len(kept) >= one.number:
         return ""
     several = "sets of " * (len(one.unknowns) > 1)
@@ -164,43 +179,6 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
         f"(igpe.check), complex ones and those out of bounds included. This result has "
         f"{len(kept)} of them; no other was met within the bounds.{alike}"
     )
-
-
-def _verdicts(problem: Problem, *, count: bool = False) -> Identifiability:
-    """Of the unknowns that were estimated: others are held now."""
-    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
-    posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    return identifiability(problem, posed, most_work=MOST_WORK, count=count)
-
-
-def _held_apart(names: Sequence[str], apart: BoolArray, held: BoolArray) -> list[str]:
-    """Of unknowns that have errors only because others are on their bounds."""
-    if not apart.any() or not held.any():
-        return []
-    own, others = ([n for n, k in zip(names, kept, strict=True) if k] for kept in (apart, held))
-    return [
-        f"{_listed(own)}: the errors hold with {_listed(others)} on the bound. Off it, the "
-        "measurements do not determine them."
-    ]
-
-
-def _deficient(moved: Sequence[str], exact: Identifiability) -> list[str]:
-    """What is to be said of unknowns that the data leave open."""
-    by_data = [n for n in moved if exact.verdicts.get(n) is Identifiable.YES]
-    by_model = [n for n in moved if exact.verdicts.get(n) is Identifiable.NO]
-    lines = []
-    if by_data:
-        lines.append(
-            f"{_listed(by_data)}: identifiable by structure (igpe.check), but the Jacobian at the "
-            "optimum has no full rank: these measurements do not determine them. More or other "
-            "measurements of the same quantities may."
-        )
-    if by_model:
-        lines.append(
-            f"{_listed(by_model)}: not identifiable by structure (igpe.check), and the Jacobian at "
-            "the optimum has no full rank: more measurements of the same kind do not help."
-        )
-    return lines
 
 
 def _smallest(jacobian: FloatArray) -> float:
@@ -213,12 +191,7 @@ def _smallest(jacobian: FloatArray) -> float:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
-SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
-PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 class CandidatePath(NamedTuple):
@@ -256,62 +229,76 @@ class Steps(NamedTuple):
     others: tuple[Refined, ...] = ()
 
 
-def summarise(steps: Steps, settings: Settings, proved: tuple[str, ...] = ()) -> Result:
-    """The result of the best candidate, with the others as candidates.
-
-    proved  sentences on what was proved of step 4
-    """
-    problem, best = steps.problem, steps.paths[0]
-    values = best.corrected.parameters
+def summarise(steps: Steps, settings: Settings) -> Result:
+    """The result of the best candidate, with the others as candidates."""
+    problem, best, confidence = steps.problem, steps.paths[0], settings.confidence
+    values, status = best.corrected.parameters, best.corrected.status
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
-    errors = errors_at(problem, x, at, settings.confidence, active=free.rows)
-    points, curves = _tables(steps, values, settings)
+    errors = errors_at(problem, x, at, confidence, active=free.rows)
+    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
+    simulated = simulate(problem, settings.integrator, values, grids)
+    runs = [(k, run) for k, (_, run) in enumerate(simulated)]
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
-    others = tuple(_optimum(problem, one, settings.confidence, origins) for one in steps.others)
-    candidates = tuple(_candidate(path) for path in steps.paths)
-    late = best.corrected.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
-    rank = [] if at is None or late else if_in_time(lambda: _rank(steps, x, at, errors, free))
-    rank = [NOT_COMPARED] if rank is None else rank
+    others = tuple(_optimum(problem, one, confidence, origins) for one in steps.others)
+    rank: list[str] | None = []
+    if at is not None and status not in {Status.INTERRUPTED, Status.TIME_LIMIT}:
+        rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
+    probability = np.nan
+    if at is not None and problem.sigma_known and minimises_squares(problem):
+        probability = chi_squared_probability(at.cost, errors.degrees)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
         objective=best.corrected.objective if at is None else objective_at(problem, at),
-        status=best.corrected.status,
+        status=status,
         covariance=errors.covariance,
         measurements=problem.size,
         degrees=errors.degrees,
         variance=errors.variance,
-        probability=_probability(problem, at, errors),
-        confidence=settings.confidence,
+        probability=probability,
+        confidence=confidence,
         certificates=_certificates(problem, steps.first),
-        candidates=candidates,
+        candidates=tuple(
+            Candidate(
+                origin=path.algebraic.origin,
+                incremental=dict(path.complete.parameters),
+                corrected=dict(path.corrected.parameters),
+                objective=path.corrected.objective,
+                status=path.corrected.status,
+            )
+            for path in steps.paths
+        ),
         structure=str(steps.structure),
         maps=steps.structure.maps,
-        points=points,
-        curves=curves,
+        points=pd.concat((_points(problem, k, run) for k, run in runs), ignore_index=True),
+        curves=pd.concat((_curves(steps, k, run) for k, run in runs), ignore_index=True),
         seconds=steps.seconds,
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(*several(parameters, others), *rank, *_notes(steps, free.known)),
+        notes=(
+            *several(parameters, others),
+            *([NOT_COMPARED] if rank is None else rank),
+            *_notes(steps, free.known),
+        ),
         other_optima=others,
         criterion=_criterion(problem),
     )
     plain = None if at is None else of_measurements(problem, at)
-    result = with_findings(result, problem, plain, free.rows)
-    return replace(result, notes=(*result.notes, *proved))
+    return with_findings(result, problem, plain, free.rows)
 
 
 def _rank(
     steps: Steps, x: FloatArray, at: Linearised, errors: Uncertainty, free: Tangent
 ) -> list[str]:
-    problem, whole = steps.problem, errors
+    problem, off_bounds = steps.problem, errors
     if errors.held.any():
-        whole = errors_at(problem, x, at, active=free.rows, held=np.zeros(len(x), dtype=bool))
+        none = np.zeros(len(x), dtype=bool)
+        off_bounds = errors_at(problem, x, at, active=free.rows, held=none)
     others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
     sets = [] if steps.structure.is_linear else [x, *others]
-    return rank_notes(problem, at.jacobian, errors, whole, sets=sets)
+    return rank_notes(problem, at.jacobian, errors, off_bounds, sets=sets)
 
 
 def _optimum(
@@ -348,25 +335,25 @@ def _parameters(
 
 def _origins(steps: Steps) -> dict[str, str]:
     """Unknown -> how the best candidate first had its value."""
-    found: dict[str, str] = {}
     best = steps.paths[0].algebraic
-    for _, answer in best.answers:
-        for name in answer.estimate.parameters:
-            found[name] = f"step 3, {answer.estimate.method}"
-    smoothed = set(best.parameters) - set(found)
-    first = found | dict.fromkeys(smoothed, "step 1, smoothing")
-    return dict.fromkeys(steps.problem.box.names, "step 4, dynamics") | first
+    return {
+        **dict.fromkeys(steps.problem.box.names, "step 4, dynamics"),
+        **dict.fromkeys(best.parameters, "step 1, smoothing"),
+        **{
+            name: f"step 3, {answer.estimate.method}"
+            for _, answer in best.answers
+            for name in answer.estimate.parameters
+        },
+    }
 
 
 def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
     if errors.undetermined[i]:
         return "not determined by the data"
-    box = problem.box
     if not errors.held[i] or not np.isfinite(errors.lower[i]):
         return ""
-    return (
-        "on its lower bound" if x[i] - box.lower[i] < box.upper[i] - x[i] else "on its upper bound"
-    )
+    lower = x[i] - problem.box.lower[i] < problem.box.upper[i] - x[i]
+    return f"on its {'lower' if lower else 'upper'} bound"
 
 
 def _held(problem: Problem, structure: Structure) -> list[Parameter]:
@@ -400,12 +387,6 @@ def _criterion(problem: Problem) -> str:
     return ""
 
 
-def _probability(problem: Problem, at: Linearised | None, errors: Uncertainty) -> float:
-    if at is None or not (problem.sigma_known and minimises_squares(problem)):
-        return float("nan")
-    return chi_squared_probability(at.cost, errors.degrees)
-
-
 def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]:
     names = [e.name for e in problem.experiments]
     return tuple(
@@ -430,27 +411,6 @@ def _bounds(one: Box) -> tuple[float, float]:
     return float(one.lower[0]), float(one.upper[0])
 
 
-def _candidate(path: CandidatePath) -> Candidate:
-    return Candidate(
-        origin=path.algebraic.origin,
-        incremental=dict(path.complete.parameters),
-        corrected=dict(path.corrected.parameters),
-        objective=path.corrected.objective,
-        status=path.corrected.status,
-    )
-
-
-def _tables(
-    steps: Steps, values: Mapping[str, float], settings: Settings
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    grids = tuple(fine_grid(steps.problem, k) for k in range(len(steps.problem.experiments)))
-    runs = simulate(steps.problem, settings.integrator, values, grids)
-    trajectories = [run for _, run in runs]
-    points = [_points(steps.problem, k, run) for k, run in enumerate(trajectories)]
-    curves = [_curves(steps, k, run) for k, run in enumerate(trajectories)]
-    return pd.concat(points, ignore_index=True), pd.concat(curves, ignore_index=True)
-
-
 def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     experiment = problem.experiments[k]
     m = experiment.measurements
@@ -467,7 +427,7 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
         "sigma": _sigma(experiment, run),
         "unit": [problem.unit(n) for n in names],
     })
-    return table.iloc[np.lexsort((times, m.column))].reset_index(drop=True)
+    return table.iloc[np.lexsort((times, m.column))]
 
 
 def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
@@ -498,35 +458,24 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     """What was held, what the last step says, and what smoothing says if candidates disagree."""
-    held = [n for n in steps.structure.names(Access.UNREACHABLE) if n in steps.problem.fixed]
+    problem, best = steps.problem, steps.paths[0]
+    held = [n for n in steps.structure.names(Access.UNREACHABLE) if n in problem.fixed]
     costs = [path.corrected.objective for path in steps.paths]
-    smoothing = (
-        ()
-        if all(is_same_objective(cost, costs[0]) for cost in costs)
-        else steps.ladder[0].notes(steps.problem)
-    )
-    kept = [name for name in constraints(steps.problem) if name not in known]
-    ignored = [f"Errors and intervals take no account of the constraints {kept}."] if kept else []
+    is_one = all(is_same_objective(cost, costs[0]) for cost in costs)
+    kept = [name for name in constraints(problem) if name not in known]
+    # Step 4 speaks of its own values, which step 5 may have changed.
+    last = dict.fromkeys((*steps.best.notes, *best.corrected.notes))
+    before = dict.fromkeys(note for note in best.complete.notes if note not in last)
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *steps.structure.warnings,
-        *_inner_notes(steps),
-        *uneven(steps.problem),
-        *ignored,
+        *last,
+        *(f"Step 4: {note}" for note in before),
+        *uneven(problem),
+        *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
-        *smoothing,
+        *(() if is_one else steps.ladder[0].notes(problem)),
     )
-
-
-def _inner_notes(steps: Steps) -> tuple[str, ...]:
-    """What the estimators of steps 4 and 5 say of the best candidate, each sentence once.
-
-    Those of step 4 are about its own values, which step 5 may have changed.
-    """
-    path = steps.paths[0]
-    last = dict.fromkeys((*steps.best.notes, *path.corrected.notes))
-    before = [note for note in path.complete.notes if note not in last]
-    return (*last, *(f"Step 4: {note}" for note in dict.fromkeys(before)))
 
 
 @cache

@@ -1,7 +1,4 @@
-"""What a smoother is given, and what it gives back: a curve with slopes and honest errors.
-
-The standard deviation of the measurements, from what the curve leaves over.
-"""
+"""What a smoother is given, and what it gives back: a curve with slopes and honest errors."""
 
 from typing import Protocol
 
@@ -87,27 +84,29 @@ def description(smoother: Smoother) -> str:
 LEAST_FREEDOM = 0.1  # residual degrees of freedom below which residuals tell nothing
 JUDGED_FREEDOM = 8.0  # residual degrees of freedom from which on a given sigma can be judged
 SURPRISE = 2.0  # a given sigma that is off by more than this factor is worth a note
+TOO_FEW = (
+    "The measurements are too few to tell their noise, so all errors are infinite: "
+    "give standard deviations."
+)
 
 
-def noise(data: CurveData, rss: float, freedom: float) -> tuple[float, tuple[str, ...]]:
+def noise(data: CurveData, residuals: FloatArray, freedom: float) -> tuple[float, tuple[str, ...]]:
     """sigma as in `Smooth`, and what there is to say about it.
 
     sigma^2 = (residual + scatter sum of squares) / (measurements - degrees of freedom)
 
-    rss      weighted sum of squares of the residuals of the means, without exact values
-    freedom  trace of the smoother, which exact values have raised by one each
+    residuals  of the means
+    freedom    trace of the smoother, which exact values have raised by one each
     """
     left = data.count - (freedom - float(data.exact.sum()))
     if left < LEAST_FREEDOM:
-        if data.sigma_given:
-            return 1.0, ()
-        return np.inf, (
-            "The measurements are too few to tell their noise, so all errors are infinite: "
-            "give standard deviations.",
-        )
+        return (1.0, ()) if data.sigma_given else (np.inf, (TOO_FEW,))
+    rss = float((data.weights * residuals**2)[~data.exact].sum())
     estimate = float(np.sqrt((rss + data.scatter) / left))
     if not data.sigma_given:
         return estimate, ()
-    odd = left >= JUDGED_FREEDOM and not 1.0 / SURPRISE <= estimate <= SURPRISE
-    note = f"The residuals are {estimate:.2g} times as large as the standard deviations given."
-    return 1.0, (note,) if odd else ()
+    if left < JUDGED_FREEDOM or 1.0 / SURPRISE <= estimate <= SURPRISE:
+        return 1.0, ()
+    return 1.0, (
+        f"The residuals are {estimate:.2g} times as large as the standard deviations given.",
+    )

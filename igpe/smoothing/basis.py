@@ -3,21 +3,6 @@
 Four basis functions are non-zero at any point, so a curve and its errors need only four
 coefficients and a band of three off-diagonals. Symmetric band matrices are kept as SciPy's
 lower form: band[k, i] = A[i + k, i], shape (4, n_coefficients).
-
-Symmetric positive definite band matrices: products, and the band of the inverse.
-
-The inverse V of a band matrix is full, but its band follows from the Cholesky factor A = L L'
-by a recursion upwards from the last row (Hutchinson & de Hoog 1985; Erisman & Tinney 1975). With
-r_ik = l_{i+k,i} / l_ii and k = 1 ... p,
-
-    V[i, i+j] = delta_0j / l_ii^2 - sum_k r_ik V[i+k, i+j],   j = 0 ... p.
-
-It is sequential in i, so a long matrix is cut into pieces that go side by side. All that a piece
-needs to know of those below it is the window W of V for the p rows behind its end:
-V = V0 + X W X', where V0 comes of W = 0, and X solves x_i = -sum_k r_ik x_{i+k} from unit
-vectors behind the end. Both terms are positive semidefinite: what they lose is relative to V. (A
-matrix of few rows and next to no penalty is nearly singular; its trace with N needs the errors of
-one recursion, which fit each other. It is one piece.)
 """
 
 from dataclasses import dataclass
@@ -49,10 +34,6 @@ class LocalPolynomials(NamedTuple):
         for a, row in enumerate(self.values):
             total += coefficients[self.first + a] * row
         return total
-
-    def begins(self) -> IntArray:
-        """Of points in ascending order: where those of one piece begin."""
-        return np.flatnonzero(np.diff(self.first, prepend=-1))
 
     def variance(self, band: FloatArray) -> FloatArray:
         """b' V b at each point for a symmetric V of which `band` is the band, shape (n,)."""
@@ -90,33 +71,56 @@ class CubicBasis:
         return (t[1:-3] + t[2:-2] + t[3:-1]) / DEGREE
 
     def local(self, u: FloatArray, order: int = 0) -> LocalPolynomials:
-        """Values (order 0) or derivatives (1, 2) at u; outside the breaks on the end pieces."""
+        """Values (order 0) or derivatives (1, 2) at u; outside the breaks on the end pieces.
+
+        The recurrences of de Boor (1978), chapter X, BSPLVB.
+        """
         piece = np.searchsorted(self.breaks, u, side="right") - 1
-        left = np.clip(piece, 0, self.breaks.size - 2) + DEGREE
-        rows = _rise(self.knots, left, u, DEGREE - order)
-        for _ in range(order):
-            rows = _differentiate(self.knots, left, rows)
+        t, left = self.knots, np.clip(piece, 0, self.breaks.size - 2) + DEGREE
+        rows = [np.ones(u.size)]
+        for d in range(1, DEGREE - order + 1):
+            carried: FloatArray = np.zeros(u.size)
+            risen = []
+            for r in range(d):
+                ahead, behind = t[left + r + 1] - u, u - t[left + 1 - d + r]
+                part = rows[r] / (ahead + behind)
+                risen.append(carried + ahead * part)
+                carried = behind * part
+            rows = [*risen, carried]
+        for d in range(DEGREE - order + 1, DEGREE + 1):  # derivatives of one degree higher
+            width = [t[left + r + 1] - t[left + r + 1 - d] for r in range(d)]
+            quotients = [row / w for row, w in zip(rows, width, strict=True)]
+            zero = np.zeros(left.size)
+            ends = zip([zero, *quotients], [*quotients, zero], strict=True)
+            rows = [d * (a - b) for a, b in ends]
         return LocalPolynomials(left - DEGREE, np.stack(rows))
+
+    def dense(self, u: FloatArray, order: int = 0) -> FloatArray:
+        """All basis functions, or their derivatives, at u, shape (n, size)."""
+        local, rows = self.local(u, order), np.zeros((u.size, self.size))
+        for a, values in enumerate(local.values):
+            rows[np.arange(u.size), local.first + a] = values
+        return rows
 
     def gram(self, local: LocalPolynomials, weights: FloatArray) -> FloatArray:
         """Band of sum_i w_i b_i b_i' over points in ascending order, shape (4, size)."""
         band = np.zeros((DEGREE + 1, self.size))
-        begins = local.begins()
-        places = local.first[begins]
         for a, row in enumerate(local.values):
-            weighted = weights * row
             for k in range(DEGREE + 1 - a):
-                band[k, places + a] += np.add.reduceat(weighted * local.values[a + k], begins)
+                self._add(band[k], a, local, weights * row * local.values[a + k])
         return band
 
     def project(self, local: LocalPolynomials, weighted: FloatArray) -> FloatArray:
         """sum_i b_i (w y)_i over points in ascending order, shape (size,)."""
         total = np.zeros(self.size)
-        begins = local.begins()
-        places = local.first[begins]
         for a, row in enumerate(local.values):
-            total[places + a] += np.add.reduceat(row * weighted, begins)
+            self._add(total, a, local, row * weighted)
         return total
+
+    def _add(self, total: FloatArray, a: int, local: LocalPolynomials, terms: FloatArray) -> None:
+        """Add terms of the points of each piece to the piece's coefficient a."""
+        begins = np.flatnonzero(np.diff(local.first, prepend=-1))
+        total[local.first[begins] + a] += np.add.reduceat(terms, begins)
 
     def bending(self) -> FloatArray:
         """Band of the integrals of b_i'' b_j'' over the range of the breaks, shape (4, size)."""
@@ -124,29 +128,6 @@ class CubicBasis:
         middle = self.breaks[:-1] + 0.5 * h
         points = np.stack([middle - GAUSS * h, middle + GAUSS * h], axis=1).ravel()
         return self.gram(self.local(points, order=2), np.repeat(0.5 * h, 2))
-
-
-def _rise(t: FloatArray, left: IntArray, u: FloatArray, degree: int) -> list[FloatArray]:
-    """Non-zero B-splines of one degree at u (de Boor 1978, chapter X, BSPLVB)."""
-    rows = [np.ones(u.size)]
-    for d in range(1, degree + 1):
-        carried: FloatArray = np.zeros(u.size)
-        risen = []
-        for r in range(d):
-            ahead, behind = t[left + r + 1] - u, u - t[left + 1 - d + r]
-            part = rows[r] / (ahead + behind)
-            risen.append(carried + ahead * part)
-            carried = behind * part
-        rows = [*risen, carried]
-    return rows
-
-
-def _differentiate(t: FloatArray, left: IntArray, rows: list[FloatArray]) -> list[FloatArray]:
-    """Derivatives of the splines one degree higher: d (b[i] / width[i] - b[i+1] / width[i+1])."""
-    d = len(rows)
-    quotients = [row / (t[left + r + 1] - t[left + r + 1 - d]) for r, row in enumerate(rows)]
-    zero = np.zeros(left.size)
-    return [d * (a - b) for a, b in zip([zero, *quotients], [*quotients, zero], strict=True)]
 
 
 SHORTEST = 32  # rows of a piece; more pieces would cost more to link than they save
@@ -162,66 +143,68 @@ def multiply(band: FloatArray, x: FloatArray) -> FloatArray:
     return y
 
 
+def band_of(full: FloatArray) -> FloatArray:
+    """The band of a symmetric matrix (n, n), shape (4, n)."""
+    return np.stack([np.pad(full.diagonal(-k), (0, k)) for k in range(DEGREE + 1)])
+
+
+def inverse_band(band: FloatArray) -> FloatArray:
+    """Band of the inverse of one matrix, (4, n).
+
+    raises   np.linalg.LinAlgError if the matrix is not positive definite
+    """
+    result: FloatArray = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
+    return result
+
+
 def inverse_bands(factors: FloatArray) -> FloatArray:
-    """Bands of the inverses of m matrices.
+    """Bands of the inverses of m symmetric positive definite band matrices, (m, 4, n).
+
+    The inverse V of a band matrix is full, but its band follows from the Cholesky factor A = L L'
+    by a recursion upwards from the last row (Hutchinson & de Hoog 1985; Erisman & Tinney 1975).
+    With r_ik = l_{i+k,i} / l_ii and k = 1 ... p,
+
+        V[i, i+j] = delta_0j / l_ii^2 - sum_k r_ik V[i+k, i+j],   j = 0 ... p.
+
+    It is sequential in i, so a long matrix is cut into pieces that go side by side. All that a
+    piece needs to know of those below it is the window W of V for the p rows behind its end:
+    V = V0 + X W X', where V0 comes of W = 0, and X solves x_i = -sum_k r_ik x_{i+k} from unit
+    vectors behind the end. Both terms are positive semidefinite: what they lose is relative to V.
+    (A matrix of few rows and next to no penalty is nearly singular; its trace with N needs the
+    errors of one recursion, which fit each other. It is one piece.)
 
     factors  (m, 4, n), lower Cholesky factors in lower form
-    returns  (m, 4, n)
     """
     m, width, n = factors.shape
-    p = width - 1
-    steps = min(n, max(SHORTEST, int(np.sqrt(n))))
+    p, steps = width - 1, min(n, max(SHORTEST, int(np.sqrt(n))))
     pieces = -(-n // steps)
-    ratios, pivots = _rows(factors, steps, pieces)
-    bands = _alone(ratios, pivots)
+    filled = np.zeros((m, width, pieces * steps))
+    filled[:, 0] = 1.0  # behind the last row the unit matrix goes on
+    for k in range(width):
+        filled[:, k, : n - k] = factors[:, k, : n - k]
+    rows = np.moveaxis(filled.reshape(m, width, pieces, steps), (3, 1, 2, 0), (0, 1, 2, 3))
+    ratios = np.ascontiguousarray(-rows[:, 1:] / rows[:, :1])  # -r, (steps, p, pieces, m)
+    bands = np.empty((steps, width, pieces, m))  # V0, then V
+    window = np.zeros((p, p, pieces, m))
+    for i in range(steps - 1, -1, -1):
+        ratio, row = ratios[i], bands[i]
+        np.add.reduce(ratio[:, None] * window, axis=0, out=row[1:])
+        np.add.reduce(ratio * row[1:], axis=0, out=row[0])
+        row[0] += 1.0 / rows[i, 0] ** 2
+        window[1:, 1:] = window[:-1, :-1]
+        window[0] = row[:-1]
+        window[1:, 0] = row[1:-1]
     if pieces > 1:
-        x = _carried(ratios)
+        x = np.empty((steps + p, p, pieces, m))  # X, with the unit vectors behind the end
+        x[steps:] = np.eye(p).reshape(p, p, 1, 1)
+        for i in range(steps - 1, -1, -1):
+            np.add.reduce(ratios[i][:, None] * x[i + 1 : i + 1 + p], axis=0, out=x[i])
         windows = _windows(bands[:p], x[:p])
         right = sum(windows[a] * x[:steps, a, None] for a in range(p))
         for j in range(width):
             bands[:, j] += (right * x[j : j + steps]).sum(axis=1)
     result: FloatArray = np.moveaxis(bands, (3, 1, 2, 0), (0, 1, 2, 3)).reshape(m, width, -1)
     return np.ascontiguousarray(result[:, :, :n])
-
-
-def _rows(factors: FloatArray, steps: int, pieces: int) -> tuple[FloatArray, FloatArray]:
-    """-r, (steps, p, pieces, m), and 1 / l_ii^2, (steps, pieces, m).
-
-    Behind the last row the unit matrix goes on.
-    """
-    m, width, n = factors.shape
-    filled = np.zeros((m, width, pieces * steps))
-    filled[:, 0] = 1.0
-    for k in range(width):
-        filled[:, k, : n - k] = factors[:, k, : n - k]
-    rows = np.moveaxis(filled.reshape(m, width, pieces, steps), (3, 1, 2, 0), (0, 1, 2, 3))
-    return np.ascontiguousarray(-rows[:, 1:] / rows[:, :1]), 1.0 / rows[:, 0] ** 2
-
-
-def _alone(ratios: FloatArray, pivots: FloatArray) -> FloatArray:
-    """V0, (steps, p + 1, pieces, m)."""
-    steps, p, *rest = ratios.shape
-    bands = np.empty((steps, p + 1, *rest))
-    window = np.zeros((p, p, *rest))
-    for i in range(steps - 1, -1, -1):
-        ratio, row = ratios[i], bands[i]
-        np.add.reduce(ratio[:, None] * window, axis=0, out=row[1:])
-        np.add.reduce(ratio * row[1:], axis=0, out=row[0])
-        row[0] += pivots[i]
-        window[1:, 1:] = window[:-1, :-1]
-        window[0] = row[:-1]
-        window[1:, 0] = row[1:-1]
-    return bands
-
-
-def _carried(ratios: FloatArray) -> FloatArray:
-    """X, (steps + p, p, pieces, m), with the unit vectors behind the end."""
-    steps, p, *rest = ratios.shape
-    x = np.empty((steps + p, p, *rest))
-    x[steps:] = np.eye(p).reshape(p, p, *(1 for _ in rest))
-    for i in range(steps - 1, -1, -1):
-        np.add.reduce(ratios[i][:, None] * x[i + 1 : i + 1 + p], axis=0, out=x[i])
-    return x
 
 
 def _windows(bands: FloatArray, x: FloatArray) -> FloatArray:
@@ -233,14 +216,3 @@ def _windows(bands: FloatArray, x: FloatArray) -> FloatArray:
     for i in range(pieces - 1, 0, -1):
         windows[i - 1] = own[i] + x[i] @ windows[i] @ x[i].swapaxes(1, 2)
     return np.ascontiguousarray(np.moveaxis(windows, (0, 1), (2, 3)))
-
-
-def inverse_band(band: FloatArray) -> FloatArray:
-    """Band of the inverse of one matrix.
-
-    band     (4, n), lower form
-    returns  (4, n)
-    raises   np.linalg.LinAlgError if the matrix is not positive definite
-    """
-    result: FloatArray = inverse_bands(cholesky_banded(band, lower=True)[None])[0]
-    return result

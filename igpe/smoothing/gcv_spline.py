@@ -1,7 +1,5 @@
 """The smoother of the IGPE paper: boundary corrected smoothing splines with GCV.
 
-Boundary correction: penalties on higher derivatives, averaged.
-
 A penalty on f'' makes the curve natural, f'' = f''' = 0 at both ends, which biases it there, and
 its slope more. A penalty on the m-th derivative leaves polynomials of degree m - 1 alone; its bias
 at the ends is of order m. On cubic splines f''' is a constant p_i on each piece, and for m > 3
@@ -21,26 +19,23 @@ vanishes at an end a natural spline is as good.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import DEGREE
+from igpe.smoothing.basis import DEGREE, band_of
 from igpe.smoothing.penalised import (
-    LEAST_LEFT,
     NOTHING,
-    Counts,
     CurveData,
-    PenaltyChoice,
+    Smoothed,
     SmoothingProblem,
     choose,
     prepare,
     scaled_problem,
 )
-from igpe.smoothing.spline_curve import SplineCurve, polynomial, spline_through
+from igpe.smoothing.spline_curve import FEWEST, SplineCurve, polynomial, spline_through
 
 ORDERS = (4, 5)
 LEAST_TIMES = {4: 8, 5: 9}  # distinct times each order needs
@@ -51,36 +46,20 @@ SMALLEST = 1e-10  # lambda / l below which rounding rules
 PER_DECADE = 10
 
 
-class Smoothed(NamedTuple):
-    """A fit: coefficients (k,) and band (4, k) of Cov(c) / sigma^2, scaled; trace, GCV, lambda.
-
-    penalty is that of f'' whose curve reaches as far: lambda^(2 / m), for lambda^(1 / 2m) is the
-    reach of order m. at_edge: no noise was found; least: trace of an infinite penalty.
-    """
-
-    coefficients: FloatArray
-    band: FloatArray
-    trace: float
-    gcv: float
-    penalty: float
-    at_edge: bool
-    least: float
-
-
-def averaged(problem: SmoothingProblem, counts: Counts, factor: float) -> Smoothed:
+def averaged(problem: SmoothingProblem, factor: float) -> Smoothed:
     """The mean of the curves of all orders the data allow; at least one must be allowed."""
     orders = [m for m in ORDERS if allowed(problem.u, m)]
-    fits = [_smoothed(problem, counts, m, factor) for m in orders]
+    fits = [_smoothed(problem, m, factor) for m in orders]
     scores = np.log([fit.gcv for fit in fits])
-    weights = np.exp(-0.5 * counts.measurements * (scores - scores.min()))
-    weights /= weights.sum()
+    weights = _normalised(problem.count * scores)
+    coefficients, bands, traces, _, penalties, at_edge, _ = zip(*fits, strict=True)
     return Smoothed(
-        sum((w * fit.coefficients for w, fit in zip(weights, fits, strict=True)), np.zeros(())),
-        sum((w * fit.band for w, fit in zip(weights, fits, strict=True)), np.zeros(())),
-        float(weights @ [fit.trace for fit in fits]),
+        weights @ np.array(coefficients),
+        np.tensordot(weights, np.array(bands), 1),
+        float(weights @ traces),
         float(np.exp(scores.min())),
-        float(np.exp(weights @ np.log([fit.penalty for fit in fits]))),
-        any(fit.at_edge for fit in fits),
+        float(np.exp(weights @ np.log(penalties))),
+        any(at_edge),
         float(weights @ orders),
     )
 
@@ -96,7 +75,7 @@ def roughness(problem: SmoothingProblem, order: int) -> FloatArray:
     breaks = problem.basis.breaks
     widths = np.diff(breaks)
     middles = breaks[:-1] + 0.5 * widths
-    rise = [_dense(problem, middles + x * widths, 2) for x in (-0.25, 0.25)]
+    rise = [problem.basis.dense(middles + x * widths, 2) for x in (-0.25, 0.25)]
     rows = (rise[1] - rise[0]) / (0.5 * widths)[:, None]
     for _ in range(order - DEGREE):
         middles, widths = 0.5 * (middles[1:] + middles[:-1]), np.diff(middles)
@@ -105,39 +84,39 @@ def roughness(problem: SmoothingProblem, order: int) -> FloatArray:
     return omega
 
 
-def _dense(problem: SmoothingProblem, u: FloatArray, order: int) -> FloatArray:
-    local = problem.basis.local(u, order)
-    rows = np.zeros((u.size, problem.basis.size))
-    for a, values in enumerate(local.values):
-        rows[np.arange(u.size), local.first + a] = values
-    return rows
-
-
-def _smoothed(problem: SmoothingProblem, counts: Counts, order: int, factor: float) -> Smoothed:
+def _smoothed(problem: SmoothingProblem, order: int, factor: float) -> Smoothed:
     middle = MIDDLES[order]
-    mu, V = _modes(problem, middle * roughness(problem, order), order)
+    omega = middle * roughness(problem, order)
+    bands = (np.diag(row[: len(omega) - k], -k) for k, row in enumerate(problem.normal))
+    lower = sum(bands, np.zeros_like(omega))
+    A = lower + np.tril(lower, -1).T + omega
+    scale = 1.0 / np.sqrt(A.diagonal())
+    mu, vectors = eigh(scale[:, None] * omega * scale, scale[:, None] * A * scale)
+    mu, V = np.clip(mu, 0.0, 1.0), scale[:, None] * vectors
+    mu[:order] = 0.0
     decades = -np.log10(middle) - np.log10(SMALLEST)
     ratios = SMALLEST * 10.0 ** np.linspace(0.0, decades, int(PER_DECADE * decades) + 1)
     gains = 1.0 / (1.0 - mu + mu * ratios[:, None])
     modes = gains * (V.T @ problem.target)
-    squares = _squares(problem, V, mu, modes) + counts.scatter
-    traces = gains @ (1.0 - mu)
-    n = counts.measurements
-    left = n - (traces - counts.exact)
-    gcv = n * squares / np.maximum(left, 1e-3) ** 2 + NOTHING
-    total = squares + ratios * (modes**2 @ mu) + NOTHING
+    # Sums of squares as `SmoothingProblem.squares` has them, in modes.
+    first = problem.residuals(V @ modes[0])
+    gradient = V.T @ problem.basis.project(problem.local, problem.w * first)
+    d = modes - modes[0]
+    sums = np.sum(problem.w * first**2) - 2.0 * d @ gradient + d**2 @ (1.0 - mu)
+    squares, n = np.maximum(sums, 0.0), problem.count
+    scores, admissible = problem.gcv(squares, gains @ (1.0 - mu))
+    gcv = scores + NOTHING
+    total = squares + problem.scatter + ratios * (modes**2 @ mu) + NOTHING
     determinants = -np.log(gains).sum(axis=1) - (mu > 0.0).sum() * np.log(ratios)
     criterion = n * np.log(gcv) + (n - order) * np.log(total) + determinants
-    admissible = left >= max(1.0, LEAST_LEFT * n)
     criterion[~admissible] = np.inf
-    weights = np.exp(-0.5 * (criterion - criterion.min()))
-    weights /= weights.sum()
+    weights = _normalised(criterion)
     shifted = np.maximum(ratios * factor ** (0.5 * order), SMALLEST)
     gain = weights @ (1.0 / (1.0 - mu + mu * shifted[:, None]))
     best = int(np.argmin(criterion))
     return Smoothed(
         V @ (gain * (V.T @ problem.target)),
-        _band((V * gain) @ V.T),
+        band_of((V * gain) @ V.T),
         float(gain @ (1.0 - mu)),
         float(np.exp(weights @ np.log(gcv))),
         float((middle * shifted[best]) ** (2.0 / order)),
@@ -146,44 +125,12 @@ def _smoothed(problem: SmoothingProblem, counts: Counts, order: int, factor: flo
     )
 
 
-def _modes(
-    problem: SmoothingProblem, omega: FloatArray, order: int
-) -> tuple[FloatArray, FloatArray]:
-    """mu, (k,), and V, (k, k), of the module's text."""
-    A = _full(problem.normal) + omega
-    scale = 1.0 / np.sqrt(A.diagonal())
-    mu, vectors = eigh(scale[:, None] * omega * scale, scale[:, None] * A * scale)
-    mu = np.clip(mu, 0.0, 1.0)
-    mu[:order] = 0.0
-    return mu, scale[:, None] * vectors
+def _normalised(deviances: FloatArray) -> FloatArray:
+    """Weights exp(-D / 2) of sum 1."""
+    weights = np.exp(-0.5 * (deviances - deviances.min()))
+    return np.asarray(weights / weights.sum())
 
 
-def _squares(
-    problem: SmoothingProblem, V: FloatArray, mu: FloatArray, modes: FloatArray
-) -> FloatArray:
-    """Residual sums of squares of many fits; as `SmoothingProblem.squares`, in modes."""
-    first = problem.y - problem.local.combine(V @ modes[0])
-    gradient = V.T @ problem.basis.project(problem.local, problem.w * first)
-    d = modes - modes[0]
-    sums = np.sum(problem.w * first**2) - 2.0 * d @ gradient + d**2 @ (1.0 - mu)
-    positive: FloatArray = np.maximum(sums, 0.0)
-    return positive
-
-
-def _full(band: FloatArray) -> FloatArray:
-    full = np.diag(band[0])
-    for k in range(1, len(band)):
-        off = band[k, :-k]
-        full += np.diag(off, k) + np.diag(off, -k)
-    return full
-
-
-def _band(full: FloatArray) -> FloatArray:
-    n = len(full)
-    return np.stack([np.pad(full.diagonal(-k), (0, k)) for k in range(min(DEGREE + 1, n))])
-
-
-FEWEST = 4  # distinct times below which the curve is a line
 STIFF = 0.5  # degrees of freedom above those of an infinite penalty that are still "near"
 RESOLVED = 12.0  # degrees of freedom that the few breaks of a smooth curve surely resolve
 CLEARLY = 6.0  # deviance by which the natural spline must win, for sharp features
@@ -197,8 +144,8 @@ class GcvSpline:
     Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); errors are Wahba's (1983)
     Bayesian ones. Time and memory are proportional to the number of measurements.
 
-    Corrected, it is an average of curves with penalties on the fourth and the sixth derivative
-    (`orders`), unless a feature is sharp and GCV clearly prefers the natural spline. Below 8
+    Corrected, it is an average of curves with penalties on the fourth and the sixth derivative,
+    unless a feature is sharp and GCV clearly prefers the natural spline. Below 8
     distinct times, or with a gap of over a quarter of the range, it is the natural spline, below 4
     a line or a constant. Up to 3000 distinct times the natural spline is exact; for more it has
     3000 knots. If every value is exact it is the spline through them.
@@ -228,49 +175,26 @@ class GcvSpline:
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, min(data.times.size - 1, 1))
-        if data.inexact == 0:
+        if data.exact.all():
             return spline_through(data)
-        if not (self.boundary_correction and allowed(data.times)):
-            return _natural(data, self.penalty_factor).curve
-        coarse = scaled_problem(data, BREAKS)
-        average = averaged(coarse, _counts(data, coarse), self.penalty_factor)
-        curve = _curve(data, coarse, average)
-        if average.trace <= RESOLVED:
-            return curve
-        natural = _natural(data, self.penalty_factor)
-        advantage = np.log(average.gcv) - np.log(natural.gcv + NOTHING)
-        return natural.curve if data.count * advantage > CLEARLY else curve
-
-
-class _Natural(NamedTuple):
-    curve: SplineCurve
-    gcv: float
-
-
-def _natural(data: CurveData, factor: float) -> _Natural:
-    problem = scaled_problem(data)
-    choice = choose(problem, _counts(data, problem), factor)
-    return _Natural(_curve(data, problem, _plain(choice)), choice.gcv)
-
-
-def _counts(data: CurveData, problem: SmoothingProblem) -> Counts:
-    scatter = data.scatter / (data.total_weight * problem.scale**2)
-    return Counts(data.count, int(data.exact.sum()), scatter)
-
-
-def _plain(choice: PenaltyChoice) -> Smoothed:
-    fit = choice.fit
-    return Smoothed(
-        fit.coefficients, choice.band, choice.trace, choice.gcv, fit.penalty, choice.at_edge, 2.0
-    )
+        is_corrected = self.boundary_correction and allowed(data.times)
+        if is_corrected:
+            coarse = scaled_problem(data, BREAKS)
+            average = averaged(coarse, self.penalty_factor)
+            if average.trace <= RESOLVED:
+                return _curve(data, coarse, average)
+        problem = scaled_problem(data)
+        natural = choose(problem, self.penalty_factor)
+        if is_corrected and data.count * np.log(average.gcv / natural.gcv) <= CLEARLY:
+            return _curve(data, coarse, average)
+        return _curve(data, problem, natural)
 
 
 def _curve(data: CurveData, problem: SmoothingProblem, fit: Smoothed) -> SplineCurve:
     """The chosen fit in the user's units."""
     length, weight = float(np.ptp(data.times)), data.total_weight
-    residuals = problem.scale * (problem.y - problem.local.combine(fit.coefficients))
-    rss = float((data.weights * residuals**2)[~data.exact].sum())
-    sigma, notes = noise(data, rss, fit.trace)
+    residuals = problem.scale * problem.residuals(fit.coefficients)
+    sigma, notes = noise(data, residuals, fit.trace)
     intercept, slope = problem.line
     straight = intercept + slope * problem.basis.centres
     return SplineCurve(

@@ -1,4 +1,4 @@
-"""The penalised least squares problem in B-splines, for any number of penalties at once.
+"""Measurements made ready for smoothing, and the penalised least squares problem in B-splines.
 
 With u in [0, 1], weights of sum 1 (without exact values) and the line through the data taken off,
 
@@ -8,19 +8,6 @@ If there is a break at each distinct time, the minimiser over all these splines 
 spline itself, which is natural by itself. For more times than MOST_BREAKS the breaks are
 an even choice of them: a penalised regression spline, whose cost is one pass over the data and
 then independent of their number (as smooth.spline of R does).
-
-Measurements made ready for smoothing: no gaps, one value for each time, known weights.
-
-Replicates y_j of weights w_j at one time become their mean of weight W = sum w_j. What is lost,
-the scatter sum w_j (y_j - mean)^2, is kept with its count: it tells sigma^2 whatever the curve.
-
-The penalty by generalised cross validation (Craven & Wahba 1979).
-
-    GCV(lambda) = n RSS(lambda) / (n - tr S(lambda))^2
-
-may have several minima, so log10 lambda is scanned over all its sensible range and the best
-neighbourhood is scanned again, finer, twice. RSS holds the scatter of replicates and n all
-measurements; exact values count in neither.
 """
 
 from dataclasses import dataclass
@@ -48,7 +35,7 @@ class CurveData:
     weights       (m,), 1 / sigma^2 of the means, very large where exact
     exact         (m,), whether the value is known without error
     count         number of measurements the means were made of, without the exact ones
-    scatter       sum of w_j (y_j - mean)^2 over replicates
+    scatter       sum of w_j (y_j - mean)^2 over replicates, which tells sigma^2 whatever the curve
     sigma_given   whether the weights are known absolutely
     total_weight  sum of the weights that are not exact; 1 if all are
     """
@@ -61,11 +48,6 @@ class CurveData:
     scatter: float
     sigma_given: bool
     total_weight: float
-
-    @property
-    def inexact(self) -> int:
-        """Number of distinct times with a value that has an error."""
-        return int(self.exact.size - self.exact.sum())
 
 
 def prepare(
@@ -80,10 +62,29 @@ def prepare(
     """
     times, values = np.asarray(times, float), np.asarray(values, float)
     known = np.zeros(times.size, bool) if exact is None else np.asarray(exact, bool)
-    raw = np.ones(times.size) if sigma is None else _inverse_squares(sigma, values, known)
     kept = ~np.isnan(values)
-    _check(times[kept], values[kept])
-    t, y, w, known = times[kept], values[kept], raw[kept], known[kept]
+    t, y, known = times[kept], values[kept], known[kept]
+    if y.size == 0:
+        raise DataError(
+            "There is no measurement to smooth: none was given, or all are missing (NaN). "
+            "Leave this quantity out, or give at least one value."
+        )
+    if not (np.isfinite(t).all() and np.isfinite(y).all()):
+        raise DataError(
+            "Some times or values are not finite numbers. "
+            "Write missing values as NaN and give every one a finite time."
+        )
+    w = np.ones(y.size)
+    if sigma is not None:
+        deviations = np.broadcast_to(np.asarray(sigma, float), values.shape)[kept]
+        wrong = ~known & ~(np.isfinite(deviations) & (deviations > 0.0))
+        if wrong.any():
+            raise DataError(
+                f"{int(wrong.sum())} of the standard deviations are not positive numbers "
+                f"(the first is {deviations[wrong][0]}). Give each measurement a positive `sigma`, "
+                "or mark values known without error as exact."
+            )
+        w = 1.0 / np.where(known, 1.0, deviations) ** 2
     first = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0.0)
     group = np.repeat(np.arange(first.size), np.diff(first, append=t.size))
     exact_at = np.logical_or.reduceat(known, first)
@@ -104,39 +105,12 @@ def prepare(
     )
 
 
-def _inverse_squares(sigma: FloatArray, values: FloatArray, exact: BoolArray) -> FloatArray:
-    deviations = np.broadcast_to(np.asarray(sigma, float), values.shape)
-    needed = ~np.isnan(values) & ~exact
-    wrong = needed & ~(np.isfinite(deviations) & (deviations > 0.0))
-    if wrong.any():
-        raise DataError(
-            f"{int(wrong.sum())} of the standard deviations are not positive numbers "
-            f"(the first is {deviations[wrong][0]}). Give each measurement a positive `sigma`, "
-            "or mark values known without error as exact."
-        )
-    return 1.0 / np.where(needed, deviations, 1.0) ** 2
-
-
-def _check(times: FloatArray, values: FloatArray) -> None:
-    if values.size == 0:
-        raise DataError(
-            "There is no measurement to smooth: none was given, or all are missing (NaN). "
-            "Leave this quantity out, or give at least one value."
-        )
-    if not (np.isfinite(times).all() and np.isfinite(values).all()):
-        raise DataError(
-            "Some times or values are not finite numbers. "
-            "Write missing values as NaN and give every one a finite time."
-        )
-
-
 MOST_BREAKS = 3000  # full accuracy up to here; detail finer than 1/3000 of the range is noise
 NARROWEST = 1e-5  # of the range: times nearer than this share a break, for the sake of rounding
 STRAIGHT = 1e-12  # of the largest value: what a line leaves is rounding
 
 
-@dataclass(frozen=True)
-class SplineFit:
+class SplineFit(NamedTuple):
     """The minimiser for one penalty.
 
     penalty       lambda, scaled
@@ -155,6 +129,8 @@ class SmoothingProblem:
 
     u, y, w   (m,), as in the module's text; y is in units of `scale`
     line      intercept and slope in u that were taken off, unit of the values
+    count     number of measurements without exact ones;  exact: number of exact values
+    scatter   of replicates, scaled
     """
 
     u: FloatArray
@@ -163,10 +139,13 @@ class SmoothingProblem:
     basis: CubicBasis
     line: tuple[float, float]
     scale: float
+    count: int
+    exact: int
+    scatter: float
 
     @cached_property
     def local(self) -> LocalPolynomials:
-        """Basis functions at the data."""
+        """The basis functions at the data."""
         return self.basis.local(self.u)
 
     @cached_property
@@ -197,21 +176,31 @@ class SmoothingProblem:
         traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1)
         return traces, bands
 
-    def residuals(self, fit: SplineFit) -> FloatArray:
+    def residuals(self, coefficients: FloatArray) -> FloatArray:
         """y - f at the data, (m,), scaled."""
-        return self.y - self.local.combine(fit.coefficients)
+        return self.y - self.local.combine(coefficients)
 
     def squares(self, fits: list[SplineFit]) -> FloatArray:
         """Weighted residual sums of squares, (len(fits),), without a pass over the data each.
 
         From the first fit c0 with residuals r0:  r0'W r0 - 2 d'B'W r0 + d'N d,  d = c - c0.
         """
-        r0 = self.residuals(fits[0])
+        r0 = self.residuals(fits[0].coefficients)
         g0 = self.basis.project(self.local, self.w * r0)
         d = np.stack([fit.coefficients - fits[0].coefficients for fit in fits], axis=1)
         changes = (d * multiply(self.normal, d)).sum(axis=0) - 2.0 * g0 @ d
         sums: FloatArray = np.maximum(np.sum(self.w * r0**2) + changes, 0.0)
         return sums
+
+    def gcv(self, squares: FloatArray, traces: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """GCV of fits with these sums of squares and traces, and which of them are admissible.
+
+        GCV(lambda) = n RSS(lambda) / (n - tr S(lambda))^2 (Craven & Wahba 1979). RSS holds the
+        scatter of replicates and n all measurements; exact values count in neither.
+        """
+        n, left = self.count, self.count - (traces - self.exact)
+        scores = n * (squares + self.scatter) / np.maximum(left, 1e-3) ** 2
+        return scores, left >= max(1.0, LEAST_LEFT * n)
 
 
 def scaled_problem(data: CurveData, breaks: FloatArray | None = None) -> SmoothingProblem:
@@ -221,7 +210,10 @@ def scaled_problem(data: CurveData, breaks: FloatArray | None = None) -> Smoothi
     """
     u = (data.times - data.times[0]) / np.ptp(data.times)
     w = data.weights / data.total_weight
-    slope, intercept = _line(u, data.values, w)
+    mean_u, mean_y = np.average(u, weights=w), np.average(data.values, weights=w)
+    du = u - mean_u
+    slope = float(np.sum(w * du * (data.values - mean_y)) / np.sum(w * du**2))
+    intercept = float(mean_y - slope * mean_u)
     y = data.values - (intercept + slope * u)
     scale = float(np.abs(y).max())
     if scale <= STRAIGHT * float(np.abs(data.values).max()):
@@ -233,14 +225,10 @@ def scaled_problem(data: CurveData, breaks: FloatArray | None = None) -> Smoothi
         CubicBasis(_breaks(u) if breaks is None else breaks),
         (intercept, slope),
         scale,
+        data.count,
+        int(data.exact.sum()),
+        data.scatter / (data.total_weight * scale**2),
     )
-
-
-def _line(u: FloatArray, y: FloatArray, w: FloatArray) -> tuple[float, float]:
-    mean_u, mean_y = np.average(u, weights=w), np.average(y, weights=w)
-    du = u - mean_u
-    slope = np.sum(w * du * (y - mean_y)) / np.sum(w * du**2)
-    return float(slope), float(mean_y - slope * mean_u)
 
 
 def _breaks(u: FloatArray) -> FloatArray:
@@ -255,68 +243,58 @@ def _breaks(u: FloatArray) -> FloatArray:
 
 
 EXPONENTS = np.arange(-20.0, 0.25, 0.5)  # from interpolating 3000 times to a line
-ZOOMS = 2  # each leaves an eighth of the step: log10 lambda to 0.01
-ZOOMED = np.linspace(-1.0, 1.0, 17)
+ZOOMED = np.linspace(-0.5, 0.5, 17), np.linspace(-0.0625, 0.0625, 17)  # log10 lambda to 0.01
 LEAST_LEFT = 0.02  # of n: residual degrees of freedom the curve must leave, and at least one
 LEVEL = 1e-9  # relative difference of GCV that is rounding; then the larger penalty is taken
 NOTHING = 1e-20  # scaled GCV of data without noise
 
 
-class PenaltyChoice(NamedTuple):
-    """The fit of the chosen penalty; band is of A^-1, at_edge if noise was not found."""
+class Smoothed(NamedTuple):
+    """A fit: coefficients (k,) and band (4, k) of Cov(c) / sigma^2, scaled; trace, GCV, lambda.
 
-    fit: SplineFit
-    trace: float
+    penalty is that of f'' whose curve reaches as far: lambda^(2 / m), for lambda^(1 / 2m) is the
+    reach of order m. at_edge: no noise was found; least: trace of an infinite penalty.
+    """
+
+    coefficients: FloatArray
     band: FloatArray
-    at_edge: bool
+    trace: float
     gcv: float
+    penalty: float
+    at_edge: bool
+    least: float
 
 
-class Counts(NamedTuple):
-    """What GCV knows of the data besides the problem: n, exact values, scaled scatter."""
-
-    measurements: int
-    exact: int
-    scatter: float
-
-
-def choose(problem: SmoothingProblem, counts: Counts, factor: float) -> PenaltyChoice:
+def choose(problem: SmoothingProblem, factor: float) -> Smoothed:
     """The fit for `factor` times the penalty of least GCV; deterministic.
+
+    GCV may have several minima, so log10 lambda is scanned over all its sensible range and the best
+    neighbourhood is scanned again, finer, twice.
 
     raises  ArithmeticError if no penalty can be fitted, which scaled finite data do not cause
     """
-    exponents, step = EXPONENTS, float(EXPONENTS[1] - EXPONENTS[0])
-    best, at_edge, gcv = _least(problem, counts, exponents)
-    for _ in range(ZOOMS):
-        exponents = best + step * ZOOMED
-        best, _edge, gcv = _least(problem, counts, exponents)
-        step *= float(ZOOMED[1] - ZOOMED[0])
-    fit = problem.fit(factor * 10.0**best)
-    if fit is None:  # so little penalty was requested that rounding hides it
-        fit = problem.fit(10.0**best)
+    best, at_edge, gcv = _least(problem, EXPONENTS)
+    for zoomed in ZOOMED:
+        best, _, gcv = _least(problem, best + zoomed)
+    # So little penalty may be requested that rounding hides it.
+    fit = problem.fit(factor * 10.0**best) or problem.fit(10.0**best)
     if fit is None:
         raise ArithmeticError("The penalised normal equations are not positive definite.")
     traces, bands = problem.traces([fit])
-    return PenaltyChoice(fit, float(traces[0]), bands[0], at_edge, gcv)
+    return Smoothed(
+        fit.coefficients, bands[0], float(traces[0]), gcv + NOTHING, fit.penalty, at_edge, 2.0
+    )
 
 
-def _least(
-    problem: SmoothingProblem, counts: Counts, exponents: FloatArray
-) -> tuple[float, bool, float]:
+def _least(problem: SmoothingProblem, exponents: FloatArray) -> tuple[float, bool, float]:
     """The exponent of least GCV, whether it is the smallest that was admissible, and the GCV."""
-    tried = [(x, problem.fit(10.0**x)) for x in exponents]
-    usable = [(float(x), fit) for x, fit in tried if fit is not None]
-    if not usable:
+    tried = [(float(x), problem.fit(10.0**x)) for x in exponents]
+    fits = [fit for _, fit in tried if fit is not None]
+    if not fits:
         return float(exponents[-1]), False, np.inf
-    fits = [fit for _, fit in usable]
-    traces, _ = problem.traces(fits)
-    n = counts.measurements
-    left = n - (traces - counts.exact)
-    scores = n * (problem.squares(fits) + counts.scatter) / np.maximum(left, 1e-3) ** 2
-    admissible = left >= max(1.0, LEAST_LEFT * n)
+    scores, admissible = problem.gcv(problem.squares(fits), problem.traces(fits)[0])
     admissible[-1] = True  # the stiffest curve is always possible
     scores = np.where(admissible, scores, np.inf)
-    level = (1.0 + LEVEL) * scores.min() + NOTHING
-    chosen = int(np.flatnonzero(scores <= level)[-1])
-    first = int(np.flatnonzero(admissible)[0])
-    return usable[chosen][0], chosen == first, float(scores[chosen])
+    chosen = int(np.flatnonzero(scores <= (1.0 + LEVEL) * scores.min() + NOTHING)[-1])
+    usable = [x for x, fit in tried if fit is not None]
+    return usable[chosen], chosen == int(np.argmax(admissible)), float(scores[chosen])

@@ -1,9 +1,4 @@
-"""A cubic spline with the joint covariance of its coefficients, known by its band.
-
-No smoothing: the cubic spline through the data.
-
-Too few points for a spline: the constant, line or parabola they allow.
-"""
+"""Curves as cubic splines with their covariance: interpolation, and polynomials of few points."""
 
 from dataclasses import dataclass
 
@@ -12,7 +7,7 @@ from scipy.interpolate import make_interp_spline
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import CubicBasis, LocalPolynomials, inverse_band
+from igpe.smoothing.basis import CubicBasis, LocalPolynomials, band_of, inverse_band
 from igpe.smoothing.penalised import CurveData, prepare
 
 
@@ -51,8 +46,9 @@ class SplineCurve:
         return self._error(self._values(t))
 
     def slope_error(self, t: FloatArray) -> FloatArray:
-        """Standard errors of `slope`, shape (n,)."""
-        return self._error(self._slopes(t))
+        """Standard errors of `slope`, shape (n,); inf for a constant, whose slope is unknown."""
+        errors = self._error(self._slopes(t))
+        return errors if self.degrees_of_freedom > CONSTANT else np.full_like(errors, np.inf)
 
     def _values(self, t: FloatArray) -> LocalPolynomials:
         u = (np.asarray(t, float) - self.start) / self.length
@@ -77,74 +73,33 @@ class SplineCurve:
         return self.sigma * np.sqrt(np.maximum(variance, 0.0))
 
 
-@dataclass(frozen=True)
-class PolynomialCurve:
-    """A weighted least squares polynomial in x = (t - centre) / length.
-
-    coefficients  (d + 1,), of 1, x, x^2, in the unit of the values
-    root          (d + 1, d + 1), of their covariance sigma^2 R R'
-    sigma, degrees_of_freedom, penalty, notes  as in `Smooth`
-    """
-
-    centre: float
-    length: float
-    coefficients: FloatArray
-    root: FloatArray
-    sigma: float
-    degrees_of_freedom: float
-    penalty: float
-    notes: tuple[str, ...]
-
-    def value(self, t: FloatArray) -> FloatArray:
-        """The polynomial at times t, shape (n,)."""
-        return self._powers(t) @ self.coefficients
-
-    def slope(self, t: FloatArray) -> FloatArray:
-        """Its derivative by time at t, shape (n,)."""
-        return self._derivatives(t) @ self.coefficients
-
-    def value_error(self, t: FloatArray) -> FloatArray:
-        """Standard errors of `value`, shape (n,)."""
-        return self._error(self._powers(t))
-
-    def slope_error(self, t: FloatArray) -> FloatArray:
-        """Standard errors of `slope`, shape (n,); inf for a constant, whose slope is unknown."""
-        return self._error(self._derivatives(t))
-
-    def _powers(self, t: FloatArray) -> FloatArray:
-        x = (np.asarray(t, float) - self.centre) / self.length
-        return np.vander(x, self.coefficients.size, increasing=True)
-
-    def _derivatives(self, t: FloatArray) -> FloatArray:
-        powers = self._powers(t)
-        rows = np.zeros_like(powers)
-        rows[:, 1:] = powers[:, :-1] * np.arange(1, self.coefficients.size) / self.length
-        return rows
-
-    def _error(self, rows: FloatArray) -> FloatArray:
-        unknown = not np.isfinite(self.sigma) or not rows.any()
-        if unknown:
-            return np.full(len(rows), np.inf)
-        errors: FloatArray = self.sigma * np.sqrt(((rows @ self.root) ** 2).sum(axis=1))
-        return errors
+CONSTANT = 1.5  # degrees of freedom between those of a constant and of a line
+POWERS = np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 1 / 3, 2 / 3, 1.0], [0.0, 0.0, 1 / 3, 1.0]])
+"""Coefficients of 1, u and u^2 on the one piece from 0 to 1."""
 
 
-def polynomial(data: CurveData, degree: int) -> PolynomialCurve:
+def polynomial(data: CurveData, degree: int) -> SplineCurve:
     """The polynomial of the given degree (less than the number of times) nearest to the data."""
-    centre = float(data.times.mean())
-    length = float(np.ptp(data.times)) or 1.0
-    x = (data.times - centre) / length
-    weighted = np.sqrt(data.weights)[:, None] * np.vander(x, degree + 1, increasing=True)
-    orthogonal, triangle = np.linalg.qr(weighted)
-    root = np.linalg.inv(triangle)
-    coefficients = root @ (orthogonal.T @ (np.sqrt(data.weights) * data.values))
-    residuals = data.values - np.vander(x, degree + 1, increasing=True) @ coefficients
-    rss = float((data.weights * residuals**2)[~data.exact].sum())
-    sigma, notes = noise(data, rss, degree + 1.0)
-    shape = ("a constant", "a straight line", "a parabola")[degree]
-    few = f"Only {x.size} distinct time(s): the curve is {shape}, its slopes are no more than that."
-    return PolynomialCurve(
-        centre, length, coefficients, root, sigma, degree + 1.0, np.inf, (few, *notes)
+    start, length = float(data.times[0]), float(np.ptp(data.times)) or 1.0
+    powers = np.vander((data.times - start) / length, degree + 1, increasing=True)
+    roots = np.sqrt(data.weights)
+    orthogonal, triangle = np.linalg.qr(roots[:, None] * powers)
+    inverse = np.linalg.inv(triangle)
+    c = inverse @ (orthogonal.T @ (roots * data.values))
+    root = POWERS[: degree + 1].T @ inverse
+    sigma, notes = noise(data, data.values - powers @ c, degree + 1.0)
+    shape, n = ("a constant", "a straight line", "a parabola")[degree], data.times.size
+    few = f"Only {n} distinct time(s): the curve is {shape}, its slopes are no more than that."
+    return SplineCurve(
+        basis=CubicBasis(np.array([0.0, 1.0])),
+        start=start,
+        length=length,
+        coefficients=POWERS[: degree + 1].T @ c,
+        band=band_of(root @ root.T),
+        sigma=sigma,
+        degrees_of_freedom=degree + 1.0,
+        penalty=np.inf,
+        notes=(few, *notes),
     )
 
 
@@ -187,7 +142,6 @@ def spline_through(data: CurveData) -> SplineCurve:
     start, length = float(data.times[0]), float(np.ptp(data.times))
     u = (data.times - start) / length
     basis = CubicBasis(np.delete(u, [1, -2]))
-    spline = make_interp_spline(u, data.values, t=basis.knots)
     scale = data.total_weight / u.size
     normal = basis.gram(basis.local(u), data.weights / scale)
     sigma, notes = _local_noise(data)
@@ -195,7 +149,7 @@ def spline_through(data: CurveData) -> SplineCurve:
         basis=basis,
         start=start,
         length=length,
-        coefficients=spline.c,
+        coefficients=make_interp_spline(u, data.values, t=basis.knots).c,
         band=inverse_band(normal) / scale,
         sigma=sigma,
         degrees_of_freedom=float(u.size),
@@ -218,7 +172,7 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     misses = a * y[:-2] + b * y[2:] - y[1:-1]
     expected = a**2 / w[:-2] + b**2 / w[2:] + 1.0 / w[1:-1]
     counts = ~data.exact[1:-1]
-    replicates = data.count - data.inexact
+    replicates = data.count - int((~data.exact).sum())
     freedom = int(counts.sum()) + replicates
     if freedom == 0:
         return 0.0, ()

@@ -7,12 +7,11 @@ from igpe.smoothing.gcv_spline import (
     BREAKS,
     ORDERS,
     GcvSpline,
-    _dense,
     allowed,
     averaged,
     roughness,
 )
-from igpe.smoothing.penalised import Counts, prepare, scaled_problem
+from igpe.smoothing.penalised import prepare, scaled_problem
 
 
 def coarse(t, y):
@@ -37,8 +36,7 @@ def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
 def test_roughness_of_order_four_is_the_integral(problem):
     f = np.poly1d([1.0, 0.0, 0.0, 0.0, 0.0])  # fourth derivative 24
     u = np.linspace(0.0, 1.0, 2000)
-    rows = _dense(problem, u, 0)
-    c = np.linalg.lstsq(rows, f(u), rcond=None)[0]
+    c = np.linalg.lstsq(problem.basis.dense(u), f(u), rcond=None)[0]
     assert c @ roughness(problem, 4) @ c == pytest.approx(24.0**2, rel=0.1)
 
 
@@ -50,7 +48,7 @@ def test_the_curve_of_cubic_data_is_the_cubic():
 
 
 def test_trace_and_covariance_belong_together(problem):
-    found = averaged(problem, Counts(60, 0, 0.0), 1.0)
+    found = averaged(problem, 1.0)
     variance = problem.local.variance(found.band)
     assert found.trace == pytest.approx(problem.w @ variance, rel=1e-6)
 
