@@ -6,31 +6,25 @@ from typing import Annotated
 
 import typer
 
-from igpe.cli.application import FAILED, answer, interrupted, progress_shown, rows, save
+from igpe.cli.application import FAILED, answer, progress_shown, rows
 from igpe.cli.options import (
     DataFile,
     JsonFile,
     Model,
     PlotFile,
+    ResultFile,
     Seed,
-    StoredResult,
     estimated,
     page_file,
     problem_of,
     replaceable,
-    results,
 )
 
 
 def profile(
     model: Model,
     *,
-    result: Annotated[
-        Path | None,
-        typer.Option(
-            "--result", autocompletion=results, help="Stored result (JSON), instead of estimating."
-        ),
-    ] = None,
+    result: ResultFile = None,
     names: Annotated[
         list[str] | None, typer.Option("--name", help="An unknown; all if none is named.")
     ] = None,
@@ -48,19 +42,15 @@ def profile(
 
     problem = problem_of(model, data)
     with progress_shown() as tell:
-        found = (
-            estimated(model, problem, None, tell) if result is None else Result.from_json(result)
-        )
-        profiles = follow(problem, found, names, confidence=confidence, progress=tell)
-    body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
-    answer("profile", str(profiles), body, json, complete=profiles.complete)
-    save(profiles.plot, plot)
-    if not profiles.complete:
-        interrupted("The profiles above were finished before.")
+        at = Result.from_json(result) if result else estimated(model, problem, None, tell)
+        found = follow(problem, at, names, confidence=confidence, progress=tell)
+    body = found.to_dict() | {"table": rows(found.to_frame(), "name")}
+    unfinished = "" if found.complete else "The profiles above were finished before."
+    answer("profile", str(found), body, json, picture=(found.plot, plot), unfinished=unfinished)
 
 
 def report(
-    result: StoredResult,
+    result: Annotated[Path, typer.Argument(help="Stored result (JSON), of estimate --json.")],
     page: Annotated[Path, typer.Argument(callback=page_file, help="The page to write (.html).")],
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
     date: Annotated[str, typer.Option(help="Stands below the heading as it is given.")] = "",
@@ -100,19 +90,14 @@ def design(
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
         tell("Planning the next experiment")
         found = plan(problem, at, **{"seed": seed or 0} | settings)
-    answer("design", str(found), found.to_dict() | {"table": rows(found.table())}, json)
-    save(found.plot, plot)
+    body = found.to_dict() | {"table": rows(found.table())}
+    answer("design", str(found), body, json, picture=(found.plot, plot))
 
 
 def certify(
     model: Model,
     *,
-    result: Annotated[
-        Path | None,
-        typer.Option(
-            "--result", autocompletion=results, help="Stored result (JSON): what is to be proven."
-        ),
-    ] = None,
+    result: ResultFile = None,
     gap: Annotated[
         float, typer.Option(help="Of the bound to the sum of squares, relative.")
     ] = 1e-3,
@@ -139,29 +124,18 @@ def certify(
         proof = prove(problem, known, gap=gap, time_limit=time_limit, progress=tell)
     if certificate is not None:
         proof.to_json(certificate)
-    table = [
-        {"name": name, "value": value, "lower": low, "upper": high}
-        for name, value, low, high in zip(
-            proof.unknowns, proof.parameters, proof.lower, proof.upper, strict=True
-        )
-    ]
-    told = {
-        k: v
-        for k, v in proof.without_tree().to_dict().items()
-        if k not in ("stored", "format", "tree")
-    }
-    body = told | {"table": table, "closed": proof.closed, "remaining": rows(proof.remaining)}
-    complete = proof.status is not Status.INTERRUPTED
-    answer("certify", str(proof), body, json, complete=complete)
-    save(proof.plot, plot)
-    if not complete:
-        interrupted("What is told above was proved before.")
+    columns = zip(proof.unknowns, proof.parameters, proof.lower, proof.upper, strict=True)
+    table = [dict(zip(("name", "value", "lower", "upper"), row, strict=True)) for row in columns]
+    stored = proof.without_tree().to_dict().items()
+    body = {k: v for k, v in stored if k not in ("stored", "format", "tree")}
+    body |= {"table": table, "closed": proof.closed, "remaining": rows(proof.remaining)}
+    is_interrupted = proof.status is Status.INTERRUPTED
+    unfinished = "What is told above was proved before." if is_interrupted else ""
+    answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)
 
 
 def verify(
-    certificate: Annotated[
-        Path, typer.Argument(autocompletion=results, help="Of certify --certificate (JSON).")
-    ],
+    certificate: Annotated[Path, typer.Argument(help="Of certify --certificate (JSON).")],
     model: Model,
     *,
     seconds: Annotated[float, typer.Option(help="After which the rest is not confirmed.")] = 600.0,

@@ -72,31 +72,43 @@ def answer(
     body: Mapping[str, Any],
     json: Path | None,
     *,
-    complete: bool = True,
+    picture: tuple[Callable[[], Any], Path | None] | None = None,
+    page: Callable[[], Any] | None = None,
+    unfinished: str = "",
 ) -> None:
-    """Print the answer, or write it as JSON, or both.
+    """Print the answer, or write it as JSON, or both; and a picture where one is asked for.
 
     The JSON of every command is an object with the same head (command, igpe, format, complete), a
     list of rows `table`, the sentences `notes`, and what else there is to say.
 
-    body      has `table`
-    json      file; - is standard output, which then has nothing else; None: no JSON
-    complete  False if it was interrupted
+    body        has `table`
+    json        file; - is standard output, which then has nothing else; None: no JSON
+    picture     what draws it and returns its axes, and the file
+    page        what writes a page besides
+    unfinished  what to say of the rest after Ctrl-C, which ends with its exit code; empty if all
+                was done
     """
     if str(json) != "-":
         typer.echo(printable(text))
-    if json is None:
-        return
-    from igpe.cli.versions import own_version
-    from igpe.core.files import write
-    from igpe.core.json_form import plain, write_json
+    if json is not None:
+        from igpe.cli.versions import own_version
+        from igpe.core.files import write
+        from igpe.core.json_form import plain, write_json
 
-    head = {"command": command, "igpe": own_version(), "format": FORMAT, "complete": complete}
-    written = write_json(plain({**head, "notes": [], **body}), None)
-    if str(json) == "-":
-        typer.echo(written)
-    else:
-        write(json, written + "\n")
+        head = {"command": command, "igpe": own_version(), "format": FORMAT}
+        head |= {"complete": not unfinished, "notes": []}
+        written = write_json(plain({**head, **body}), None)
+        if str(json) == "-":
+            typer.echo(written)
+        else:
+            write(json, written + "\n")
+    if picture is not None and picture[1] is not None:
+        _save(picture[0], picture[1])
+    if page is not None:
+        page()
+    if unfinished:
+        typer.echo(f"Interrupted. {unfinished}", err=True)
+        raise typer.Exit(INTERRUPTED)
 
 
 def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
@@ -106,29 +118,21 @@ def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
     return found
 
 
-def save(drawn: Callable[[], Any], path: Path | None) -> None:
-    """A picture, if one is wanted: `drawn` returns its axes."""
-    if path is not None:
-        from io import BytesIO
+def _save(drawn: Callable[[], Any], path: Path) -> None:
+    from io import BytesIO
 
-        import matplotlib
+    import matplotlib
 
-        from igpe.core.files import write
+    from igpe.core.files import write
 
-        matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
-        ending, content = path.suffix.lower()[1:], BytesIO()
-        with matplotlib.rc_context({"text.usetex": False}):
-            axes = drawn()
-            first = axes if hasattr(axes, "figure") else axes[0]
-            author = {"Software" if ending == "png" else "Creator": "igpe"}
-            first.figure.savefig(content, format=ending, metadata=author)
-        write(path, content.getvalue())
-
-
-def interrupted(sentence: str) -> None:
-    """After what was done has been written: say so, and end with the code of Ctrl-C."""
-    typer.echo(f"Interrupted. {sentence}", err=True)
-    raise typer.Exit(INTERRUPTED)
+    matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
+    ending, content = path.suffix.lower()[1:], BytesIO()
+    with matplotlib.rc_context({"text.usetex": False}):
+        axes = drawn()
+        first = axes if hasattr(axes, "figure") else axes[0]
+        author = {"Software" if ending == "png" else "Creator": "igpe"}
+        first.figure.savefig(content, format=ending, metadata=author)
+    write(path, content.getvalue())
 
 
 @contextmanager

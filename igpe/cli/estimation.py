@@ -6,26 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from igpe.cli.application import answer, interrupted, progress_shown, rows, save
+from igpe.cli.application import answer, progress_shown, rows
 from igpe.cli.options import (
     DataFile,
     JsonFile,
     Model,
     PlotFile,
-    ReportFile,
     Seed,
     estimated,
-    nominal_of,
+    page_file,
     problem_of,
     replaceable,
-    values_of,
 )
 
 if TYPE_CHECKING:
-    from igpe.dynamics.shooting.base import Estimator
     from igpe.estimation.campaigns import Comparison
     from igpe.problem.problem import Problem
-    from igpe.results.result import Result
 
 
 def check(
@@ -35,8 +31,8 @@ def check(
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
-    answer("check", str(structure), {"table": rows(structure.to_frame(), "name")}, json)
-    save(structure.plot, plot)
+    body = {"table": rows(structure.to_frame(), "name")}
+    answer("check", str(structure), body, json, picture=(structure.plot, plot))
 
 
 def estimate(
@@ -44,7 +40,10 @@ def estimate(
     *,
     data: DataFile = None,
     plot: PlotFile = None,
-    report: ReportFile = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", callback=page_file, help="Write a page with all that was found."),
+    ] = None,
     seed: Seed = None,
     json: JsonFile = None,
     time_limit: Annotated[
@@ -71,18 +70,27 @@ def estimate(
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with progress_shown() as tell:
         result = estimated(model, problem, seed, tell, time_limit)
-    complete = result.status is not Status.INTERRUPTED
     text, body = str(result), result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
-        objective, errors = _petab(problem, result, model, petab)
+        from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
+
+        errors = petab_errors(problem, result)
+        objective = petab_objective(problem, result.parameters, priors=True)
         text += f"\nPEtab: negative log-likelihood {objective:.7g}."
-        body |= {"negative_log_likelihood": objective, "petab": errors}
-    answer("estimate", text, body, json, complete=complete)
-    save(result.plot, plot)
-    if report is not None:
-        result.report(report)
-    if not complete:
-        interrupted("The estimates are the best so far.")
+        body |= {"negative_log_likelihood": objective, "petab": rows(errors, "name")}
+        if petab is not None:
+            write_petab_parameters(result, model, petab, errors)
+
+    is_interrupted = result.status is Status.INTERRUPTED
+    answer(
+        "estimate",
+        text,
+        body,
+        json,
+        picture=(result.plot, plot),
+        page=None if report is None else lambda: result.report(report),
+        unfinished="The estimates are the best so far." if is_interrupted else "",
+    )
 
 
 def simulate(
@@ -95,27 +103,23 @@ def simulate(
     json: JsonFile = None,
 ) -> None:
     """Integrate the model at given parameters and print a table (CSV)."""
+    from igpe.core.errors import ProblemError
     from igpe.dynamics.simulation import simulate as run
+    from igpe.formats.petab.sbml import PetabModel
     from igpe.results.plots.fit import plot_simulation
 
     problem = problem_of(model, data)
-    given = {**nominal_of(problem), **values_of(values or [])}
+    given = dict(problem.model.nominal) if isinstance(problem.model, PetabModel) else {}
+    for one in values or []:
+        name, _, number = one.rpartition("=")
+        try:
+            given[name.strip()] = float(number)
+        except ValueError:
+            raise ProblemError(f"--set {one} is not of the form name=number.") from None
     table = run(problem, given)
-    text = table.to_csv(index=False).removesuffix("\n")
-    answer("simulate", text, {"parameters": given, "table": rows(table)}, json)
-    save(lambda: plot_simulation(table), plot)
-
-
-def _petab(
-    problem: "Problem", result: "Result", model: Path, table: Path | None
-) -> tuple[float, list[dict[str, Any]]]:
-    """PEtab's objective and errors on its scales, as rows; writes the parameter table if given."""
-    from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
-
-    errors = petab_errors(problem, result)
-    if table is not None:
-        write_petab_parameters(result, model, table, errors)
-    return petab_objective(problem, result.parameters, priors=True), rows(errors, "name")
+    text, body = table.to_csv(index=False), {"parameters": given, "table": rows(table)}
+    picture = (lambda: plot_simulation(table), plot)
+    answer("simulate", text.removesuffix("\n"), body, json, picture=picture)
 
 
 class MethodName(Enum):
@@ -156,30 +160,35 @@ def compare(
         "runs": found.runs.to_dict("list"),
         "notes": notes,
     }
-    answer("compare", "\n".join([str(found), *notes]), body, json, complete=found.complete)
-    save(found.plot, plot)
-    if not found.complete:
-        interrupted(f"{len(found.runs)} runs had been made.")
+    text, unfinished = "\n".join([str(found), *notes]), f"{len(found.runs)} runs had been made."
+    picture, unfinished = (found.plot, plot), "" if found.complete else unfinished
+    answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 
 
 def _compared(
-    problem: "Problem", wanted: list[MethodName], search: tuple[int, int], tell: Any
+    problem: "Problem", named: list[MethodName], search: tuple[int, int], tell: Any
 ) -> tuple["Comparison", list[str]]:
     """What the methods found, and why some of them were left out.
 
-    raises Unsupported if a method that was asked for cannot do what the problem asks, or none can
+    raises Unsupported if a method that was named cannot do what the problem asks, or none can
     """
     from igpe.core.errors import Unsupported
+    from igpe.dynamics.collocation.collocation import Collocation
+    from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
+    from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+    from igpe.dynamics.shooting.single_shooting import SingleShooting
     from igpe.estimation.campaigns import compare, joined
 
+    kinds = (SingleShooting, IncrementalShooting, MultipleShooting, Collocation)
+    known: dict[str, Any] = {kind.__name__: kind for kind in kinds}
     starts, seed = search
     found, notes = [], []
-    for one in dict.fromkeys(wanted or MethodName):
-        methods = {one.value: _made(one)}
+    for name in (one.value for one in dict.fromkeys(named or MethodName)):
         try:
+            methods = {name: known[name]()}
             found.append(compare(problem, methods, starts, seed=seed, progress=tell))
         except Unsupported as error:
-            if wanted:
+            if named:
                 raise
             notes.append(f"Left out: {error}")
             continue
@@ -188,18 +197,3 @@ def _compared(
     if not found:
         raise Unsupported("\n".join(notes))
     return joined(found), notes
-
-
-def _made(method: MethodName) -> "Estimator":
-    from igpe.dynamics.collocation.collocation import Collocation
-    from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
-    from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-    from igpe.dynamics.shooting.single_shooting import SingleShooting
-
-    made: dict[MethodName, Estimator] = {
-        MethodName.single: SingleShooting(),
-        MethodName.incremental: IncrementalShooting(),
-        MethodName.multiple: MultipleShooting(),
-        MethodName.collocation: Collocation(),
-    }
-    return made[method]

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from igpe.cli.application import answer, rows
-from igpe.cli.options import (
-    JsonFile,
-    converted_file,
-    models,
-    require_new,
-    tables,
-    tables_and_results,
-    writable,
-)
+from igpe.cli.options import Force, JsonFile, converted_file, python_file, require_new
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +16,6 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            autocompletion=tables_and_results,
             help="What a command wrote with --json, or a table (CSV, Excel, Parquet).",
         ),
     ],
@@ -40,13 +31,10 @@ def convert(
         Path | None,
         typer.Option(
             "--petab",
-            autocompletion=models,
             help="PEtab problem (YAML) whose parameter table gets the estimates, for .tsv.",
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the target if it is there.")
-    ] = False,
+    force: Force = False,
     json: JsonFile = None,
 ) -> None:
     """Write a stored answer as a table, PEtab parameters or a report; a table in another format.
@@ -57,48 +45,49 @@ def convert(
     from igpe.core.files import write
 
     require_new(target, force=force)
-    if petab is not None and target.suffix.lower() != ".tsv":
-        raise ProblemError(f"--petab writes a parameter table (.tsv), but '{target}' is none.")
     ending = target.suffix.lower()
+    if petab is not None and ending != ".tsv":
+        raise ProblemError(f"--petab writes a parameter table (.tsv), but '{target}' is none.")
+    content: str | bytes
     if ending == ".html":
-        result = _stored(source, ".html")
-        write(target, result.report(), force=force)
-        table = rows(result.to_frame(), "name")
+        result = _result(source, ".html")
+        content, table = result.report(), rows(result.to_frame(), "name")
     elif ending == ".tsv":
         frame = _petab(source, petab)
-        write(target, frame.to_csv(sep="\t", index=False), force=force)
-        table = rows(frame)
+        content, table = frame.to_csv(sep="\t", index=False), rows(frame)
     else:
         frame = _table(source)
-        write(target, _content(frame, target), force=force)
-        table = rows(frame)
+        content, table = _content(frame, target), rows(frame)
+    write(target, content, force=force)
     answer("convert", f"Written: {target}", {"file": str(target), "table": table}, json)
 
 
-def _stored(source: Path, wanted: str) -> Any:
+def _result(source: Path, target: str) -> Any:
     from igpe.core.errors import DataError
     from igpe.results.result import Result
 
     if source.suffix.lower() != ".json":
         raise DataError(
-            f"'{source}' is no stored result, which {wanted} is made of; give what "
+            f"'{source}' is no stored result, which {target} is made of; give what "
             "`igpe estimate MODEL --json result.json` wrote."
         )
     return Result.from_json(source)
 
 
-def _loaded(source: Path) -> Any:
-    """What an answer's file holds."""
+def _stored(source: Path, entry: str, kind: type) -> Any:
+    """An entry of an answer's file; None if it has none of that kind."""
     from igpe.core.errors import DataError
     from igpe.core.files import read_json
 
     try:
-        return read_json(source)
+        found = read_json(source)
     except (OSError, ValueError) as error:
         raise DataError(
             f"'{source}' could not be read as JSON ({error}); give what a command of igpe wrote "
             "with --json."
         ) from None
+    value = found.get(entry) if isinstance(found, dict) else None
+    return value if isinstance(value, kind) else None
 
 
 def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
@@ -106,20 +95,20 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     from igpe.core.errors import DataError
     from igpe.formats.petab.errors import filled_table, parameter_table
 
-    stored = _loaded(source) if source.suffix.lower() == ".json" else {}
-    values = stored.get("parameters") if isinstance(stored, dict) else None
-    if not isinstance(values, dict):
+    is_json = source.suffix.lower() == ".json"
+    values = _stored(source, "parameters", dict) if is_json else None
+    if values is None:
         raise DataError(
             f"'{source}' holds no parameters; give what `igpe estimate MODEL --json` wrote."
         )
     if problem is not None:
         return filled_table(values, problem)
-    if "estimates" in stored:
-        return parameter_table(_stored(source, ".tsv").estimates)
-    raise DataError(
-        f"'{source}' is of a PEtab problem, whose own table gets the estimates: --petab "
-        "problem.yaml."
-    )
+    if _stored(source, "estimates", list) is None:
+        raise DataError(
+            f"'{source}' is of a PEtab problem, whose own table gets the estimates: --petab "
+            "problem.yaml."
+        )
+    return parameter_table(_result(source, ".tsv").estimates)
 
 
 def _table(source: Path) -> "pd.DataFrame":
@@ -132,12 +121,12 @@ def _table(source: Path) -> "pd.DataFrame":
 
     if source.suffix.lower() != ".json":
         return read_table(source)
-    stored = _loaded(source)
-    if not isinstance(stored, dict) or not isinstance(stored.get("table"), list):
+    table = _stored(source, "table", list)
+    if table is None:
         raise DataError(
             f"'{source}' holds no table; give what a command of igpe wrote with --json."
         )
-    return pd.DataFrame(restored(stored["table"]))
+    return pd.DataFrame(restored(table))
 
 
 def _content(frame: "pd.DataFrame", target: Path) -> bytes:
@@ -151,13 +140,9 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
     ending, content = target.suffix.lower(), BytesIO()
     if ending != ".parquet":
         frame = frame.map(lambda v: cell(v) if isinstance(v, str) else v).rename(columns=cell)
+    writers: Any = {".csv": frame.to_csv, ".xlsx": frame.to_excel, ".parquet": frame.to_parquet}
     try:
-        if ending == ".csv":
-            frame.to_csv(content, index=False)
-        elif ending == ".xlsx":
-            frame.to_excel(content, index=False)
-        else:
-            frame.to_parquet(content, index=False)
+        writers[ending](content, index=False)
     except ImportError:
         raise DataError(
             f"Writing '{target}' needs a package that is not installed: pip install "
@@ -166,24 +151,16 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
     return content.getvalue()
 
 
-def _python_file(path: Path) -> Path:
-    if path.suffix != ".py":
-        raise typer.BadParameter(f"'{path}' is no Python file; give a name that ends in .py.")
-    writable(path)
-    return path
-
-
 def new(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(callback=_python_file, help="The problem file to write (.py).")
+        Path, typer.Argument(callback=python_file, help="The problem file to write (.py).")
     ],
     *,
     data: Annotated[
         list[Path] | None,
         typer.Option(
             "--data",
-            autocompletion=tables,
             help="Table of measurements (CSV, Excel, Parquet); several are several experiments.",
         ),
     ] = None,
@@ -199,16 +176,13 @@ def new(
         list[str] | None,
         typer.Option("--column", help="What a column is in the model, as 'educt / (mol/L)=A'."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the file if it is there.")
-    ] = False,
+    force: Force = False,
     json: JsonFile = None,
 ) -> None:
     """Write a problem file to start from: your table, start values, and a model to adapt.
 
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """
-    from igpe.cli.application import answer
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
     from igpe.formats.draft.draft import draft
@@ -225,10 +199,10 @@ def new(
             "column of times, and one for each quantity."
         )
     require_new(file, force=force)
-    asked = TableOptions(time, experiment, _names(column or []))
-    made = draft(data, _reactions(reaction or []), asked, file)
+    options = TableOptions(time, experiment, _names(column or []))
+    made = draft(data, _reactions(reaction or []), options, file)
     write(file, made.text, force=force)
-    said = [
+    text = [
         f"Written: {file}",
         *made.remarks,
         "",
@@ -238,22 +212,20 @@ def new(
     ]
     columns = [c.__dict__ for c in (made.sheet.time, *made.sheet.measured)]
     body = {"file": str(file), "notes": made.remarks, "table": columns}
-    answer("new", "\n".join(said), body, json)
+    answer("new", "\n".join(text), body, json)
 
 
 def _names(given: list[str]) -> dict[str, str]:
     from igpe.core.errors import ProblemError
 
-    found = {}
-    for one in given:
-        header, _, name = one.rpartition("=")
+    parts = {one: one.rpartition("=") for one in given}
+    for one, (header, _, name) in parts.items():
         if not header or not name.strip().isidentifier():
             raise ProblemError(
                 f"--column '{one}' is not of the form HEADER=NAME, with a name of letters, digits "
                 "and underscores: --column 'c(A) [mol/L]=A'."
             )
-        found[header] = name.strip()
-    return found
+    return {header: name.strip() for header, _, name in parts.values()}
 
 
 def _reactions(given: list[str]) -> list[str]:
@@ -261,13 +233,10 @@ def _reactions(given: list[str]) -> list[str]:
     from igpe.formats.kinetics.laws import read_equation
 
     reactions = [part.strip() for one in given for part in one.split(";") if part.strip()]
-    for reaction in reactions:
-        try:
+    quotes = " In quotes, as --reaction 'A -> B': the shell takes > for a file."
+    try:
+        for reaction in reactions:
             read_equation(reaction)
-        except ModelError as error:
-            raise ModelError(
-                f"{error} In quotes, as --reaction 'A -> B': the shell takes > for a file."
-                if "arrows" in str(error)
-                else str(error)
-            ) from None
+    except ModelError as error:
+        raise ModelError(f"{error}{quotes * ('arrows' in str(error))}") from None
     return reactions

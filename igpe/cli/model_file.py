@@ -3,8 +3,7 @@
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,7 @@ def load_problem(path: Path) -> Problem:
     """
     if is_petab(path):
         return read_petab(path)
-    problem = _returned(path, "problem", "an igpe.Problem")
-    if not isinstance(problem, Problem):
-        raise ProblemError(
-            f"problem() in '{path}' returned a value of type {type(problem).__name__}; "
-            "wanted an igpe.Problem."
-        )
+    problem: Problem = _returned(path, "problem", Problem, "an igpe.Problem")
     return problem
 
 
@@ -37,13 +31,9 @@ def load_design(path: Path) -> dict[str, Any]:
 
     raises ProblemError if the file is missing, fails, or has no such function
     """
-    settings = _returned(path, "design", "the settings of igpe.design as a dict")
-    if not isinstance(settings, Mapping) or not all(isinstance(n, str) for n in settings):
-        raise ProblemError(
-            f"design() in '{path}' returned a value of type {type(settings).__name__}; wanted the "
-            "settings of igpe.design as a dict: {'free': {...}, 'times': [...]}."
-        )
-    return dict(settings)
+    wanted = "the settings of igpe.design as a dict: {'free': {...}, 'times': [...]}"
+    settings = _returned(path, "design", Mapping, wanted)
+    return {str(name): value for name, value in settings.items()}
 
 
 def load_settings(path: Path) -> Settings | None:
@@ -52,43 +42,40 @@ def load_settings(path: Path) -> Settings | None:
     raises ProblemError if the file is missing, fails, or returns something else; SolverMissing if
            they choose a solver that is not installed
     """
-    found = None if is_petab(path) else _returned(path, "settings", "", optional=True)
-    if found is not None and not isinstance(found, Settings):
-        raise ProblemError(
-            f"settings() in '{path}' returned a value of type {type(found).__name__}; wanted "
-            "igpe.Settings(...)."
-        )
-    if found is not None:
-        found.require_solvers()
-    return found
+    if is_petab(path):
+        return None
+    settings: Settings | None = _returned(path, "settings", Settings, "igpe.Settings(...)")
+    if settings is not None:
+        settings.require_solvers()
+    return settings
 
 
-def _returned(path: Path, name: str, wanted: str, *, optional: bool = False) -> Any:
-    """What a function of the file returns; None if it is optional and not there."""
+def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
+    """What a function of the file returns, of this kind; None where settings() is not there."""
     if not path.is_file():
         raise ProblemError(
             f"There is no model file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
         )
+    before = list(sys.path)
+    sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python
     try:
-        with _importing_from(path.parent):
-            function = runpy.run_path(str(path)).get(name)
-            returned = function() if callable(function) else None
+        function = runpy.run_path(str(path)).get(name)
+        returned = function() if callable(function) else None
     except IgpeError:
         raise
     except Exception as error:
-        raise ProblemError(
-            f"The model file '{path}' failed{_where(path, error)}: {_what(error)}"
-        ) from error
-    if not callable(function) and not optional:
+        raise ProblemError(f"The model file '{path}' failed{_reason(path, error)}") from error
+    finally:
+        sys.path[:] = before
+    is_optional = name == "settings"
+    if not callable(function) and not is_optional:
         raise ProblemError(f"'{path}' has no function {name}(); write one that returns {wanted}.")
+    if not isinstance(returned, kind) and not (is_optional and returned is None):
+        raise ProblemError(
+            f"{name}() in '{path}' returned a value of type {type(returned).__name__}; wanted "
+            f"{wanted}."
+        )
     return returned
-
-
-def _what(error: Exception) -> str:
-    kind = type(error).__name__
-    if isinstance(error, SyntaxError) and error.text:
-        return f"{kind}: {error.msg}: {error.text.strip()}"
-    return f"{kind}: {error}"
 
 
 def is_petab(path: Path) -> bool:
@@ -96,20 +83,12 @@ def is_petab(path: Path) -> bool:
     return path.suffix.lower() in {".yaml", ".yml"}
 
 
-@contextmanager
-def _importing_from(folder: Path) -> Iterator[None]:
-    """A model file may import its neighbours, as if it were run by Python."""
-    before = list(sys.path)
-    sys.path.insert(0, str(folder.resolve()))
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
-def _where(path: Path, error: Exception) -> str:
-    """The last line of the model file itself on the way to the error."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        lines.append(error.lineno)
-    return f" in line {lines[-1]}" if lines else ""
+def _reason(path: Path, error: Exception) -> str:
+    """The last line of the model file itself on the way to the error, and the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    text = str(error)
+    if isinstance(error, SyntaxError):
+        lines += [error.lineno] if error.filename == str(path) else []
+        text = f"{error.msg}: {error.text.strip()}" if error.text else text
+    return f"{f' in line {lines[-1]}' if lines else ''}: {type(error).__name__}: {text}"

@@ -1,6 +1,5 @@
-"""Arguments and options of the commands: files, checked before the work, and their completion."""
+"""Arguments and options of the commands: files, checked before the work."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,65 +8,6 @@ import typer
 if TYPE_CHECKING:
     from igpe.problem.problem import Problem
     from igpe.results.result import Result
-
-TABLES = (".csv", ".parquet", ".xls", ".xlsx")
-MARKS = {".py": b"def problem(", ".yaml": b"parameter_file", ".yml": b"parameter_file"}
-MOST = 300  # files that are looked into
-LOOKED_AT = 2**20  # bytes of each
-
-
-def models(incomplete: str) -> list[str]:
-    """Files that hold a problem."""
-    return _files(incomplete, tuple(MARKS), _is_model)
-
-
-def tables(incomplete: str) -> list[str]:
-    """Tables of measurements."""
-    return _files(incomplete, TABLES)
-
-
-def results(incomplete: str) -> list[str]:
-    """Stored results."""
-    return _files(incomplete, (".json",))
-
-
-def tables_and_results(incomplete: str) -> list[str]:
-    """What `igpe convert` reads."""
-    return _files(incomplete, (*TABLES, ".json"))
-
-
-def _files(
-    incomplete: str, endings: tuple[str, ...], ok: Callable[[Path], bool] = lambda path: True
-) -> list[str]:
-    """Files whose path begins so, and those in folders whose path does.
-
-    A folder is answered by its files: shells put a space after an answer, which would end the word.
-    """
-    before, _, last = incomplete.rpartition("/")
-    folder = Path(before + "/" if before or incomplete.startswith("/") else ".")
-    found = []
-    for path in _listed(folder):
-        if not path.name.startswith(last) or path.name.startswith(".") > last.startswith("."):
-            continue
-        inside = _listed(path) if path.is_dir() else [path]
-        found += [p for p in inside if p.suffix.lower() in endings and p.is_file()]
-    return [str(p) for p in found[:MOST] if ok(p)]
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _is_model(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return MARKS[path.suffix.lower()] in file.read(LOOKED_AT)
-    except OSError:
-        return False
-
 
 PICTURES = (".pdf", ".png", ".svg")
 PAGES = (".html", ".htm")
@@ -114,6 +54,11 @@ def converted_file(path: Path | None) -> Path | None:
     return writable(_ending(path, CONVERTED))
 
 
+def python_file(path: Path) -> Path:
+    writable(_ending(path, (".py",)))
+    return path
+
+
 def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
     if path is not None and path.suffix.lower() not in known:
         raise typer.BadParameter(f"'{path}' does not end in {', '.join(known)}.")
@@ -121,21 +66,14 @@ def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
 
 
 Model = Annotated[
-    Path,
-    typer.Argument(
-        autocompletion=models, help="Python file with a function problem(), or PEtab YAML file."
-    ),
+    Path, typer.Argument(help="Python file with a function problem(), or PEtab YAML file.")
 ]
 DataFile = Annotated[
     Path | None,
-    typer.Option(
-        "--data",
-        autocompletion=tables,
-        help="CSV, Excel or Parquet table that replaces the measurements.",
-    ),
+    typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
 ]
-StoredResult = Annotated[
-    Path, typer.Argument(autocompletion=results, help="Stored result (JSON), of estimate --json.")
+ResultFile = Annotated[
+    Path | None, typer.Option("--result", help="Stored result (JSON), instead of estimating.")
 ]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Seed of the search; 0, or that of the file's settings().")
@@ -144,16 +82,13 @@ PlotFile = Annotated[
     Path | None,
     typer.Option("--plot", callback=picture_file, help="Write a picture (.png, .pdf, .svg)."),
 ]
-ReportFile = Annotated[
-    Path | None,
-    typer.Option("--report", callback=page_file, help="Write a page with all that was found."),
-]
 JsonFile = Annotated[
     Path | None,
     typer.Option(
         "--json", callback=replaceable, help="Write JSON to this file; - is standard output."
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")]
 
 
 def problem_of(path: Path, data: Path | None) -> "Problem":
@@ -175,24 +110,3 @@ def estimated(
     from igpe.pipeline import estimate
 
     return estimate(problem, load_settings(path), seed=seed, progress=tell, time_limit=time_limit)
-
-
-def nominal_of(problem: "Problem") -> dict[str, float]:
-    """Values that a PEtab problem has by itself."""
-    from igpe.formats.petab.sbml import PetabModel
-
-    return problem.model.nominal if isinstance(problem.model, PetabModel) else {}
-
-
-def values_of(given: list[str]) -> dict[str, float]:
-    """name=number, as a mapping. Raises ProblemError for what is not of that form."""
-    from igpe.core.errors import ProblemError
-
-    values = {}
-    for one in given:
-        name, _, number = one.rpartition("=")
-        try:
-            values[name.strip()] = float(number)
-        except ValueError:
-            raise ProblemError(f"--set {one} is not of the form name=number.") from None
-    return values

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.solvers.located import environment, locate
 
-PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
+NAMES = {"pyomo": "Pyomo", "casadi": "CasADi", "numpy": "NumPy", "scipy": "SciPy"}
 PATIENCE = 0.7  # s that a program may take to tell its version
 VERSION = "-v"  # asks every AMPL solver for it
 
@@ -35,27 +35,24 @@ SOLVERS = (
         "Couenne", "global", "", "couenne", "pip install idaes-pse && idaes get-extensions"
     ),
     SolverEntry("POUNCE", "local", "pounce-solver", "pounce", "pip install pounce-solver"),
-)  # fmt: skip
+)
 
 
 def told() -> str:
     """Versions of igpe, Python and its packages; of every solver, or how to install it."""
-    lines = [
+    packages = {n: _version(n) or f"missing: pip install {n}" for n in NAMES}
+    wide = max(len(s.name) for s in SOLVERS)
+    none = "none, so that integrations take longer; install gcc or clang"
+    return "\n".join([
         f"igpe {own_version() or '(runs from its source)'}",
         f"Python {platform.python_version()} ({platform.platform(aliased=True, terse=True)})",
-        *(f"{NAMES[name]} {_version(name) or 'missing: pip install ' + name}" for name in PACKAGES),
+        *(f"{NAMES[name]} {found}" for name, found in packages.items()),
         "",
         "Solvers (none is needed beyond those that came with igpe)",
-    ]
-    wide = max(len(s.name) for s in SOLVERS)
-    lines += [f"  {s.name:<{wide}}  {s.what:<6}  {_found(s)}" for s in SOLVERS]
-    command = " ".join(compiler())
-    none = "none, so that integrations take longer; install gcc or clang"
-    lines += ["", f"C compiler: {command or none}"]
-    return "\n".join(lines)
-
-
-NAMES = {"pyomo": "Pyomo", "casadi": "CasADi", "numpy": "NumPy", "scipy": "SciPy"}
+        *(f"  {s.name:<{wide}}  {s.what:<6}  {_found(s)}" for s in SOLVERS),
+        "",
+        f"C compiler: {' '.join(compiler()) or none}",
+    ])
 
 
 def own_version() -> str:
@@ -79,11 +76,11 @@ def _found(solver: SolverEntry) -> str:
     name = NAMES.get(solver.package, solver.package)
     found = [f"{'in ' if solver.inside else ''}{name} {package}"] if package else []
     if program and not package:
-        found.append(f"{_asked(program) or 'program'} ({program})")
+        found.append(f"{_reported(program) or 'program'} ({program})")
     return ", ".join(found)
 
 
-def _asked(program: str) -> str:
+def _reported(program: str) -> str:
     """The line in which a program tells its version."""
     try:
         done = subprocess.run(
@@ -98,6 +95,6 @@ def _asked(program: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = (done.stdout + done.stderr).strip().splitlines()
-    line = next((line.strip() for line in said if any(c.isdigit() for c in line)), "")
+    lines = map(str.strip, (done.stdout + done.stderr).splitlines())
+    line = next((line for line in lines if any(c.isdigit() for c in line)), "")
     return "".join(c if c.isprintable() else "?" for c in line)
