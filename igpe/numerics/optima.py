@@ -19,7 +19,7 @@ from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual
+from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.statistics.covariance import determined
 
@@ -153,25 +153,33 @@ def spread(points: Sequence[FloatArray], count: int) -> list[int]:
 
 
 def profiled(
-    landscape: Landscape, start: FloatArray, held: Sequence[int], *, search: GaussNewton = SEARCH
+    landscape: Landscape, start: FloatArray, held: Sequence[int], *, search: Search = SEARCH
 ) -> Fit:
-    """The other unknowns, fitted from `start` (n,) with those in `held` at their values there."""
-    free = [i for i in range(len(start)) if i not in set(held)]
-    box = landscape.box.select(landscape.box.names[i] for i in free)
+    """The other unknowns, fitted from `start` (n,) with those in `held` at their values there.
 
-    def whole(x: FloatArray) -> FloatArray:
-        found = start.copy()
-        found[free] = x
-        return found
+    returns  x and residuals with derivatives of all unknowns
+    """
+    free = np.delete(np.arange(len(start)), held)
+    if not len(free):
+        return Fit(start, landscape.residual(start), Status.CONVERGED, 0)
+    known: dict[bytes, Linearised] = {}
+
+    def full(x: FloatArray) -> FloatArray:
+        values = start.copy()
+        values[free] = x
+        return values
 
     def residual(x: FloatArray) -> Linearised | None:
-        at = landscape.residual(whole(x))
-        return None if at is None else at._replace(jacobian=at.jacobian[:, free])
+        at = landscape.residual(full(x))
+        if at is None:
+            return None
+        known[x.tobytes()] = at
+        return at._replace(jacobian=at.jacobian[:, free])
 
-    if not free:
-        return Fit(start, landscape.residual(start), Status.CONVERGED, 0)
-    fit = search.fit(residual, start[free], box)
-    return fit._replace(x=whole(fit.x))
+    fit = search.fit(
+        residual, start[free], landscape.box.select(landscape.box.names[i] for i in free)
+    )
+    return fit._replace(x=full(fit.x), at=known.get(fit.x.tobytes()))
 
 
 def _is_near(fit: Fit, step: FloatArray, rounding: float) -> bool:

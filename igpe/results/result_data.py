@@ -206,10 +206,15 @@ def text(result: ResultData) -> str:
     """The answer first, then how sure it is, then how it came about."""
     lines = []
     for title, rows in [("", estimates(result)), *other_tables(result)]:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["", title] if title else []
-        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        lines += aligned(rows)
     return "\n".join([*lines, "", *_sentences(result)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table with columns of equal width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def html(result: ResultData) -> str:

@@ -1,7 +1,4 @@
-"""From residuals and derivative at the estimate to a verdict on the fit.
-
-What the statistics of a fit ask to be told in its result.
-"""
+"""From residuals and derivative at the estimate to a verdict on the fit and notes on it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,6 +51,8 @@ NO_OPTIMUM = (
     "constraint holds it."
 )
 TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
+ROBUST = "Lack of fit is tested for least squares only, not for a robust loss."
+NO_TIME = "The interrupt left no time to judge the residuals."
 
 
 class LinearisedFit(NamedTuple):
@@ -71,20 +70,56 @@ class LinearisedFit(NamedTuple):
     active: FloatArray
 
 
+def with_findings(
+    result: Result, problem: Problem, at: Linearised | None, active: FloatArray
+) -> Result:
+    """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
+
+    at      residuals and derivative at the estimate, as `FitResiduals` has them; or None
+    active  (k, n) derivative of active constraints
+    """
+    if at is None or not np.isfinite(at.jacobian).all():
+        return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
+    if not isinstance(problem.loss, LeastSquares):
+        robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
+        return replace(robust, notes=(*result.notes, *clear_failures(robust.residual_tests())))
+    held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
+    for m in (e.measurements for e in problem.experiments):
+        order.append(begin + np.lexsort((m.times[m.row], m.column)))
+        begin += len(m.value)
+    # the result's points are sorted by experiment, column and time; priors come last
+    rows = np.concatenate([*order, np.arange(begin, len(at.residual))])
+    points = result.points.assign(leverage=leverage(at.jacobian, held)[rows[:begin]])
+    linear = LinearisedFit(at.jacobian[rows], -at.residual[begin:], held, active)
+    verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
+    verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
+    judged = replace(result, points=points, adequacy=verdict)
+    free = result.estimates[: len(result.covariance)]
+    notes = weak_sentences(
+        [p.name for p in free], np.array([p.value for p in free]), result.covariance
+    )
+    return replace(judged, notes=(*result.notes, *notes, *clear_failures(judged.residual_tests())))
+
+
 def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: int = 0) -> Adequacy:
     """Judge a fit by its residuals.
 
     points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
     degrees  of freedom
     """
-    value = np.concatenate([standardised(points), linear.others])
-    image, noisy = _image(linear), _noisy(points)
+    value, image = np.concatenate([standardised(points), linear.others]), _image(linear)
+    size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
+    largest = size.groupby(["experiment", "name"])[["residual", "measured"]].transform("max")
+    noisy = np.asarray(largest["residual"] > ROUNDING * largest["measured"], dtype=bool)
     if not (np.isfinite(value).all() and np.isfinite(image).all()):
         return Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,))
     if not noisy.any():
         return Adequacy(ADEQUATE, reasons=(ROUNDED,))
-    along = image.T @ value
-    unable = _obstacle(degrees, float(along @ along) / float(value @ value))
+    along, unable = image.T @ value, ""
+    if degrees < FEWEST:
+        unable = f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."
+    elif float(along @ along) > LEFT * float(value @ value):
+        unable = NO_OPTIMUM
     if unable:
         return Adequacy(UNJUDGED, reasons=(unable,))
     kept = np.concatenate([noisy, np.ones(len(linear.others), dtype=bool)])
@@ -98,19 +133,11 @@ def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: in
     return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
 
 
-def _obstacle(degrees: int, along: float) -> str:
-    """Why nothing can be judged, if so; along: share of squares along the derivative."""
-    if degrees < FEWEST:
-        return f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."
-    return NO_OPTIMUM if along > LEFT else ""
-
-
 def _image(linear: LinearisedFit) -> FloatArray:
     """(M, r) orthonormal columns along which the unknowns move the predictions."""
-    free = np.flatnonzero(~linear.held)
-    moved: FloatArray = linear.jacobian[:, free]
+    moved: FloatArray = linear.jacobian[:, ~linear.held]
     if len(linear.active):
-        moved = moved @ null_space(linear.active[:, free])
+        moved = moved @ null_space(linear.active[:, ~linear.held])
     length = np.linalg.norm(moved, axis=0)
     moved = moved / np.where(length > 0, length, 1.0)
     if moved.shape[1] == 0 or not np.isfinite(moved).all():
@@ -119,18 +146,10 @@ def _image(linear: LinearisedFit) -> FloatArray:
     return np.asarray(moved @ (known.known.T / known.singular))
 
 
-def _noisy(points: pd.DataFrame) -> BoolArray:
-    """(m,) whether the residuals of a point's series are more than rounding."""
-    size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
-    largest = size.groupby(["experiment", "name"])[["residual", "measured"]].transform("max")
-    return np.asarray(largest["residual"] > ROUNDING * largest["measured"], dtype=bool)
-
-
 def _largest(points: pd.DataFrame) -> Iterator[str]:
     """How large the misfit is: a clear one may still be too small to matter."""
-    groups = points.set_index("name")[["residual", "measured"]].abs().groupby(level=0)
-    rows = groups.max().itertuples(name=None)
-    shares = [(residual / size, name) for name, residual, size in rows if size > 0]
+    rows = points.set_index("name")[["residual", "measured"]].abs().groupby(level=0).max()
+    shares = [(r / size, name) for name, r, size in rows.itertuples(name=None) if size > 0]
     if shares:
         share, name = max(shares)
         yield f"The largest residual is {100 * share:.2g} % of the largest measured {name}."
@@ -151,127 +170,73 @@ class _Tested:
         """The series in words."""
         experiment, name = self.keys[series]
         several = len({e for e, _ in self.keys}) > 1
-        return f"{name} in experiment {experiment}" if several else f"{name}"
+        return f"{name} in experiment {experiment}" if several else name
 
-    def experiments(self, series: list[int]) -> str:
-        """The experiments of some series in words."""
-        return ", ".join(self.keys[j][0] for j in series)
-
-    def of(self, series: int) -> FloatArray:
-        """Residuals of a series in the order of time."""
-        return np.asarray(self.residuals.value[np.flatnonzero(self.residuals.series == series)])
+    def pattern(self, series: int) -> str:
+        """What is odd about a series: too few changes of sign, if that is it (runs test)."""
+        residual = self.residuals.value[np.flatnonzero(self.residuals.series == series)]
+        if runs_test(residual).p > ODD:
+            return "are not random over time"
+        signs = residual[residual != 0] > 0
+        changes = int(np.sum(signs[1:] != signs[:-1]))
+        words = {0: "never change sign", 1: "change sign once", 2: "change sign twice"}
+        said = words.get(changes, f"change sign {changes} times")
+        return f"{said} in {len(residual)} measurements: the model misses a trend"
 
 
 def _numbered(points: pd.DataFrame, columns: list[str]) -> tuple[IntArray, list[tuple[str, ...]]]:
     """(m,) number of each row's group in the order of appearance, and the groups."""
-    groups = points.groupby(columns, sort=False)
+    groups = points.groupby(columns, sort=False).ngroup()
     first = points.loc[~points.duplicated(columns), columns]
     keys = [tuple(map(str, row)) for row in first.itertuples(index=False)]
-    return np.asarray(groups.ngroup(), dtype=np.intp), keys
+    return np.asarray(groups, dtype=np.intp), keys
 
 
 def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]:
     """Sentences on what is odd, the most telling first."""
-    yield from _disagreement(tested, evidence.mean)
-    yield from _series(tested, evidence)
-    kinds = evidence.kinds
-    if kinds.get("replicates", 1.0) <= ODD:
-        yield (
-            "Means of replicates are further from the model than their scatter explains "
-            f"({probability(kinds['replicates'])})."
-        )
-    if kinds.get("size", 1.0) <= ODD:
-        objective = float(tested.residuals.value @ tested.residuals.value)
-        larger = chi_squared_probability(objective, degrees)
-        if larger <= ODD:
-            yield (
-                f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees "
-                f"of freedom ({exact_probability(larger)}): the model is wrong, or the standard "
-                "deviations are too small."
-            )
-
-
-def _disagreement(tested: _Tested, mean: FloatArray) -> Iterator[str]:
-    """The quantity whose residuals differ most in sign between experiments, if clearly."""
-    clearest, words = 0.0, ""
-    for name in dict.fromkeys(name for _, name in tested.keys):
-        mine = [j for j, key in enumerate(tested.keys) if key[1] == name]
-        above = [j for j in mine if mean[j] > APART]
-        below = [j for j in mine if mean[j] < -APART]
-        apart = min(np.max(mean[above], initial=0.0), np.max(-mean[below], initial=0.0))
-        if apart > clearest:
-            clearest, words = apart, (
-                f"The experiments disagree: {name} is measured above the model in experiment "
-                f"{tested.experiments(above)} and below it in experiment "
-                f"{tested.experiments(below)}; a condition that differs between them "
-                "(temperature?) may be missing in the model."
-            )  # fmt: skip
-    if words:
-        yield words
-
-
-def _series(tested: _Tested, evidence: Evidence) -> Iterator[str]:
-    """The oddest series; if none is by itself, all together."""
+    yield from _disagreement(tested.keys, evidence.mean)
     odd = np.argsort(evidence.series, kind="stable")
     clear = [int(j) for j in odd if evidence.series[j] <= ODD]
     for j in clear[:MOST]:
         p = probability(float(evidence.series[j]))
-        yield f"Residuals of {tested.name(j)} {_pattern(tested.of(j))} ({p})."
+        yield f"Residuals of {tested.name(j)} {tested.pattern(j)} ({p})."
     if len(clear) > MOST:
         yield f"The same holds for {len(clear) - MOST} more series."
-    trend = evidence.kinds.get("trend", 1.0)
+    trend, replicates, size = (
+        evidence.kinds.get(kind, 1.0) for kind in ("trend", "replicates", "size")
+    )
     if not clear and trend <= ODD:
         yield f"Residuals of all series together are not random over time ({probability(trend)})."
+    if replicates <= ODD:
+        yield (
+            "Means of replicates are further from the model than their scatter explains "
+            f"({probability(replicates)})."
+        )
+    objective = float(tested.residuals.value @ tested.residuals.value)
+    larger = chi_squared_probability(objective, degrees)
+    if size <= ODD and larger <= ODD:
+        yield (
+            f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees of "
+            f"freedom ({exact_probability(larger)}): the model is wrong, or the standard "
+            "deviations are too small."
+        )
 
 
-def _pattern(residual: FloatArray) -> str:
-    """Too few changes of sign, if that is it (runs test)."""
-    if runs_test(residual).p > ODD:
-        return "are not random over time"
-    signs = residual[residual != 0] > 0
-    changes = int(np.sum(signs[1:] != signs[:-1]))
-    words = {0: "never change sign", 1: "change sign once", 2: "change sign twice"}
-    said = words.get(changes, f"change sign {changes} times")
-    return f"{said} in {len(residual)} measurements: the model misses a trend"
-
-
-ROBUST = "Lack of fit is tested for least squares only, not for a robust loss."
-NO_TIME = "The interrupt left no time to judge the residuals."
-
-
-def with_findings(
-    result: Result, problem: Problem, at: Linearised | None, active: FloatArray
-) -> Result:
-    """The result with a verdict on the fit, leverages, and notes on poor directions and outliers.
-
-    at      residuals and derivative at the estimate, as `FitResiduals` has them; or None
-    active  (k, n) derivative of active constraints
-    """
-    if at is None or not np.isfinite(at.jacobian).all():
-        return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
-    if not isinstance(problem.loss, LeastSquares):
-        robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
-        return replace(robust, notes=(*result.notes, *clear_failures(robust.residual_tests())))
-    held, order = np.isnan(np.diag(result.covariance)), _order(problem)
-    points = result.points.assign(leverage=leverage(at.jacobian, held)[order])
-    others = np.arange(len(order), len(at.residual))
-    jacobian = at.jacobian[np.concatenate([order, others])]
-    linear = LinearisedFit(jacobian, -at.residual[others], held, active)
-    verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
-    verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
-    told = replace(result, points=points, adequacy=verdict)
-    free = result.estimates[: len(result.covariance)]
-    notes = weak_sentences(
-        [p.name for p in free], np.array([p.value for p in free]), result.covariance
-    )
-    odd = clear_failures(told.residual_tests())
-    return replace(told, notes=(*result.notes, *notes, *odd))
-
-
-def _order(problem: Problem) -> IntArray:
-    """(m,) place of each of the result's points (by experiment, column, time) among residuals."""
-    pieces, begin = [], 0
-    for m in (e.measurements for e in problem.experiments):
-        pieces.append(begin + np.lexsort((m.times[m.row], m.column)))
-        begin += len(m.value)
-    return np.concatenate(pieces)
+def _disagreement(keys: list[tuple[str, ...]], mean: FloatArray) -> Iterator[str]:
+    """The quantity whose residuals differ most in sign between experiments, if clearly."""
+    clearest, words = 0.0, ""
+    for name in dict.fromkeys(name for _, name in keys):
+        above, below = (
+            [j for j, key in enumerate(keys) if key[1] == name and side * mean[j] > APART]
+            for side in (1, -1)
+        )
+        apart = min(np.max(mean[above], initial=0.0), np.max(-mean[below], initial=0.0))
+        if apart > clearest:
+            over, under = (", ".join(keys[j][0] for j in own) for own in (above, below))
+            clearest, words = apart, (
+                f"The experiments disagree: {name} is measured above the model in experiment "
+                f"{over} and below it in experiment {under}; a condition that differs between them "
+                "(temperature?) may be missing in the model."
+            )  # fmt: skip
+    if words:
+        yield words

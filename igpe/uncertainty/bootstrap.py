@@ -3,11 +3,11 @@
 Drawn errors are in units of the residuals: (drawn - fitted) / sigma, or / 1 where sigma is unknown.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,19 +25,26 @@ from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_bootstrap
-from igpe.results.result_data import number
+from igpe.results.result_data import aligned, number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
-from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
-from igpe.uncertainty.likelihood import Likelihood, likelihood, quick, require_confidence, values_of
+from igpe.tasks.workers import Function, Item, Row, Work
+from igpe.uncertainty.likelihood import (
+    NO_ERRORS,
+    Likelihood,
+    likelihood,
+    quick,
+    require_confidence,
+    values_of,
+)
 
 WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
-KINDS = ("", "percentile_", "basic_")  # of intervals
 UNBIASED: Final = "weibull"  # the (n + 1) p-th of n draws: a further one is below with chance p
 FEW = 100  # replications below which the ends of intervals are rough
-
-
-REPLICATIONS = Columns(("status",), ("objective",), key="replication")
+LEAST = 5  # measurements of a column, to draw its residuals from
+CHUNK = 20  # replications of one task
+MANY = 30  # degrees of freedom from which sigma counts as known: t is 4 % wider than normal
+INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,9 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
 
     estimate: Mapping[str, float]
     units: Mapping[str, str]
-    replications: Annotated[pd.DataFrame, REPLICATIONS] = field(repr=False)
+    replications: Annotated[
+        pd.DataFrame, Columns(("status",), ("objective",), key="replication")
+    ] = field(repr=False)
     asked: int
     complete: bool
     kind: str
@@ -84,51 +93,40 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
         return self.parameters.corr()
 
     def to_frame(self) -> pd.DataFrame:
-        """Estimate, standard error, bias (mean of the refits - estimate) and three intervals.
+        """Estimate, standard error, bias (mean of the refits - estimate) and two intervals.
 
         lower, upper        BCa: percentiles corrected for bias and skewness (Efron 1987)
         percentile_lower, percentile_upper    of the refits
-        basic_lower, basic_upper              2 estimate - percentiles
         """
         rows = {n: self._row(n) for n in self.estimate}
-        table = pd.DataFrame.from_dict(rows, orient="index")
-        return table.rename_axis("name")
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, axes: Any = None) -> Any:
         """A histogram of each unknown with estimate and interval; returns axes."""
         return plot_bootstrap(self.parameters, self.to_frame(), self.confidence, axes)
 
-    @property
-    def _wider(self) -> FloatArray:
-        """(n,) or one number: by which the errors of the refits were multiplied."""
-        if WIDER not in self.replications:
-            return np.ones(1)
-        drawn = self.replications.loc[self.parameters.index, WIDER]
-        return np.asarray(drawn, dtype=float)
-
     def _row(self, name: str) -> dict[str, Any]:
-        if name in self.undetermined:
-            sides = {"lower": -np.inf, "upper": np.inf}
-            limits = {f"{kind}{side}": v for kind in KINDS for side, v in sides.items()}
-            told = {"estimate": self.estimate[name], "standard_error": np.inf, "bias": np.nan}
-            return told | limits | {"unit": self.units[name]}
-        values = self.parameters[name].to_numpy()
-        value, tail = self.estimate[name], (1 - self.confidence) / 2
-        ends = np.array([tail, 1 - tail])
-        low, high = _quantiles(values, ends)
-        lower, upper = _quantiles(values, _bca(values, value, ends, self.acceleration[name]))
-        level = value + (values - value) / self._wider  # as if sigma were known
-        several = len(values) > 1
+        value, values = self.estimate[name], self.parameters[name].to_numpy()
+        error, bias, lower, upper, low, high = np.inf, np.nan, *(-np.inf, np.inf) * 2
+        if name not in self.undetermined:
+            tail = (1 - self.confidence) / 2
+            ends = np.array([tail, 1 - tail])
+            low, high = _quantiles(values, ends)
+            lower, upper = _quantiles(values, _bca(values, value, ends, self.acceleration[name]))
+            wider = 1.0
+            if WIDER in self.replications:
+                wider = self.replications.loc[self.parameters.index, WIDER].to_numpy(dtype=float)
+            level = value + (values - value) / wider  # as if sigma were known
+            error = float(np.std(level, ddof=1)) if len(values) > 1 else np.nan
+            bias = float(np.mean(level)) - value if len(values) else np.nan
         return {
             "estimate": value,
-            "standard_error": float(np.std(level, ddof=1)) if several else np.nan,
-            "bias": float(np.mean(level)) - value if len(values) else np.nan,
+            "standard_error": error,
+            "bias": bias,
             "lower": lower,
             "upper": upper,
             "percentile_lower": low,
             "percentile_upper": high,
-            "basic_lower": 2 * value - high,
-            "basic_upper": 2 * value - low,
             "unit": self.units[name],
         }
 
@@ -142,10 +140,8 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
             ends = ", ".join(number(row[end], error) for end in ("lower", "upper"))
             value = number(row["estimate"], error)
             rows.append((str(name), value, f"± {error:.2g}", f"[{ends}]", row["unit"]))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        told = f"{len(self.parameters)} refits, {self.kind}, seed {self.seed}; BCa intervals."
-        return "\n".join([*lines, "", told, *self.notes])
+        made = f"{len(self.parameters)} refits, {self.kind}, seed {self.seed}; BCa intervals."
+        return "\n".join([*aligned(rows), "", made, *self.notes])
 
     def _repr_html_(self) -> str:
         table = self.to_frame().to_html(float_format="{:.6g}".format)
@@ -173,48 +169,8 @@ def _bca(values: FloatArray, estimate: float, ends: FloatArray, acceleration: fl
     return np.asarray(special.ndtr(bias + z / (1 - acceleration * z)))
 
 
-def remarks(found: pd.DataFrame, requested: int, on_bound: list[str], degrees: int) -> list[str]:
-    """What to know of the replications, in sentences."""
-    told = []
-    if WIDER in found:
-        told.append(
-            f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
-            "Errors were drawn with a drawn sigma, which makes intervals like those of Student's t."
-        )
-    failed = int((found["status"] != "CONVERGED").sum())
-    if failed:
-        told.append(
-            f"{failed} of {len(found)} refits did not converge and count in no interval; if they "
-            "are many, the intervals are too short."
-        )
-    if len(found) < requested:
-        told.append(f"Interrupted: {len(found)} of {requested} replications were made.")
-    if len(found) < FEW:
-        told.append(f"{len(found)} replications make rough intervals; some hundreds are better.")
-    if on_bound:
-        told.append(
-            f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
-            "bootstrap is not exact; igpe.profile is."
-        )
-    return told
-
-
-LEAST = 5  # measurements of a column, to draw its residuals from
-
 Draw: TypeAlias = Callable[[np.random.Generator], FloatArray]
 """Errors (m,) of one replication."""
-
-
-class ErrorDistribution(Protocol):
-    """How errors are drawn."""
-
-    def draw(self, base: Likelihood) -> Draw:
-        """Made ready for a problem at its estimate."""
-        ...
-
-    def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) of BCa intervals: how the standard error changes with the estimate."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -222,12 +178,12 @@ class ParametricBootstrap:
     """Normal errors with the standard deviations given, or the one that the residuals tell."""
 
     def draw(self, base: Likelihood) -> Draw:
-        """See `ErrorDistribution`."""
+        """A source of errors for a problem at its estimate."""
         spread = _spread(base)
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """See `ErrorDistribution`: normal errors have no skewness."""
+        """(n,) of BCa intervals, 0: normal errors have no skewness."""
         return np.zeros(len(base.x))
 
 
@@ -241,24 +197,22 @@ class ResidualBootstrap:
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """See `ErrorDistribution`. Raises ProblemError for a column of less than 5 measurements."""
-        pool, spread = self._pool(base), _spread(base)
-        groups = [np.flatnonzero(_column(base) == k) for k in range(len(_names(base)))]
+        """A source of errors. Raises ProblemError for a column of less than 5 measurements."""
+        pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
         def draw(random: np.random.Generator) -> FloatArray:
-            found = spread * random.standard_normal(len(spread))  # of priors
-            for members in groups:
-                found[members] = random.choice(pool[members], len(members))
-            return found
+            errors = spread * random.standard_normal(len(spread))  # of priors
+            for members in columns.values():
+                errors[members] = random.choice(pool[members], len(members))
+            return errors
 
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """See `ErrorDistribution`: a sixth of the skewness of the linearised estimate."""
-        pool, column = self._pool(base), _column(base)
-        second, third = (np.zeros(len(pool)) for _ in range(2))
-        for k in range(len(_names(base))):
-            mine = column == k
+        """(n,) of BCa intervals: a sixth of the skewness of the linearised estimate."""
+        pool = self._pool(base)
+        second, third = np.zeros((2, len(pool)))
+        for mine in _columns(base).values():
             second[mine], third[mine] = np.mean(pool[mine] ** 2), np.mean(pool[mine] ** 3)
         weight = influence(base.at.jacobian, base.held)
         variance = weight**2 @ second
@@ -268,54 +222,44 @@ class ResidualBootstrap:
 
     def _pool(self, base: Likelihood) -> FloatArray:
         """(m,) centred standardised errors; 0 for priors."""
-        column, names = _column(base), _names(base)
-        counts = {name: int(np.sum(column == k)) for k, name in enumerate(names)}
-        few = {name: count for name, count in counts.items() if count < LEAST}
+        columns = _columns(base)
+        few = {name: len(mine) for name, mine in columns.items() if len(mine) < LEAST}
         if few:
             raise ProblemError(
-                f"ResidualBootstrap() draws each column's errors from its own residuals and "
-                f"needs {LEAST} "
-                f"or more; it found {few}. Use igpe.uncertainty.ParametricBootstrap()."
+                f"ResidualBootstrap() draws each column's errors from its own residuals and needs "
+                f"{LEAST} or more; it found {few}. Use igpe.uncertainty.ParametricBootstrap()."
             )
         left = 1 - leverage(base.at.jacobian, base.held)
         errors = -base.at.residual / np.sqrt(np.maximum(left, 1e-8))
-        for k in range(len(names)):
-            errors[column == k] -= np.mean(errors[column == k])
-        return np.where(column >= 0, errors, 0.0)
+        pool = np.zeros(len(errors))
+        for mine in columns.values():
+            pool[mine] = errors[mine] - np.mean(errors[mine])
+        return pool
+
+
+ErrorDistribution: TypeAlias = ParametricBootstrap | ResidualBootstrap
 
 
 def _spread(base: Likelihood) -> FloatArray:
     """(m,) standard deviation of each residual; priors have their own."""
-    known = base.problem.sigma_known
-    sigma = 1.0 if known else float(np.sqrt(base.errors.variance))
+    sigma = 1.0 if base.problem.sigma_known else float(np.sqrt(base.errors.variance))
     if not np.isfinite(sigma):
-        raise ProblemError(
-            "There are not more measurements than unknowns, so nothing tells the errors; give "
-            "sigma= to the experiments."
-        )
-    return np.where(_column(base) >= 0, sigma, 1.0)
+        raise ProblemError(NO_ERRORS)
+    spread = np.ones(len(base.at.residual))
+    for mine in _columns(base).values():
+        spread[mine] = sigma
+    return spread
 
 
-def _names(base: Likelihood) -> list[str]:
-    """Of the measured columns in all experiments."""
-    return list(dict.fromkeys(n for r in base.residuals.all_of.runs for n in r.measurements.names))
-
-
-def _column(base: Likelihood) -> IntArray:
-    """(m,) which of `_names` each residual belongs to; -1 for priors."""
-    names = _names(base)
-    found = np.full(len(base.at.residual), -1, dtype=np.intp)
+def _columns(base: Likelihood) -> dict[str, IntArray]:
+    """Measured name -> places of its residuals in all experiments."""
+    parts: dict[str, list[IntArray]] = {}
     begin = 0
     for m in (one.measurements for one in base.residuals.all_of.runs):
-        backend = np.array([names.index(n) for n in m.names], dtype=np.intp)
-        found[begin : begin + len(m.value)] = backend[m.column]
+        for k, name in enumerate(m.names):
+            parts.setdefault(name, []).append(begin + np.flatnonzero(m.column == k))
         begin += len(m.value)
-    return found
-
-
-CHUNK = 20  # replications of one task
-MANY = 30  # degrees of freedom from which sigma counts as known: t is 4 % wider than normal
-INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
+    return {name: np.concatenate(own) for name, own in parts.items()}
 
 
 @session()
@@ -349,31 +293,39 @@ def bootstrap(
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   what `igpe.campaign` raises
     """
-    is_kind = hasattr(kind, "draw") and not isinstance(kind, type)
-    require(
-        is_kind,
-        "bootstrap",
-        "kind",
-        kind,
-        "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()",
-    )
+    kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
+    for ok, name, given, expected in (
+        (isinstance(kind, ErrorDistribution), "kind", kind, kinds),
+        (is_count(replications) and replications >= 1, "replications", replications,
+         "a whole number, 1 or more"),
+        (is_count(seed), "seed", seed, "a whole number, 0 or more"),
+    ):  # fmt: skip
+        require(ok, "bootstrap", name, given, expected)
     require_confidence("bootstrap", confidence)
-    ok = is_count(replications) and replications >= 1
-    require(ok, "bootstrap", "replications", replications, "a whole number, 1 or more")
-    require(is_count(seed), "bootstrap", "seed", seed, "a whole number, 0 or more")
     job = _BootstrapJob(problem, values_of(problem, result), kind, seed, method)
-    backend = Backend(executor, store, timeout, CHUNK)
-    base, draw = job.ready()
+    base = likelihood(problem, job.estimate, method)
     acceleration = kind.acceleration(base)
     series = "" if store is None else digest("bootstrap", fingerprint(base.problem), job[1:])
-    work = Work(_prepared, job, series, partial(_replicate, base, draw, seed))
-    found = run(work, (Item(str(k), k) for k in range(replications)), backend)
-    rows = _gather(found, _teller(progress, replications))
-    table = _table(rows, problem.box.names)
-    on_bound = [n for n, held in zip(problem.box.names, base.held, strict=True) if held]
+    work = Work(_prepared, job, series, partial(_replicate, base, kind.draw(base), seed))
+    rows: dict[int, Row] = {}
+    items = (Item(str(k), k) for k in range(replications))
+    try:
+        for one in run(work, items, Backend(executor, store, timeout, CHUNK)):
+            lost = {} if one.status is None else {"status": one.status.name}
+            rows[int(one.key)] = restored(one.row) | lost
+            if progress is not None and len(rows) % CHUNK == 0:
+                progress(f"Bootstrap: {len(rows)} of {replications} replications")
+    except KeyboardInterrupt:
+        pass
+    names, errors = problem.box.names, base.errors
+    columns = ["status", "objective", *names]
+    columns += [WIDER] if any(WIDER in row for row in rows.values()) else []
+    index = pd.Index(sorted(rows), name="replication", dtype=int)
+    table = pd.DataFrame([rows[k] for k in index], index=index, columns=columns)
+    on_bound = [n for n, held in zip(names, base.held, strict=True) if held]
     return Bootstrapped(
         estimate=problem.box.mapping(base.x),
-        units={n: problem.unit(n) for n in problem.box.names},
+        units={n: problem.unit(n) for n in names},
         replications=table,
         asked=replications,
         complete=len(table) == replications,
@@ -381,10 +333,8 @@ def bootstrap(
         seed=seed,
         confidence=confidence,
         acceleration=problem.box.mapping(acceleration),
-        undetermined=tuple(
-            n for n, lost in zip(problem.box.names, base.errors.undetermined, strict=True) if lost
-        ),
-        notes=tuple(remarks(table, replications, on_bound, base.errors.degrees)),
+        undetermined=tuple(n for n, lost in zip(names, errors.undetermined, strict=True) if lost),
+        notes=tuple(_remarks(table, replications, on_bound, errors.degrees)),
     )
 
 
@@ -397,67 +347,49 @@ class _BootstrapJob(NamedTuple):
     seed: int
     method: SingleShooting
 
-    def ready(self) -> tuple[Likelihood, Callable[[np.random.Generator], Any]]:
-        """Compiled, with the errors' distribution."""
-        base = likelihood(self.problem, self.estimate, self.method)
-        return base, self.kind.draw(base)
-
 
 def _prepared(job: _BootstrapJob) -> Function:
-    return partial(_replicate, *job.ready(), job.seed)
+    base = likelihood(job.problem, job.estimate, job.method)
+    return partial(_replicate, base, job.kind.draw(base), job.seed)
 
 
-def _replicate(
-    base: Likelihood, draw: Callable[[np.random.Generator], Any], seed: int, number: int
-) -> Row:
-    random = np.random.default_rng([seed, number])
-    errors = draw(random)
-    wider = _wider(base, random)
-    errors = errors * wider
-    scale = 1.0 if base.problem.sigma_known else base.errors.variance
-    search = quick(base.search, INEXACT * scale)
-    fit = search.fit(base.shifted(-base.at.residual - errors), base.x, base.box)
-    told = {"status": fit.status.name, "objective": fit.cost, **base.box.mapping(fit.x)}
-    told |= {} if wider == 1.0 else {WIDER: wider}
-    return plain(told)  # type: ignore[no-any-return]
-
-
-def _wider(base: Likelihood, random: np.random.Generator) -> float:
-    """What the errors of a replication are multiplied with: sigma is uncertain as well.
+def _replicate(base: Likelihood, draw: Draw, seed: int, number: int) -> Row:
+    """Refit to the errors of one replication.
 
     With few degrees of freedom the deviation that the residuals tell is itself a draw: s^2 =
     sigma^2 chi2 / degrees. Errors with a drawn sigma make the percentiles of linear models the
     intervals of Student's t; with s alone they cover 86 % for three degrees of freedom.
     """
-    degrees = base.errors.degrees
-    if base.problem.sigma_known or not 0 < degrees < MANY:
-        return 1.0
-    return float(np.sqrt(degrees / random.chisquare(degrees)))
+    random, known = np.random.default_rng([seed, number]), base.problem.sigma_known
+    errors, degrees, wider = draw(random), base.errors.degrees, 1.0
+    if not known and 0 < degrees < MANY:
+        wider = float(np.sqrt(degrees / random.chisquare(degrees)))
+    shift = -base.at.residual - wider * errors
+
+    def shifted(x: FloatArray) -> Any:
+        at = base.residuals(x)
+        return None if at is None else at._replace(residual=at.residual + shift)
+
+    search = quick(base.search, INEXACT * (1.0 if known else base.errors.variance))
+    fit = search.fit(shifted, base.x, base.box)
+    row = {"status": fit.status.name, "objective": fit.cost, **base.box.mapping(fit.x)}
+    return plain(row | ({} if wider == 1.0 else {WIDER: wider}))  # type: ignore[no-any-return]
 
 
-def _gather(found: Iterator[ItemOutcome], tell: Callable[[int], None]) -> dict[int, Row]:
-    """Rows by number, until the end or an interrupt; what gave no answer has its status alone."""
-    rows: dict[int, Row] = {}
-    try:
-        for one in found:
-            lost = {} if one.status is None else {"status": one.status.name}
-            rows[int(one.key)] = restored(one.row) | lost
-            tell(len(rows))
-    except KeyboardInterrupt:
-        pass
-    return rows
-
-
-def _teller(progress: Progress | None, count: int) -> Callable[[int], None]:
-    def tell(done: int) -> None:
-        if progress is not None and done % CHUNK == 0:
-            progress(f"Bootstrap: {done} of {count} replications")
-
-    return tell
-
-
-def _table(rows: Mapping[int, Row], names: Sequence[str]) -> pd.DataFrame:
-    index = pd.Index(sorted(rows), name="replication", dtype=int)
-    columns = ["status", "objective", *names]
-    columns += [WIDER] if any(WIDER in row for row in rows.values()) else []
-    return pd.DataFrame([rows[k] for k in index], index=index, columns=columns)
+def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: int) -> list[str]:
+    """What to know of the replications, in sentences."""
+    failed, made = int((table["status"] != "CONVERGED").sum()), len(table)
+    remarks = (
+        (WIDER in table,
+         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. Errors "
+         "were drawn with a drawn sigma, which makes intervals like those of Student's t."),
+        (failed,
+         f"{failed} of {made} refits did not converge and count in no interval; if they are many, "
+         "the intervals are too short."),
+        (made < requested, f"Interrupted: {made} of {requested} replications were made."),
+        (made < FEW, f"{made} replications make rough intervals; some hundreds are better."),
+        (on_bound,
+         f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
+         "bootstrap is not exact; igpe.profile is."),
+    )  # fmt: skip
+    return [sentence for holds, sentence in remarks if holds]

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, require, require_mapping, shown
+from igpe.core.arguments import is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.fields import FRACTION
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_known_sigma, require_plain
@@ -26,12 +27,16 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.active import refitted_on_bounds
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
-from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
+from igpe.numerics.least_squares.base import Linearised, Search
+from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
+NO_ERRORS = (
+    "There are not more measurements than unknowns, so nothing tells the errors; give sigma= to "
+    "the experiments."
+)
 
 
 class CountedResiduals:
@@ -54,7 +59,7 @@ class Likelihood:
     """
 
     problem: Problem
-    residuals: "CountedResiduals"
+    residuals: CountedResiduals
     search: Search
     x: FloatArray
     at: Linearised
@@ -69,26 +74,6 @@ class Likelihood:
     def held(self) -> BoolArray:
         """(n,) which unknowns lie on a bound at the optimum."""
         return self.errors.held
-
-    def rise(self, confidence: float, unknowns: int = 1) -> float:
-        """How much the sum of squares may rise if so many unknowns are held at their true values.
-
-        NaN if sigma is unknown and there are no degrees of freedom
-        """
-        return allowed_rise(self.errors, self.problem.sigma_known, confidence, unknowns)
-
-    def shifted(self, shift: FloatArray) -> Residual:
-        """The residuals of other measurements: shift (m,) is added to each, in deviations."""
-
-        def residual(x: FloatArray) -> Linearised | None:
-            at = self.residuals(x)
-            return None if at is None else Linearised(at.residual + shift, at.jacobian)
-
-        return residual
-
-    def fit(self, residual: Residual, start: FloatArray) -> Fit:
-        """The optimum next to `start` (n,)."""
-        return self.search.fit(residual, start, self.box)
 
 
 def with_numbers(problem: Problem, values: Mapping[str, float]) -> Problem:
@@ -136,16 +121,8 @@ def likelihood(
             "fit that succeeded, or another integrator.",
             fit.status,
         )
-    return around(problem, residuals, method.search, fit, confidence)
-
-
-def around(
-    problem: Problem, residuals: CountedResiduals, search: Search, fit: Fit, confidence: float
-) -> Likelihood:
-    """The likelihood around an optimum that was found."""
-    assert fit.at is not None
     errors = errors_at(problem, fit.x, fit.at, confidence)
-    return Likelihood(problem, residuals, search, fit.x, fit.at, errors)
+    return Likelihood(problem, residuals, method.search, fit.x, fit.at, errors)
 
 
 def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
@@ -168,17 +145,14 @@ def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
             "Give the result of igpe.estimate(problem) for this problem."
         )
     for name in names:
-        if not is_finite(given[name]):
-            raise ProblemError(
-                f"The estimate of '{name}' is {shown(given[name])}; a finite number is needed."
-            )
+        ok = is_finite(given[name])
+        require(ok, "the estimate", name, given[name], "a finite number")
     return {n: float(given[n]) for n in names}
 
 
 def require_confidence(owner: str, confidence: Any) -> None:
     """Raise ProblemError unless it is a number between 0 and 1."""
-    ok = is_finite(confidence) and 0 < confidence < 1
-    require(ok, owner, "confidence", confidence, "a number between 0 and 1, as 0.95")
+    require(FRACTION.holds(confidence), owner, "confidence", confidence, FRACTION.expected)
 
 
 def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
@@ -189,21 +163,19 @@ def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
     free = problem.box.names
     if names is None:
         return free
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    unknown_names = [n for n in wanted if n not in free]
-    if unknown_names or not wanted:
+    given = (names,) if isinstance(names, str) else tuple(names)
+    unknown_names = [n for n in given if n not in free]
+    if unknown_names or not given:
         raise ProblemError(
             f"Unknown parameter names: {unknown_names or 'none given'}. The problem's free "
             f"unknowns are {list(free)}."
         )
-    return wanted
+    return given
 
 
 def quick(search: Search, absolute: float) -> Search:
-    """The search, content with less: it ends where `absolute` (if a number) is all to be gained."""
-    if not np.isfinite(absolute):
-        return search
-    return replace(search, absolute=absolute)  # type: ignore[type-var]
+    """The search, ended where `absolute` (if it is a number) is all that is to be gained."""
+    return replace(search, absolute=absolute) if np.isfinite(absolute) else search  # type: ignore[type-var]
 
 
 def size_of(problem: Problem, x: FloatArray, i: int) -> float:

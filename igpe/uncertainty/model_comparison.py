@@ -1,6 +1,6 @@
 """Rival models on the same measurements: information criteria and likelihood ratios."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,8 @@ class ModelComparison:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = self.table.to_string(float_format="{:.5g}".format, na_rep="")
-        return "\n".join([told, "", *self.notes])
+        table = self.table.to_string(float_format="{:.5g}".format, na_rep="")
+        return "\n".join([table, "", *self.notes])
 
     def _repr_html_(self) -> str:
         table = self.table.to_html(float_format="{:.5g}".format, na_rep="")
@@ -59,7 +59,7 @@ def compare_models(
             "compare_models needs two models or more: compare_models({'a': result_a, 'b': b})."
         )
     _check_same(results)
-    pairs = _by_names(results) if nested is None else dict(nested)
+    pairs = dict(_by_names(results) if nested is None else nested)
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
     if unknown_names:
         raise ProblemError(f"nested names {unknown_names}, which are no models of {list(results)}.")
@@ -75,57 +75,47 @@ def compare_models(
     return ModelComparison(table, tuple(_notes(table, results)))
 
 
-def log_likelihood(result: Result) -> float:
-    """Of the measurements, at its maximum (over sigma too, where it is unknown)."""
-    n, cost = result.measurements, result.objective
-    if sigma_known(result.points):
-        sigma = result.points["sigma"].to_numpy(dtype=float)
-        return float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
-    return float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
-
-
-def unknowns(result: Result) -> int:
-    """How many were estimated, those on bounds included; sigma is one where it is unknown."""
-    return sum(p.found_by != "held" for p in result.estimates) + (not sigma_known(result.points))
+def _estimated(result: Result) -> set[str]:
+    """The unknowns that were estimated, those on bounds included."""
+    return {p.name for p in result.estimates if p.found_by != "held"}
 
 
 def _row(result: Result) -> dict[str, Any]:
-    k, n, top = unknowns(result), result.measurements, log_likelihood(result)
+    """Criteria of one model; the likelihood is at its maximum, over an unknown sigma too."""
+    n, cost, known = result.measurements, result.objective, sigma_known(result.points)
+    k = len(_estimated(result)) + (not known)
+    if known:
+        sigma = result.points["sigma"].to_numpy(dtype=float)
+        top = float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
+    else:
+        top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
     aic = 2 * k - 2 * top
-    corrected = aic + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else np.inf
     return {
         "unknowns": k,
-        "objective": result.objective,
+        "objective": cost,
         "log_likelihood": top,
         "AIC": aic,
-        "AICc": corrected,
+        "AICc": aic + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else np.inf,
         "BIC": k * np.log(n) - 2 * top,
     }
 
 
 def _ratio(small: Result, large: Result) -> float:
-    """Probability of a larger ratio, if the smaller model is right."""
-    more = unknowns(large) - unknowns(small)
-    gain = small.objective - large.objective
-    if more <= 0:
-        return np.nan
-    if sigma_known(small.points):
+    """Probability of a larger likelihood ratio, if the smaller model is right."""
+    more = len(_estimated(large)) - len(_estimated(small))
+    gain, left = small.objective - large.objective, large.measurements - len(_estimated(large))
+    if more > 0 and sigma_known(small.points):
         return float(special.chdtrc(more, max(gain, 0.0)))
-    left = large.measurements - (unknowns(large) - 1)
-    if left <= 0:
+    if more <= 0 or left <= 0:
         return np.nan
     return float(special.fdtrc(more, left, max(gain, 0.0) / more / (large.objective / left)))
 
 
 def _by_names(results: Mapping[str, Result]) -> dict[str, str]:
     """Each model within the smallest one that has all its unknowns and more."""
-    own = {n: {p.name for p in r.estimates if p.found_by != "held"} for n, r in results.items()}
-    found = {}
-    for name, mine in own.items():
-        larger = [n for n, theirs in own.items() if mine < theirs]
-        if larger:
-            found[name] = min(larger, key=lambda n: len(own[n]))
-    return found
+    own = {n: _estimated(r) for n, r in results.items()}
+    larger = {name: [n for n in own if mine < own[n]] for name, mine in own.items()}
+    return {name: min(some, key=lambda n: len(own[n])) for name, some in larger.items() if some}
 
 
 def _check_same(results: Mapping[str, Result]) -> None:
@@ -145,23 +135,21 @@ def _check_same(results: Mapping[str, Result]) -> None:
             )
 
 
-def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> list[str]:
+def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     best, deltas = table.index[0], table["delta"]
+    yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.2g} % of the weight."
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
-    far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
-    told = [f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.2g} % of the weight."]
     if close:
-        told.append(f"{' and '.join(close)} cannot be told from it by these measurements.")
+        yield f"{' and '.join(close)} cannot be told from it by these measurements."
+    far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
     if far:
-        told.append(f"{' and '.join(far)} {'has' if len(far) == 1 else 'have'} no support.")
-    for name, row in table[table["within"] != ""].iterrows():
-        if np.isfinite(row["p"]):
-            verb = "is worth its further unknowns" if row["p"] < CHANCE else "is no better"
-            told.append(f"{row['within']} {verb} beside {name} (p = {row['p']:.2g}).")
+        yield f"{' and '.join(far)} {'has' if len(far) == 1 else 'have'} no support."
+    for name, row in table[(table["within"] != "") & np.isfinite(table["p"])].iterrows():
+        verb = "is worth its further unknowns" if row["p"] < CHANCE else "is no better"
+        yield f"{row['within']} {verb} beside {name} (p = {row['p']:.2g})."
     bound = [n for n, r in results.items() if any("bound" in p.remark for p in r.estimates)]
     if bound:
-        told.append(
+        yield (
             f"{', '.join(bound)} {'has' if len(bound) == 1 else 'have'} unknowns on a bound, where "
             "likelihood ratios are not exact."
         )
-    return told

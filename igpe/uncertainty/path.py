@@ -42,6 +42,7 @@ from igpe.dynamics.shooting.residuals import Simulated, profiles
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
+from igpe.numerics.optima import Landscape, profiled
 from igpe.problem.problem import Problem
 from igpe.solvers.base import name_of
 from igpe.solvers.ipopt import Ipopt, PreparedModel
@@ -67,25 +68,18 @@ class PathPoint(NamedTuple):
     state: Any = None
 
 
-class ConditionalOptimum(NamedTuple):
-    """The last integration of a point by shooting: unknowns (n,), residuals and derivative."""
-
-    x: FloatArray
-    at: Linearised
-
-
 class LikelihoodPath(Protocol):
-    """A line of some unknowns, along which the others are optimised."""
+    """A line of some unknowns, along which the others are optimised.
+
+    reach   the least and largest t that the bounds allow
+    origin  the point at t = 0, the estimate
+    """
 
     @property
-    def reach(self) -> tuple[float, float]:
-        """The least and largest t that the bounds allow."""
-        ...
+    def reach(self) -> tuple[float, float]: ...
 
     @property
-    def origin(self) -> PathPoint:
-        """At t = 0, the estimate."""
-        ...
+    def origin(self) -> PathPoint: ...
 
     def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """PL(at), searched from a point solved before; None if it cannot be computed."""
@@ -114,6 +108,8 @@ class HeldLine(NamedTuple):
 class ShootingPath:
     """A path whose points are found by Gauss-Newton on the compiled residuals.
 
+    A point's state is the last integration: its unknowns (n,), and residuals and derivative there.
+
     search  of the free unknowns; its `absolute` is what matters in PL
     """
 
@@ -123,86 +119,47 @@ class ShootingPath:
 
     @property
     def reach(self) -> tuple[float, float]:
-        """See `LikelihoodPath`."""
         return self.line.reach(self.base.x, self.base.box)
 
     @property
     def origin(self) -> PathPoint:
-        """See `LikelihoodPath`."""
         return self._corrected(0.0, self.base.x, self.base.at)
 
     def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """See `LikelihoodPath`. The last Gauss-Newton correction is counted in, not integrated."""
-        x, free = self._predicted(at, near), self._free
-        known: dict[bytes, Linearised] = {}
-
-        def reduced(values: FloatArray) -> Linearised | None:
-            whole = x.copy()
-            whole[free] = values
-            found = self.base.residuals(whole)
-            if found is None:
-                return None
-            known[values.tobytes()] = found
-            return Linearised(found.residual, found.jacobian[:, free])
-
-        if not free:
-            reduced(x[free])
-            best = x[free]
-        else:
-            best = self.search.fit(reduced, x[free], self._box).x
-        if best.tobytes() not in known:
-            return None
-        x[free] = best
-        return self._corrected(at, x, known[best.tobytes()])
-
-    @property
-    def _free(self) -> list[int]:
-        return [i for i in range(len(self.base.x)) if i not in self.line.held]
-
-    @property
-    def _box(self) -> Box:
-        """Of the free unknowns."""
-        return self.base.box.select(self.base.box.names[i] for i in self._free)
+        landscape = Landscape(self.base.residuals, self.base.box)
+        start = self._predicted(at, near)
+        fit = profiled(landscape, start, self.line.held, search=self.search)
+        return None if fit.at is None else self._corrected(at, fit.x, fit.at)
 
     def _predicted(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where the problem linearised at `near` has its optimum."""
-        free, box, state = self._free, self._box, near.state
-        x = state.x.copy()
-        if free:
-            moved = state.at.residual + self._along(state.at) * (at - near.at)
-            low, high = box.lower - x[free], box.upper - x[free]
-            x[free] += bounded_solution(state.at.jacobian[:, free], -moved, low, high)
-        held = list(self.line.held)
-        x[held] = self.base.x[held] + at * self.line.direction
-        return self.base.box.clip(x)
-
-    def _along(self, at: Linearised) -> FloatArray:
-        """(m,) derivative of the residuals by t."""
-        return np.asarray(at.jacobian[:, list(self.line.held)] @ self.line.direction)
+        (x, there), (held, direction) = near.state, self.line
+        box, x = self.base.box, x.copy()
+        free = np.delete(np.arange(len(x)), held)
+        moved = there.residual + there.jacobian[:, held] @ direction * (at - near.at)
+        low, high = box.lower[free] - x[free], box.upper[free] - x[free]
+        if len(free):
+            x[free] += bounded_solution(there.jacobian[:, free], -moved, low, high)
+        x[list(held)] = self.base.x[list(held)] + at * direction
+        return box.clip(x)
 
     def _corrected(self, at: float, x: FloatArray, there: Linearised) -> PathPoint:
-        free, box = self._free, self._box
-        along, by_free = self._along(there), there.jacobian[:, free]
-        residual, whole = there.residual, x.copy()
-        left = along
-        if free:
-            low, high = box.lower - x[free], box.upper - x[free]
-            step = bounded_solution(by_free, -residual, low, high)
+        held, direction = self.line
+        free = np.delete(np.arange(len(x)), held)
+        along, by_free = there.jacobian[:, held] @ direction, there.jacobian[:, free]
+        residual, full, left = there.residual, x.copy(), along
+        if len(free):
+            box = self.base.box.select(self.base.box.names[i] for i in free)
+            step = bounded_solution(by_free, -residual, box.lower - x[free], box.upper - x[free])
             residual = residual + by_free @ step
-            whole[free] = box.clip(x[free] + step)
-            held_there = on_bounds(whole[free], Linearised(residual, by_free), box)
-            moving = by_free[:, ~held_there]
+            full[free] = box.clip(x[free] + step)
+            moving = by_free[:, ~on_bounds(full[free], Linearised(residual, by_free), box)]
             if moving.shape[1]:
                 loose = np.full(moving.shape[1], np.inf)
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)
-        return PathPoint(
-            at,
-            cost=float(residual @ residual),
-            slope=2 * float(residual @ along),
-            curvature=2 * float(left @ left),
-            x=whole,
-            state=ConditionalOptimum(x, there),
-        )
+        slope, curvature = 2 * float(residual @ along), 2 * float(left @ left)
+        return PathPoint(at, float(residual @ residual), slope, curvature, full, (x, there))
 
 
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
@@ -211,12 +168,12 @@ NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
 NEXT = 1e-8  # of bounds' width or value: an unknown so close to its bound lies on it
 
 
-class CollocationStart(NamedTuple):
-    """All variables at a point of the path, and at the one it came from (None at the first)."""
+class _Start(NamedTuple):
+    """All variables at a point of a path by collocation, and at the one it came from, if any."""
 
     at: float
     values: FloatArray
-    before: "tuple[float, FloatArray] | None" = None
+    before: "_Start | None" = None
 
 
 @dataclass(frozen=True)
@@ -234,15 +191,18 @@ class Collocated:
     cost: float
     values: FloatArray
 
-    def solved(self) -> float | None:
-        """Sum of squares after a solve from where the variables stand; None if it failed."""
+    def solved(self, start: FloatArray) -> float | None:
+        """Sum of squares after a solve from a start of all variables; None if it failed."""
+        variables = self.program.model.component_data_objects(pyo.Var)
+        for variable, value in zip(variables, start, strict=True):
+            if not variable.fixed and np.isfinite(value):
+                variable.set_value(float(value), skip_validation=True)
         answer = self.prepared.solve()
         return answer.objective if answer.status is Status.CONVERGED else None
 
     def freed(self, point: PathPoint) -> tuple[FloatArray, float]:
         """Unknowns and sum of squares of the optimum next to a point of a path."""
-        _put(self.program, point.state.values)
-        cost = self.solved()
+        cost = self.solved(point.state.values)
         return (point.x, point.cost) if cost is None else (_unknowns(self.program), cost)
 
 
@@ -258,11 +218,11 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
             f"Profiles by collocation are local: they want Collocation(igpe.solvers.Ipopt()), not "
             f"{name_of(method.solver)}."
         )
-    simulated = Simulated(problem, Automatic(), start)
-    guesses = profiles(simulated, [{}] * len(problem.experiments))
+    guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)
-    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
-    program = transcribe(problem, meshes)
+    program = transcribe(
+        problem, first_meshes(problem, guesses, radau, method.tolerance, start=start)
+    )
     begin(program, start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))
     prepared = solver.prepare(program.model, sizes(program, [start]))
@@ -279,58 +239,45 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
 
 @dataclass(frozen=True)
 class CollocatedPath:
-    """See `igpe.uncertainty.path.Path`; it knows no slopes."""
+    """A path whose points are solutions of the compiled program; it knows no slopes."""
 
     base: Collocated
     line: HeldLine
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The least and largest t that the bounds allow."""
         return self.line.reach(self.base.x, self.base.problem.box)
 
     @property
     def origin(self) -> PathPoint:
-        """At t = 0, the estimate."""
-        state = CollocationStart(0.0, self.base.values)
+        state = _Start(0.0, self.base.values)
         return PathPoint(0.0, self.base.cost, np.nan, np.nan, self.base.x, state)
 
     def point(self, at: float, near: PathPoint) -> PathPoint | None:
         """PL(at), searched from where the way to `near` leads; None if IPOPT finds nothing."""
-        program, problem = self.base.program, self.base.problem
-        _put(program, _ahead(near.state, at))
-        held = [program.unknowns[problem.box.names[i]][0] for i in self.line.held]
+        program, last = self.base.program, near.state
+        ahead, before = last.values, last.before
+        if before is not None and before.at != last.at:
+            ahead = ahead + (ahead - before.values) * (at - last.at) / (last.at - before.at)
         where = self.base.x[list(self.line.held)] + at * self.line.direction
+        names = self.base.problem.box.names
+        held = [program.unknowns[names[i]][0] for i in self.line.held]
         for variable, value in zip(held, where, strict=True):
             variable.fix(float(value), skip_validation=True)
         try:
-            cost = self.base.solved()
+            cost = self.base.solved(ahead)
         finally:
             for variable in held:
                 variable.unfix()
         if cost is None:
             return None
-        state = CollocationStart(at, _values(program), (near.state.at, near.state.values))
+        state = _Start(at, _values(program), last._replace(before=None))
         return PathPoint(at, cost, np.nan, np.nan, _unknowns(program), state)
 
 
-def _ahead(state: CollocationStart, at: float) -> FloatArray:
-    """Along the line through the last two points."""
-    if state.before is None or state.before[0] == state.at:
-        return state.values
-    then, values = state.before
-    return np.asarray(state.values + (state.values - values) * (at - state.at) / (state.at - then))
-
-
 def _values(program: Transcription) -> FloatArray:
-    found = [v.value for v in program.model.component_data_objects(pyo.Var)]
-    return np.array([np.nan if v is None else v for v in found], dtype=float)
-
-
-def _put(program: Transcription, values: FloatArray) -> None:
-    for variable, value in zip(program.model.component_data_objects(pyo.Var), values, strict=True):
-        if not variable.fixed and np.isfinite(value):
-            variable.set_value(float(value), skip_validation=True)
+    values = [v.value for v in program.model.component_data_objects(pyo.Var)]
+    return np.array([np.nan if v is None else v for v in values], dtype=float)
 
 
 def _unknowns(program: Transcription) -> FloatArray:
@@ -394,24 +341,27 @@ class WalkSteps(NamedTuple):
 
 def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -> Walk:
     """From the origin in one direction (sign 1 or -1) of t."""
-    low, high = path.reach
-    limit = abs(high if sign > 0 else low)
-    if not steps.rise > 0 or limit <= 0:
-        return _no_walk(steps.rise)
+    limit = abs(path.reach[sign > 0])
+    if np.isnan(steps.rise):
+        return Walk((), np.nan, End.UNKNOWN)
+    if not steps.rise > 0 or limit <= 0:  # a level of 0 (exact data), or a bound at once
+        return Walk((), 0.0, End.BOUND if steps.rise > 0 else End.FOUND)
     points, target = [origin], origin.cost + steps.rise
-    step = min(_first(origin, sign, steps), limit, steps.longest)
+    aim = _rising(steps.rise / steps.increments, sign * origin.slope, origin.curvature)
+    first = aim if origin.curvature > 0 and np.isfinite(aim) else steps.scale
+    step = min(first, limit, steps.longest)
     farthest = limit if np.isfinite(limit) else ENDLESS * step
     while len(points) <= MOST:
         at = min(abs(points[-1].at) + step, farthest)
-        found = path.point(sign * at, points[-1])
-        if found is None or _too_far(found, points[-1], target, steps):
-            step = (at - abs(points[-1].at)) / (WIDEN if found is None else 2)
+        point = path.point(sign * at, points[-1])
+        if point is None or _too_far(point, points[-1], target, steps):
+            step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * at:
                 return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
             continue
-        points.append(found)
-        if found.cost >= target:
-            end = _root(path, points[-2], found, steps.rise, origin.cost)
+        points.append(point)
+        if point.cost >= target:
+            end = _root(path, points[-2], point, steps.rise, origin.cost)
             kept = [p for p in points[1:-1] if abs(p.at) < abs(end.at)]
             return Walk((*kept, end), _exact(end, steps.rise, origin.cost), End.FOUND)
         if at >= farthest:
@@ -420,71 +370,48 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
     return _short(points, sign, limit, target)
 
 
-def _no_walk(rise: float) -> Walk:
-    """Where there is nothing to walk: no level, a level of 0 (exact data), or a bound at once."""
-    if np.isnan(rise):
-        return Walk((), np.nan, End.UNKNOWN)
-    return Walk((), 0.0, End.BOUND if rise > 0 else End.FOUND)
-
-
 def _short(points: Sequence[PathPoint], sign: int, limit: float, target: float) -> Walk:
     """The walk that did not come to its target: is it in sight behind the bound?"""
-    last = points[-1]
-    _, slope, curvature = _local(points, sign)
-    there = _rising(target - last.cost, slope, curvature)
-    reached = abs(last.at) >= limit * (1 - 1e-12)
-    in_sight = there <= AWAY * abs(last.at)
-    if reached:
-        return Walk(tuple(points[1:]), last.at, End.BOUND if in_sight else End.OPEN)
+    last, walked = points[-1], tuple(points[1:])
+    if abs(last.at) >= limit * (1 - 1e-12):
+        there = _rising(target - last.cost, *_local(points, sign))
+        return Walk(walked, last.at, End.BOUND if there <= AWAY * abs(last.at) else End.OPEN)
     if np.isfinite(limit):  # so many steps, and yet no bound
-        return Walk(tuple(points[1:]), last.at, End.BROKEN)
-    return Walk(tuple(points[1:]), sign * limit, End.OPEN)
+        return Walk(walked, last.at, End.BROKEN)
+    return Walk(walked, sign * limit, End.OPEN)
 
 
-def _too_far(found: PathPoint, before: PathPoint, target: float, steps: WalkSteps) -> bool:
+def _too_far(point: PathPoint, before: PathPoint, target: float, steps: WalkSteps) -> bool:
     """Whether the path rose far more than it should: its shape would be lost."""
-    return found.cost - min(before.cost, target) > TOO_MUCH * max(
-        steps.rise / steps.increments, target - before.cost
-    )
-
-
-def _first(origin: PathPoint, sign: int, steps: WalkSteps) -> float:
-    if np.isfinite(origin.curvature) and origin.curvature > 0:
-        aim = _rising(steps.rise / steps.increments, sign * origin.slope, origin.curvature)
-        if np.isfinite(aim):
-            return aim
-    return steps.scale
+    most = TOO_MUCH * max(steps.rise / steps.increments, target - before.cost)
+    return point.cost - min(before.cost, target) > most
 
 
 def _next(points: Sequence[PathPoint], sign: int, steps: WalkSteps) -> float:
     """To the next of the equal increments; the last one aims a little beyond the target."""
-    last, origin = points[-1], points[0]
-    done = abs(last.at) - abs(points[-2].at)
-    value, slope, curvature = _local(points, sign)
-    parts = steps.rise / steps.increments
-    aim = (np.floor((value - origin.cost) / parts + 0.5) + 1) * parts
+    risen = points[-1].cost - points[0].cost
+    part = steps.rise / steps.increments
+    aim = (np.floor(risen / part + 0.5) + 1) * part
     if aim > steps.rise * (1 - 0.5 / steps.increments):
         aim = steps.rise * 1.02
-    return min(_rising(origin.cost + aim - value, slope, curvature), WIDEN * done)
+    done = abs(points[-1].at) - abs(points[-2].at)
+    return min(_rising(aim - risen, *_local(points, sign)), WIDEN * done)
 
 
-def _local(points: Sequence[PathPoint], sign: int) -> tuple[float, float, float]:
-    """Value, slope and curvature along the walk at the last point."""
-    last = points[-1]
-    if len(points) == 1:
-        return last.cost, sign * last.slope, last.curvature
-    before = points[-2]
+def _local(points: Sequence[PathPoint], sign: int) -> tuple[float, float]:
+    """Slope and curvature along the walk at the last of two or more points."""
+    before, last = points[-2:]
     gap = abs(last.at) - abs(before.at)
     if np.isfinite(last.slope):
         # what the slope really changed by knows more than the linearised problem
-        return last.cost, sign * last.slope, sign * (last.slope - before.slope) / gap
+        return sign * last.slope, sign * (last.slope - before.slope) / gap
     rate = (last.cost - before.cost) / gap
     if len(points) == 2:  # noqa: PLR2004 - the estimate: an optimum, if it is not on a bound
-        return last.cost, 2 * rate, 2 * rate / gap
+        return 2 * rate, 2 * rate / gap
     earlier = points[-3]
     rate_before = (before.cost - earlier.cost) / (abs(before.at) - abs(earlier.at))
     curvature = 2 * (rate - rate_before) / (abs(last.at) - abs(earlier.at))
-    return last.cost, rate + curvature * gap / 2, curvature
+    return rate + curvature * gap / 2, curvature
 
 
 def _rising(rise: float, slope: float, curvature: float) -> float:
@@ -492,9 +419,7 @@ def _rising(rise: float, slope: float, curvature: float) -> float:
     if not np.isfinite([slope, curvature]).all() or rise <= 0:
         return np.inf if rise > 0 else 0.0
     inside = slope**2 + 2 * curvature * rise
-    if inside < 0:
-        return np.inf
-    below = slope + np.sqrt(inside)
+    below = slope + np.sqrt(inside) if inside >= 0 else 0.0
     return float(2 * rise / below) if below > 0 else np.inf
 
 
@@ -505,26 +430,22 @@ def _root(
     best, target = outer, floor + rise
     for turn in range(TRIES):
         if _near(best, target) or abs(best.cost - target) <= ENOUGH * rise:
-            return best
+            break
         at = _between(inner, outer, rise, floor, halve=turn % 4 == 3)  # noqa: PLR2004
-        found = path.point(at, min(inner, outer, key=lambda p: abs(p.at - at)))
-        if found is None:
-            return best
-        best = found
-        if found.cost < target:
-            inner = found
-        else:
-            outer = found
+        point = path.point(at, min(inner, outer, key=lambda p: abs(p.at - at)))
+        if point is None:
+            break
+        best = point
+        inner, outer = (point, outer) if point.cost < target else (inner, point)
         if abs(outer.at - inner.at) <= ENOUGH / 10 * abs(outer.at):
-            return best
+            break
     return best
 
 
 def _near(p: PathPoint, target: float) -> bool:
     """Whether one Newton step from here is exact enough: its error is of second order."""
-    if not np.isfinite(p.slope) or p.slope * p.at <= 0:
-        return False
-    return abs(p.cost - target) <= 10 * ENOUGH * abs(p.slope * p.at)
+    rate = p.slope * p.at
+    return bool(rate > 0 and abs(p.cost - target) <= 10 * ENOUGH * rate)
 
 
 def _exact(p: PathPoint, rise: float, floor: float) -> float:

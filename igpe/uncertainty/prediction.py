@@ -5,8 +5,6 @@ Linearised, with S = d quantity / d unknown from the integrated sensitivities,
     var(mean) = S V S',     var(measurement) = S V S' + sigma^2
 
 (Seber & Wild, Nonlinear Regression, 1989, section 5.1); or the percentiles over bootstrap refits.
-
-Bands of one experiment's quantities: linearised, or over bootstrap refits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.arguments import shown
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
 from igpe.dynamics.integrators.base import Simulation, Trajectory
@@ -31,45 +29,37 @@ from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence
 
-
-class Band(NamedTuple):
-    """Of one quantity, each (n_times,)."""
-
-    name: str
-    value: FloatArray
-    error: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    band_lower: FloatArray
-    band_upper: FloatArray
+NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_upper")
 
 
 class PredictedTrajectory(NamedTuple):
-    """One experiment's quantities at some times."""
+    """One experiment's quantities at some times; bands are tables of columns `NUMBERS`."""
 
     base: Likelihood
     run: Run
     grid: FloatArray
     names: list[str]
 
-    def linearised(self) -> Iterator[Band]:
+    def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
-        found = self._integrated(self._prepared(sensitivities=True), self.base.x)
+        trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
         of = root(self.base.at.jacobian, self.base.held)
         known, errors = self.base.problem.sigma_known, self.base.errors
         level = 0.5 + errors.confidence / 2
         quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
         for name in self.names:
-            value, by_own = self._quantity(found, name)
+            value, by_own = self._quantity(trajectory, name)
             change = np.zeros((len(self.grid), len(self.base.x)))
             change[:, self.run.index] = by_own
             error = np.sqrt(errors.variance) * of.error(change)
-            whole = np.sqrt(error**2 + self._sigma(name) ** 2)
-            half, band = quantile * error, quantile * whole
-            yield Band(name, value, error, value - half, value + half, value - band, value + band)
+            half, band = quantile * error, quantile * np.hypot(error, self._sigma(name))
+            yield self._band(value, error, value - half, value + half, value - band, value + band)
 
-    def drawn(self, replications: Bootstrapped) -> Iterator[Band]:
-        """Percentiles over refits; measurements get normal errors, the same at every time."""
+    def drawn(self, replications: Bootstrapped) -> Iterator[pd.DataFrame]:
+        """Percentiles over refits; measurements get normal errors, the same at every time.
+
+        Infinite where a quantity depends on what is not determined: refits do not show it.
+        """
         simulation = self._prepared(sensitivities=False)
         centre = self._integrated(simulation, self.base.x)
         vectors = replications.parameters[list(self.base.box.names)].to_numpy(dtype=float)
@@ -80,47 +70,56 @@ class PredictedTrajectory(NamedTuple):
         random = np.random.default_rng(replications.seed)
         errors = random.standard_normal((len(usable), len(self.grid)))
         tail = (1 - self.base.errors.confidence) / 2
-        lost = self._lost()
-        for name in self.names:
-            value = self._quantity(centre, name)[0]
+        lost = list(self.linearised()) if self.base.errors.undetermined.any() else []
+        for k, name in enumerate(self.names):
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            low, high = np.quantile(values, [tail, 1 - tail], axis=0, method=UNBIASED)
             noisy = values + self._sigma(name) * errors
-            below, above = np.quantile(noisy, [tail, 1 - tail], axis=0, method=UNBIASED)
-            error = np.std(values, axis=0, ddof=1)
-            yield opened(Band(name, value, error, low, high, below, above), lost.get(name))
+            low, high, below, above = (
+                end
+                for drawn in (values, noisy)
+                for end in np.quantile(drawn, [tail, 1 - tail], axis=0, method=UNBIASED)
+            )
+            value, error = self._quantity(centre, name)[0], np.std(values, axis=0, ddof=1)
+            band = self._band(value, error, low, high, below, above)
+            if lost:
+                known = np.isfinite(lost[k]["standard_error"])
+                band = band.where(band.isna() | known.to_numpy()[:, None], lost[k])
+            yield band
 
-    def _lost(self) -> dict[str, BoolArray]:
-        """Where quantities depend on what is not determined; refits do not show it."""
-        if not self.base.errors.undetermined.any():
-            return {}
-        return {band.name: ~np.isfinite(band.error) for band in self.linearised()}
+    def _band(self, *columns: FloatArray) -> pd.DataFrame:
+        return pd.DataFrame(dict(zip(NUMBERS, columns, strict=True)))
 
     def _prepared(self, *, sensitivities: bool) -> Simulation:
         return self.run.integrator.simulation(self.run.ivp, self.grid, sensitivities=sensitivities)
 
     def _integrated(self, simulation: Simulation, x: FloatArray) -> Trajectory:
-        found = simulation.run(x[self.run.index])
-        if not found.status.usable:
+        trajectory = simulation.run(x[self.run.index])
+        if not trajectory.status.usable:
             raise EstimationFailed(
-                f"Experiment {self.run.name} could be integrated only to time {found.reached:g} of "
-                f"{self.grid[-1]:g}. {found.reason}",
-                found.status,
+                f"Experiment {self.run.name} could be integrated only to time "
+                f"{trajectory.reached:g} of {self.grid[-1]:g}. {trajectory.reason}",
+                trajectory.status,
             )
-        return found
+        return trajectory
 
-    def _quantity(self, found: Trajectory, name: str) -> tuple[FloatArray, FloatArray]:
+    def _quantity(self, trajectory: Trajectory, name: str) -> tuple[FloatArray, FloatArray]:
         """Values (n_times,) and derivatives by the run's unknowns (n_times, n_q)."""
-        measured, states = self.run.measurements.names, self.run.ivp.states
-        family, place = (
-            (("measured", "measured_by_unknown"), measured.index(name))
-            if name in measured
-            else (("states", "by_unknown"), states.index(name))
-        )
-        value, by_unknown = (getattr(found, f) for f in family)
-        rate = by_unknown[:, place] if by_unknown.size else np.zeros((len(self.grid), 0))
+        measured = self.run.measurements.names
+        if name in measured:
+            place, value, by = (
+                measured.index(name),
+                trajectory.measured,
+                trajectory.measured_by_unknown,
+            )
+        else:
+            place, value, by = (
+                self.run.ivp.states.index(name),
+                trajectory.states,
+                trajectory.by_unknown,
+            )
+        rate = by[:, place] if by.size else np.zeros((len(self.grid), 0))
         if np.isnan(rate).any():  # 0 / 0 where no state moves yet; nothing is sure of any other
-            resting = (found.by_unknown == 0).all(axis=1)
+            resting = (trajectory.by_unknown == 0).all(axis=1)
             rate = np.where(np.isnan(rate) & resting, 0.0, rate)
         return value[:, place], rate
 
@@ -137,35 +136,6 @@ class PredictedTrajectory(NamedTuple):
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
 
-def opened(band: Band, lost: BoolArray | None) -> Band:
-    """The band, infinite where lost (n_times,)."""
-    if lost is None:
-        return band
-
-    def put(values: FloatArray, limit: float) -> FloatArray:
-        return np.where(lost & ~np.isnan(values), limit, values)
-
-    return band._replace(
-        error=put(band.error, np.inf),
-        lower=put(band.lower, -np.inf),
-        upper=put(band.upper, np.inf),
-        band_lower=put(band.band_lower, -np.inf),
-        band_upper=put(band.band_upper, np.inf),
-    )
-
-
-def quantities(run: Run) -> list[str]:
-    """Measured quantities and states."""
-    return list(dict.fromkeys((*run.measurements.names, *run.ivp.states)))
-
-
-TABLE = Columns(
-    ("experiment", "name", "unit"),
-    ("time", "value", "standard_error", "lower", "upper", "band_lower", "band_upper"),
-)
-MEASURED = Columns(("experiment", "name"), ("time", "measured"))
-
-
 @dataclass(frozen=True)
 class Prediction(Stored, name="prediction", number=1):
     """What the model says at the estimate, and how sure it is.
@@ -177,8 +147,10 @@ class Prediction(Stored, name="prediction", number=1):
     confidence  of the bands, at each time for itself;  kind: how they were found, in words
     """
 
-    table: Annotated[pd.DataFrame, TABLE]
-    measured: Annotated[pd.DataFrame, MEASURED] = field(repr=False)
+    table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
+    measured: Annotated[pd.DataFrame, Columns(("experiment", "name"), ("time", "measured"))] = (
+        field(repr=False)
+    )
     confidence: float
     kind: str
 
@@ -215,31 +187,29 @@ def predict(
     require_confidence("predict", confidence)
     base = likelihood(problem, estimate, method, confidence=confidence)
     runs = base.residuals.all_of.runs
-    wanted = _wanted(runs, names)
-    tables = []
-    for k, run in enumerate(runs):
-        grid = fine_grid(problem, k) if times is None else _times(times, run)
-        trajectory = PredictedTrajectory(
-            base, run, grid, [n for n in wanted if n in quantities(run)]
-        )
-        bands = trajectory.linearised() if replications is None else trajectory.drawn(replications)
-        tables += [_table(problem, trajectory, band) for band in bands]
-    kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
-    return Prediction(pd.concat(tables, ignore_index=True), _measured(runs), confidence, kind)
-
-
-def _wanted(runs: Sequence[Run], names: Sequence[str] | str | None) -> list[str]:
-    known = list(dict.fromkeys(n for run in runs for n in quantities(run)))
-    if names is None:
-        return known
-    given = [names] if isinstance(names, str) else list(names)
+    of_runs = [list(dict.fromkeys((*r.measurements.names, *r.ivp.states))) for r in runs]
+    known = list(dict.fromkeys(n for own in of_runs for n in own))
+    given = known if names is None else [names] if isinstance(names, str) else list(names)
     unknown_names = [n for n in given if n not in known]
     if unknown_names or not given:
         raise ProblemError(
             f"Unknown names to predict: {unknown_names or 'none given'}. The states and measured "
             f"quantities are {known}."
         )
-    return given
+    tables, measured = [], []
+    for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):
+        grid = fine_grid(problem, k) if times is None else _times(times, run)
+        trajectory = PredictedTrajectory(base, run, grid, [n for n in given if n in own])
+        bands = trajectory.linearised() if replications is None else trajectory.drawn(replications)
+        for name, band in zip(trajectory.names, bands, strict=True):
+            head = {"experiment": run.name, "name": name, "time": grid}
+            tables.append(pd.DataFrame(head).join(band).assign(unit=problem.unit(name)))
+        m = run.measurements
+        columns = {"name": np.array(m.names)[m.column], "time": m.times[m.row], "measured": m.value}
+        measured.append(pd.DataFrame({"experiment": run.name, **columns}))
+    kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
+    table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
+    return Prediction(table, measurements, confidence, kind)
 
 
 def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
@@ -253,31 +223,3 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
             f"{run.name}, {run.ivp.t0:g}, on."
         )
     return grid
-
-
-def _table(problem: Problem, trajectory: PredictedTrajectory, band: Band) -> pd.DataFrame:
-    return pd.DataFrame({
-        "experiment": trajectory.run.name,
-        "name": band.name,
-        "time": trajectory.grid,
-        "value": band.value,
-        "standard_error": band.error,
-        "lower": band.lower,
-        "upper": band.upper,
-        "band_lower": band.band_lower,
-        "band_upper": band.band_upper,
-        "unit": problem.unit(band.name),
-    })
-
-
-def _measured(runs: Sequence[Run]) -> pd.DataFrame:
-    pieces = [
-        pd.DataFrame({
-            "experiment": run.name,
-            "name": np.array(run.measurements.names)[run.measurements.column],
-            "time": run.measurements.times[run.measurements.row],
-            "measured": run.measurements.value,
-        })
-        for run in runs
-    ]
-    return pd.concat(pieces, ignore_index=True)

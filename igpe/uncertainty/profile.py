@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +28,7 @@ from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_profiles
-from igpe.results.result_data import number
+from igpe.results.result_data import aligned, number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
@@ -49,7 +48,6 @@ from igpe.uncertainty.path import (
     LikelihoodPath,
     PathPoint,
     ShootingPath,
-    Walk,
     WalkSteps,
     collocated,
     walk,
@@ -157,13 +155,8 @@ class Profiles(Stored, name="set of profiles", number=1):
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        told = (
-            f"Profile likelihood; the sum of squares {self.objective:.6g} may rise by "
-            f"{self.rise:.4g}."
-        )
-        return "\n".join([*lines, "", told, *self.notes])
+        level = f"the sum of squares {self.objective:.6g} may rise by {self.rise:.4g}"
+        return "\n".join([*aligned(rows), "", f"Profile likelihood; {level}.", *self.notes])
 
     def _repr_html_(self) -> str:
         table = self.to_frame().to_html(float_format="{:.6g}".format)
@@ -205,6 +198,8 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
 
 INCREMENTS = 4  # of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
+BETTER = 1e-2  # of the rise: an optimum so much lower is another one
+AGAIN = 5  # times that profiles begin again at a better optimum
 
 Method: TypeAlias = SingleShooting | Collocation
 
@@ -213,116 +208,71 @@ Better: TypeAlias = tuple[FloatArray, float]
 
 
 class ProfileJob(NamedTuple):
-    """What is asked for, as it goes to a task.
-
-    leaving  whether to stop as soon as a better optimum is met
-    """
+    """What a task needs to know."""
 
     problem: Problem
     method: Method
     confidence: float
-    leaving: bool = True
 
 
-@dataclass(frozen=True)
-class ProfileSetup:
-    """A method made ready: the result without profiles, and how paths are made.
+class _Setup(NamedTuple):
+    """A method made ready: the result without profiles, and what walks need.
 
+    path   of an unknown by its place;  first: a first step of it
     freed  the optimum next to a point of a path;  integrations: so far
     """
 
     base: Profiles
     path: Callable[[int], LikelihoodPath]
-    scale: Callable[[int], float]
+    first: Callable[[int], float]
     freed: Callable[[PathPoint], Better]
     integrations: Callable[[], int]
 
 
-def set_up(job: ProfileJob, values: dict[str, float]) -> ProfileSetup:
-    """Compile the problem for the method that is asked for, at the optimum next to the values.
+def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
+    """Compile the problem for the method that is asked for, at the optimum next to the values."""
+    problem, method = with_numbers(job.problem, values), job.method
+    names, confidence = problem.box.names, job.confidence
 
-    raises ProblemError for a method that is neither `SingleShooting` nor `Collocation`
-    """
-    job = job._replace(problem=with_numbers(job.problem, values))
-    if isinstance(job.method, Collocation):
-        return _by_collocation(job, job.method, values)
-    if isinstance(job.method, SingleShooting):
-        return _by_shooting(job, job.method, values)
-    raise ProblemError(
-        f"profile was given method={job.method!r}; it needs igpe.SingleShooting() or "
-        "igpe.Collocation()."
-    )
+    def without_profiles(x: FloatArray, cost: float, errors: Uncertainty) -> Profiles:
+        pairs = zip(errors.lower.tolist(), errors.upper.tolist(), strict=True)
+        rise = allowed_rise(errors, problem.sigma_known, confidence)
+        linearised = dict(zip(names, pairs, strict=True))
+        return Profiles(names, problem.box.mapping(x), cost, rise, confidence, (), linearised)
 
-
-def _by_shooting(job: ProfileJob, method: SingleShooting, values: dict[str, float]) -> ProfileSetup:
-    base = likelihood(job.problem, values, method, confidence=job.confidence)
-    rise = base.rise(job.confidence)
-    search = quick(base.search, INEXACT * rise)
-
-    def path(i: int) -> LikelihoodPath:
-        return ShootingPath(base, HeldLine((i,), np.ones(1)), search)
+    if isinstance(method, Collocation):
+        program = collocated(problem, method, values)
+        x, active = program.x, tangent(problem, program.x).rows
+        at = Residuals(problem, Automatic())(x)
+        errors = errors_at(problem, x, at, confidence, active=active)
+        far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
+        return _Setup(
+            without_profiles(x, program.cost, errors),
+            lambda i: CollocatedPath(program, HeldLine((i,), np.ones(1))),
+            lambda i: float(far[i]) if 0 < far[i] < np.inf else size_of(problem, x, i),
+            program.freed,
+            lambda: 0,
+        )
+    if not isinstance(method, SingleShooting):
+        raise ProblemError(
+            f"profile was given method={method!r}; it needs igpe.SingleShooting() or "
+            "igpe.Collocation()."
+        )
+    base = likelihood(problem, values, method, confidence=confidence)
+    profiles = without_profiles(base.x, base.at.cost, base.errors)
+    search = quick(base.search, INEXACT * profiles.rise)
 
     def freed(point: PathPoint) -> Better:
-        fit = base.fit(base.residuals, point.x)
+        fit = base.search.fit(base.residuals, point.x, base.box)
         return fit.x, fit.cost
 
-    return ProfileSetup(
-        _without_profiles(job, base.x, base.at.cost, rise, (base.errors.lower, base.errors.upper)),
-        path,
-        lambda i: size_of(job.problem, base.x, i),
+    return _Setup(
+        profiles,
+        lambda i: ShootingPath(base, HeldLine((i,), np.ones(1)), search),
+        lambda i: size_of(problem, base.x, i),
         freed,
         lambda: base.residuals.calls,
     )
-
-
-def _by_collocation(job: ProfileJob, method: Collocation, values: dict[str, float]) -> ProfileSetup:
-    base = collocated(job.problem, method, values)
-    errors = _errors_at(job, base.x)
-    rise = allowed_rise(errors, job.problem.sigma_known, job.confidence)
-    first = np.maximum(errors.upper - base.x, base.x - errors.lower) / np.sqrt(INCREMENTS)
-
-    def scale(i: int) -> float:
-        told = np.isfinite(first[i]) and first[i] > 0
-        return float(first[i]) if told else size_of(job.problem, base.x, i)
-
-    return ProfileSetup(
-        _without_profiles(job, base.x, base.cost, rise, (errors.lower, errors.upper)),
-        lambda i: CollocatedPath(base, HeldLine((i,), np.ones(1))),
-        scale,
-        base.freed,
-        lambda: 0,
-    )
-
-
-def _errors_at(job: ProfileJob, x: FloatArray) -> Uncertainty:
-    """Linearised errors by one integration, with active constraints on parameters kept."""
-    problem = job.problem
-    at = Residuals(problem, Automatic())(x)
-    return errors_at(problem, x, at, job.confidence, active=tangent(problem, x).rows)
-
-
-def _without_profiles(
-    job: ProfileJob,
-    x: FloatArray,
-    objective: float,
-    rise: float,
-    linearised: tuple[FloatArray, FloatArray],
-) -> Profiles:
-    names = job.problem.box.names
-    pairs = zip(*(map(float, side) for side in linearised), strict=True)
-    return Profiles(
-        names=names,
-        parameters=job.problem.box.mapping(x),
-        objective=objective,
-        rise=rise,
-        confidence=job.confidence,
-        profiles=(),
-        linearised=dict(zip(names, pairs, strict=True)),
-    )
-
-
-BETTER = 1e-2  # of the rise: an optimum so much lower is another one
-AGAIN = 5  # times that profiles begin again at a better optimum
 
 
 @session()
@@ -360,66 +310,50 @@ def profile(
     If a better optimum is met on the way, all profiles begin again there, and a note says so.
     """
     require_confidence("profile", confidence)
-    wanted, values = chosen(problem, names), values_of(problem, estimate)
-    backend = Backend(executor, store, timeout)
-    job = ProfileJob(problem, method, confidence)
-    told = "" if store is None else fingerprint(problem)
-    began = time.perf_counter()
-    notes: list[str] = []
-    spent = 0
+    asked, values = chosen(problem, names), values_of(problem, estimate)
+    backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
+    equations = "" if store is None else fingerprint(problem)
+    started, integrations, notes = time.perf_counter(), 0, list[str]()
     for turn in range(AGAIN + 1):
-        job = job._replace(leaving=turn < AGAIN)
-        series = "" if store is None else digest("profile", told, job[1:], values)
+        series = "" if store is None else digest("profile", equations, job[1:], values)
         work = Work(partial(_prepared, values), job, series)
-        found, complete = _pieces(work, wanted, backend, progress)
-        spent += sum(piece.integrations for piece in found) + found[0].begun
-        better = min((p.better for p in found if p.better), key=lambda b: b[1], default=None)
+        rows, complete = _rows(work, asked, backend, progress)
+        single = [Profiles.from_dict(row["profiles"]) for row in rows]
+        integrations += rows[0]["setup"] + sum(one.integrations for one in single)
+        better = min((r["better"] for r in rows if r["better"]), key=lambda b: b[1], default=None)
         if better is None:
             break
-        begins_again = job.leaving and complete
-        notes = [_told(found[0].whole.objective, *better, problem, began_again=begins_again)]
-        if not complete:
+        again = complete and turn < AGAIN
+        there = problem.box.mapping(np.array(better[0]))
+        notes = [_better_sentence(single[0].objective, there, better[1], again=again)]
+        if not again:
             break
-        values = problem.box.mapping(better[0]) if begins_again else values
-    profiles = tuple(p for piece in found for p in piece.whole.profiles)
-    lost = [n for n in wanted if n not in [p.name for p in profiles]]
+        values = there
+    profiles = tuple(p for one in single for p in one.profiles)
+    lost = [n for n in asked if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
     return replace(
-        found[0].whole,
+        single[0],
         profiles=profiles,
-        integrations=spent,
-        seconds=time.perf_counter() - began,
+        integrations=integrations,
+        seconds=time.perf_counter() - started,
         notes=(*notes, *sentences(profiles)),
         complete=complete,
     )
 
 
-class ProfileItem(NamedTuple):
-    """What one item found.
+def _rows(
+    work: Work, names: Sequence[str], backend: Backend, progress: Progress | None
+) -> tuple[list[Row], bool]:
+    """What became profiles, in the order of the names; those that are there at Ctrl-C.
 
-    whole         with this one profile
-    better        an optimum met on the way, or None
-    begun         integrations until the problem was ready;  integrations: since then
-    """
-
-    whole: Profiles
-    better: Better | None
-    begun: int
-    integrations: int
-
-
-def _pieces(
-    work: Work, wanted: Sequence[str], backend: Backend, progress: Progress | None
-) -> tuple[list[ProfileItem], bool]:
-    """Of all unknowns in their order; where that is asked for, up to the first better optimum.
-
-    Those that are there at Ctrl-C; whether there was none.
-    raises EstimationFailed if there are none, KeyboardInterrupt if it came before the first one
+    returns  also whether all items were finished
+    raises   EstimationFailed if nothing became one, KeyboardInterrupt if it came before the first
     """
 
     def items() -> Iterator[Item]:
-        for name in wanted:
+        for name in names:
             if progress is not None:
                 progress(f"Profile of {name}")
             yield Item(name, name)
@@ -430,98 +364,62 @@ def _pieces(
         with closing(run(work, items(), backend)) as outcomes:
             for one in outcomes:
                 known[one.key] = one
-                if work.arguments.leaving and (enough := _up_to_better(known, wanted)):
-                    known = {name: known[name] for name in enough}
-                    break
     except KeyboardInterrupt:
         if not known:
             raise
         complete = False
-    return _made(known, wanted), complete
-
-
-def _made(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[ProfileItem]:
-    """What became profiles, in their order; raises EstimationFailed if nothing did."""
-    pieces = [_piece(known[n].row) for n in wanted if n in known and known[n].status is None]
-    if not pieces:
+    rows = [known[n].row for n in names if n in known and known[n].status is None]
+    if not rows:
         lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
         raise EstimationFailed(
             f"No profile could be made. {lost.status.value} {lost.message}", lost.status
         )
-    return pieces
-
-
-def _up_to_better(known: Mapping[str, ItemOutcome], wanted: Sequence[str]) -> list[str]:
-    """The first names up to one whose profile met a better optimum; none if that may yet change.
-
-    In the order of the names, so that it does not matter which profile was finished first.
-    """
-    found = list(takewhile(known.__contains__, wanted))
-    first = next((k for k, name in enumerate(found) if known[name].row.get("better")), None)
-    return [] if first is None else found[: first + 1]
+    return rows, complete
 
 
 def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
-    """From the name of an unknown to its profile."""
-    setup = set_up(job, values)
-    begun = setup.integrations()
+    """From the name of an unknown to its profile, as a stored row.
+
+    setup   integrations until the problem was ready; those of `profiles` came later
+    better  unknowns and sum of squares of an optimum met on the way, or None
+    """
+    setup = _set_up(job, values)
+    before = setup.integrations()
 
     def one(name: str) -> Row:
-        before = setup.integrations()
-        i = job.problem.box.names.index(name)
+        i, begin = job.problem.box.names.index(name), setup.integrations()
         path = setup.path(i)
-        origin = path.origin
-        steps = WalkSteps(setup.base.rise, INCREMENTS, setup.scale(i))
-        sides = [walk(path, origin, sign, steps) for sign in (-1, 1)]
-        whole = replace(setup.base, profiles=(_profile(job.problem, i, origin, sides),))
-        low = min((p for side in sides for p in side.points), key=lambda p: p.cost, default=origin)
+        origin, steps = path.origin, WalkSteps(setup.base.rise, INCREMENTS, setup.first(i))
+        below, above = (walk(path, origin, sign, steps) for sign in (-1, 1))
+        points = sorted((*below.points, origin, *above.points), key=lambda p: p.at)
+        value, box = float(origin.x[i]), job.problem.box
+        ends = np.clip([value + w.at for w in (below, above)], box.lower[i], box.upper[i])
+        made = ParameterProfile(
+            name, job.problem.unit(name), value, *map(float, ends), below.end.value,
+            above.end.value, np.array([p.x[i] for p in points]),
+            np.array([p.cost for p in points]), np.array([p.x for p in points]),
+        )  # fmt: skip
+        low = min(points, key=lambda p: p.cost)
         is_better = low.cost < origin.cost - BETTER * setup.base.rise
-        better = setup.freed(low) if is_better else None
+        x, cost = setup.freed(low) if is_better else (origin.x, origin.cost)
+        spent = setup.integrations() - begin
         return {
-            "whole": whole.to_dict(),
-            "better": None if better is None else {"x": better[0].tolist(), "cost": better[1]},
-            "begun": begun,
-            "integrations": setup.integrations() - before,
+            "profiles": replace(setup.base, profiles=(made,), integrations=spent).to_dict(),
+            "better": [x.tolist(), cost] if is_better else None,
+            "setup": before,
         }
 
     return one
 
 
-def _piece(row: Row) -> ProfileItem:
-    better = row["better"] and (np.array(row["better"]["x"]), float(row["better"]["cost"]))
-    return ProfileItem(Profiles.from_dict(row["whole"]), better, row["begun"], row["integrations"])
-
-
-def _profile(
-    problem: Problem, i: int, origin: PathPoint, sides: Sequence[Walk]
-) -> ParameterProfile:
-    """Both walks as one curve."""
-    value = float(origin.x[i])
-    points = sorted((*sides[0].points, origin, *sides[1].points), key=lambda p: p.at)
-    name, box = problem.box.names[i], problem.box
-    ends = np.clip([value + side.at for side in sides], box.lower[i], box.upper[i])
-    return ParameterProfile(
-        name=name,
-        unit=problem.unit(name),
-        estimate=value,
-        lower=float(ends[0]),
-        upper=float(ends[1]),
-        lower_end=sides[0].end.value,
-        upper_end=sides[1].end.value,
-        values=np.array([p.x[i] for p in points]),
-        costs=np.array([p.cost for p in points]),
-        others=np.array([p.x for p in points]),
-    )
-
-
-def _told(
-    before: float, x: FloatArray, objective: float, problem: Problem, *, began_again: bool
+def _better_sentence(
+    before: float, values: Mapping[str, float], objective: float, *, again: bool
 ) -> str:
-    there = ", ".join(f"{n} = {v:.6g}" for n, v in problem.box.mapping(x).items())
+    there = ", ".join(f"{n} = {v:.6g}" for n, v in values.items())
     then = (
         "These are the profiles of the better one."
-        if began_again
+        if again
         else "These are still the profiles of the worse one; estimate again from there."
     )
     return (

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.statistics.covariance import ellipse
+from igpe.numerics.statistics.covariance import allowed_rise, ellipse
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (
+    NO_ERRORS,
     Likelihood,
     chosen,
     likelihood,
@@ -26,7 +26,7 @@ from igpe.uncertainty.likelihood import (
     require_confidence,
     size_of,
 )
-from igpe.uncertainty.path import End, HeldLine, PathPoint, ShootingPath, Walk, WalkSteps, walk
+from igpe.uncertainty.path import End, HeldLine, PathPoint, ShootingPath, WalkSteps, walk
 
 ALONG, ACROSS = 10, 2  # increments of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
@@ -81,20 +81,22 @@ def region(
     if len(set(pair)) != 2:  # noqa: PLR2004
         raise ProblemError(f"A region is of two unknowns; {list(pair)} are given.")
     base = likelihood(problem, estimate, method, confidence=confidence)
-    rise = base.rise(confidence, 2)
+    rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):
-        raise ProblemError(
-            "There are not more measurements than unknowns, so nothing tells the errors; give "
-            "sigma= to the experiments."
-        )
+        raise ProblemError(NO_ERRORS)
     i, j = (problem.box.names.index(n) for n in pair)
     slices = [_slice(base, point, (i, j), rise) for point in _ridge(base, i, rise)]
     upper, lower = [s[1] for s in slices], [s[0] for s in reversed(slices)]
+    block = base.errors.covariance[np.ix_([i, j], [i, j])]
+    degrees = None if base.problem.sigma_known else base.errors.degrees
+    linearised = np.zeros((0, 2))
+    if np.isfinite(block).all():
+        linearised = ellipse(block, confidence, degrees) + base.x[[i, j]]
     return Region(
         names=(pair[0], pair[1]),
         estimate=(float(base.x[i]), float(base.x[j])),
         edge=pd.DataFrame([*upper, *lower, upper[0]], columns=[*pair, "end"]),
-        linearised=pd.DataFrame(_ellipse(base, [i, j]), columns=list(pair)),
+        linearised=pd.DataFrame(linearised, columns=list(pair)),
         confidence=confidence,
         rise=rise,
         integrations=base.residuals.calls,
@@ -107,45 +109,33 @@ Corner: TypeAlias = tuple[float, float, str]
 
 
 def _ridge(base: Likelihood, i: int, rise: float) -> list[PathPoint]:
-    """The profile of the first unknown, as far as the joint region goes."""
+    """The profile of the first unknown, as far as the joint region goes, exactly to its tips."""
     path = ShootingPath(base, HeldLine((i,), np.ones(1)), quick(base.search, INEXACT * rise))
-    origin, first = path.origin, size_of(base.problem, base.x, i)
     low, high = path.reach
+    first = size_of(base.problem, base.x, i)
     steps = WalkSteps(rise, ALONG, first, longest=(high - low) / (2 * ALONG))
-    below, above = (_to_the_tip(path, walk(path, origin, sign, steps)) for sign in (-1, 1))
-    return [*reversed(below), origin, *above]
-
-
-def _to_the_tip(path: ShootingPath, side: Walk) -> list[PathPoint]:
-    """Its points, the last one exactly at its end."""
-    if side.end is not End.FOUND:
-        return list(side.points)
-    tip = path.point(side.at, side.points[-1])
-    return [*side.points[:-1], tip or side.points[-1]]
+    origin, sides = path.origin, []
+    for sign in (-1, 1):
+        side = walk(path, origin, sign, steps)
+        points = list(side.points)
+        if side.end is End.FOUND:
+            points[-1] = path.point(side.at, points[-1]) or points[-1]
+        sides.append(points)
+    return [*reversed(sides[0]), origin, *sides[1]]
 
 
 def _slice(
     base: Likelihood, point: PathPoint, held: tuple[int, int], rise: float
 ) -> tuple[Corner, Corner]:
     """The lowest and highest second unknown at a point of the ridge."""
-    here = replace(base, x=point.state.x, at=point.state.at)
-    path = ShootingPath(
-        here, HeldLine(held, np.array([0.0, 1.0])), quick(base.search, INEXACT * rise)
-    )
+    x, there = point.state
+    line = HeldLine(held, np.array([0.0, 1.0]))
+    path = ShootingPath(replace(base, x=x, at=there), line, quick(base.search, INEXACT * rise))
     origin, (i, j) = path.origin, held
     left = base.at.cost + rise - origin.cost
-    middle = float(origin.x[i]), float(origin.x[j])
+    first, second = float(origin.x[i]), float(origin.x[j])
     if left <= INEXACT * rise:  # the tip of the region
-        return (*middle, ""), (*middle, "")
+        return (first, second, ""), (first, second, "")
     steps = WalkSteps(left, ACROSS, size_of(base.problem, base.x, j))
-    ends = [walk(path, origin, sign, steps) for sign in (-1, 1)]
-    low, high = ((middle[0], middle[1] + w.at, w.end.value) for w in ends)
-    return low, high
-
-
-def _ellipse(base: Likelihood, pair: list[int]) -> FloatArray:
-    block = base.errors.covariance[np.ix_(pair, pair)]
-    if not np.isfinite(block).all():
-        return np.zeros((0, 2))
-    degrees = None if base.problem.sigma_known else base.errors.degrees
-    return ellipse(block, base.errors.confidence, degrees) + base.x[pair]
+    low, high = (walk(path, origin, sign, steps) for sign in (-1, 1))
+    return (first, second + low.at, low.end.value), (first, second + high.at, high.end.value)

@@ -24,7 +24,6 @@ from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import bullets
 from igpe.core.status import Progress
-from igpe.dynamics.integrators.base import Simulation
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
@@ -38,73 +37,62 @@ class Posterior:
 
     def __init__(self, base: Likelihood) -> None:
         self.base = base
-        self._simulations: list[Simulation] = [
-            run.integrator.simulation(run.ivp, run.measurements.times, sensitivities=False)
+        self._runs = [
+            (run, run.integrator.simulation(run.ivp, run.measurements.times, sensitivities=False))
             for run in base.residuals.all_of.runs
         ]
         names, priors = base.box.names, base.problem.priors
         self._priors = [(names.index(n), p) for n, p in priors.items() if n in names]
 
     def __call__(self, x: FloatArray) -> float:
-        box = self.base.box
-        if stopped():  # what is drawn now is not used
+        box, residuals = self.base.box, []
+        # after an interrupt, what is drawn is not used
+        if stopped() or ((x < box.lower) | (x > box.upper)).any():
             return -np.inf
-        if ((x < box.lower) | (x > box.upper)).any():
-            return -np.inf
-        squares, count = 0.0, 0
-        for run, simulation in zip(self.base.residuals.all_of.runs, self._simulations, strict=True):
-            found, m = simulation.run(x[run.index]), run.measurements
-            if not found.status.usable:
+        for run, simulation in self._runs:
+            trajectory, m = simulation.run(x[run.index]), run.measurements
+            if not trajectory.status.usable:
                 return -np.inf
-            residual = (found.measured[m.row, m.column] - m.value) / m.sigma
-            squares, count = squares + float(residual @ residual), count + len(residual)
+            residuals.append((trajectory.measured[m.row, m.column] - m.value) / m.sigma)
+        residual = np.concatenate(residuals)
+        squares = float(residual @ residual)
         if not np.isfinite(squares):
             return -np.inf
-        fit = -squares / 2 if self.base.problem.sigma_known else -count / 2 * np.log(squares)
-        told = sum(((x[i] - p.mean) / p.deviation) ** 2 for i, p in self._priors)
-        return float(fit - told / 2)
+        known = self.base.problem.sigma_known
+        fit = -squares / 2 if known else -len(residual) / 2 * np.log(squares)
+        prior = sum(((x[i] - p.mean) / p.deviation) ** 2 for i, p in self._priors)
+        return float(fit - prior / 2)
 
     def walkers(self, count: int, random: np.random.Generator) -> FloatArray:
         """(count, n) starts, spread as the linearised errors say; anywhere where these do not.
 
-        Those without a density come nearer to the estimate until they have one.
+        Those without a density come nearer to the estimate until they have one. They are reflected
+        at the bounds, as walkers must not lie in one plane.
         """
-        x = self.base.x
-        found = []
-        for away in self._spread(count, random):
-            nearer = (self._inside(x + away * 0.5**k) for k in range(HALVINGS))
-            found.append(next((p for p in nearer if np.isfinite(self(p))), x))
-        return np.array(found)
-
-    def _spread(self, count: int, random: np.random.Generator) -> FloatArray:
-        """(count, n) distances from the estimate."""
-        base, box = self.base, self.base.box
+        base, box, x = self.base, self.base.box, self.base.x
         of, variance = root(base.at.jacobian, base.held), base.errors.variance
         scale = np.sqrt(variance) if np.isfinite(variance) else 1.0
         away = scale * random.standard_normal((count, of.root.shape[1])) @ of.root.T
-        sizes = np.array([size_of(base.problem, base.x, i) for i in range(len(base.x))])
+        sizes = np.array([size_of(base.problem, x, i) for i in range(len(x))])
         bounded = np.isfinite(box.upper - box.lower)
-        low = np.where(bounded, box.lower - base.x, -sizes)
-        high = np.where(bounded, box.upper - base.x, sizes)
+        low, high = np.where(bounded, [box.lower - x, box.upper - x], [-sizes, sizes])
         anywhere = random.uniform(low, high, away.shape)
         near = sizes * random.uniform(-1.0, 1.0, away.shape)
-        return np.where(base.errors.undetermined, anywhere, np.where(base.held, near, away))
+        away = np.where(base.errors.undetermined, anywhere, np.where(base.held, near, away))
 
-    def _inside(self, x: FloatArray) -> FloatArray:
-        """Reflected at the bounds: walkers must not lie in one plane."""
-        box = self.base.box
-        x = np.where(x < box.lower, 2 * box.lower - x, x)
-        x = np.where(x > box.upper, 2 * box.upper - x, x)
-        return box.clip(x)
+        def inside(point: FloatArray) -> FloatArray:
+            point = np.where(point < box.lower, 2 * box.lower - point, point)
+            return box.clip(np.where(point > box.upper, 2 * box.upper - point, point))
+
+        nearer = ((inside(x + step * 0.5**k) for k in range(HALVINGS)) for step in away)
+        return np.array([next((p for p in own if np.isfinite(self(p))), x) for own in nearer])
 
 
 INSTALL = "pip install 'igpe[mcmc]'"
 EACH = 4  # walkers for each unknown, by default
 LEAST = 16  # walkers, by default
 LONG = 50.0  # autocorrelation times that a chain should be long (emcee's documentation)
-BURNT = (
-    2.0  # autocorrelation times at the beginning that are left out, at least a tenth of the steps
-)
+BURNT = 2.0  # autocorrelation times at the beginning that are left out; at least 10 % of the steps
 MIXED = 1.05  # R-hat up to which chains agree
 TELL = 100  # steps between two sentences
 
@@ -152,7 +140,8 @@ class Samples:
         sample size (Vehtari et al. 2021), autocorrelation time in steps.
         """
         draws, tail = self.flat(), (1 - self.confidence) / 2
-        rhat, size = self._convergence()
+        statistics, tree = _module("arviz_stats"), self.to_arviz()
+        rhat, size = statistics.rhat(tree), statistics.ess(tree)
         table = pd.DataFrame({
             "estimate": [self.estimate[n] for n in self.names],
             "mean": draws.mean(),
@@ -160,26 +149,20 @@ class Samples:
             "median": draws.median(),
             "lower": draws.quantile(tail),
             "upper": draws.quantile(1 - tail),
-            "r_hat": [rhat[n] for n in self.names],
-            "effective_size": [size[n] for n in self.names],
+            "r_hat": [float(rhat[n].values) for n in self.names],
+            "effective_size": [float(size[n].values) for n in self.names],
             "autocorrelation": [self.autocorrelation[n] for n in self.names],
         })
         return table.rename_axis("name")
 
-    def _convergence(self) -> tuple[dict[str, float], dict[str, float]]:
-        statistics, whole = _module("arviz_stats"), self.to_arviz()
-        told = (statistics.rhat(whole), statistics.ess(whole))
-        rhat, size = ({n: float(found[n].values) for n in self.names} for found in told)
-        return rhat, size
-
     def __str__(self) -> str:
-        told = self.to_frame().to_string(float_format="{:.5g}".format)
+        table = self.to_frame().to_string(float_format="{:.5g}".format)
         walkers, steps, _ = self.chains.shape
-        ended = (
+        drawn = (
             f"{walkers} walkers, {steps} steps after {self.burnt} left out, seed {self.seed}; "
             f"{100 * self.acceptance:.0f} % of the proposals taken."
         )
-        return "\n".join([told, "", ended, *self.notes])
+        return "\n".join([table, "", drawn, *self.notes])
 
     def _repr_html_(self) -> str:
         table = self.to_frame().to_html(float_format="{:.5g}".format)
@@ -200,7 +183,7 @@ def sample(
 ) -> Samples:
     """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
 
-    Where sigma is unknown it is integrated out (see `igpe.uncertainty.posterior`). Unknowns without
+    Where sigma is unknown it is integrated out (module docstring). Unknowns without
     finite bounds have a flat prior; then the posterior may not exist where the data say nothing.
 
     problem     that was estimated
@@ -222,7 +205,7 @@ def sample(
     require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004
     require(is_count(seed), "sample", "seed", seed, "a whole number, 0 or more")
     base = likelihood(problem, estimate, method, confidence=confidence)
-    n = len(base.x)
+    n, names = len(base.x), problem.box.names
     count = max(EACH * n, LEAST) if walkers is None else walkers
     ok = is_count(count) and count >= 2 * n and count % 2 == 0
     require(ok, "sample", "walkers", count, f"an even number of at least {2 * n}")
@@ -231,66 +214,46 @@ def sample(
     sampler = emcee.EnsembleSampler(count, n, posterior)
     # emcee draws from NumPy's older generator
     first = emcee.State(start, random_state=np.random.RandomState(seed).get_state())
-    setup = _run(sampler, first, steps, progress)
-    values = base.box.mapping(base.x)
-    return _samples(problem, values, sampler, (setup, setup == steps), (seed, confidence))
-
-
-def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int:
-    """Draw; how many steps are whole. Raises KeyboardInterrupt if none is."""
-    drawn, setup = sampler.sample(first, iterations=steps), 0
-    try:
-        while setup < steps:
-            with deferred():  # emcee would print the exception
-                next(drawn)
-            setup += 1
-            if progress is not None and setup % TELL == 0:
-                progress(f"Sampling: {setup} of {steps} steps")
-    except KeyboardInterrupt:
-        if setup == 0:
-            raise
-    return setup
-
-
-def _samples(
-    problem: Problem,
-    estimate: Mapping[str, float],
-    sampler: Any,
-    done: tuple[int, bool],
-    settings: tuple[int, float],
-) -> Samples:
-    setup, complete = done
-    chain, density = sampler.get_chain()[:setup], sampler.get_log_prob()[:setup]
+    done = _run(sampler, first, steps, progress)
+    chain, density = sampler.get_chain()[:done], sampler.get_log_prob()[:done]
     times = np.asarray(sampler.get_autocorr_time(tol=0, quiet=True), dtype=float)
     longest = float(np.nanmax(times)) if np.isfinite(times).any() else np.inf
-    burnt = int(min(max(BURNT * longest, setup / 10), setup / 2))
-    names = problem.box.names
+    burnt = int(min(max(BURNT * longest, done / 10), done / 2))
+    notes = (
+        (done < steps, f"Interrupted after {done} steps."),
+        (done < LONG * longest,
+         f"Too short: {done} steps are {done / longest:.0f} autocorrelation times. {LONG:g} or "
+         f"more are needed: steps={np.ceil(LONG * longest):.0f} or so."),
+        (not problem.box.bounded, "Unknowns without bounds have a flat prior over all numbers."),
+    )  # fmt: skip
     return Samples(
         names=names,
-        estimate=estimate,
+        estimate=base.box.mapping(base.x),
         chains=np.swapaxes(chain[burnt:], 0, 1),
         log_density=density[burnt:].T,
         autocorrelation=dict(zip(names, times.tolist(), strict=True)),
         acceptance=float(np.mean(sampler.acceptance_fraction)),
         burnt=burnt,
-        seed=settings[0],
-        confidence=settings[1],
-        notes=tuple(_notes(setup, longest, complete, problem)),
+        seed=seed,
+        confidence=confidence,
+        notes=tuple(sentence for holds, sentence in notes if holds),
     )
 
 
-def _notes(setup: int, longest: float, complete: bool, problem: Problem) -> list[str]:
-    told = []
-    if not complete:
-        told.append(f"Interrupted after {setup} steps.")
-    if setup < LONG * longest:
-        told.append(
-            f"Too short: {setup} steps are {setup / longest:.0f} autocorrelation times; {LONG:g} "
-            f"or more are wanted: steps={int(np.ceil(LONG * longest))} or so."
-        )
-    if not problem.box.bounded:
-        told.append("Unknowns without bounds have a flat prior over all numbers.")
-    return told
+def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int:
+    """Draw; how many steps are whole. Raises KeyboardInterrupt if none is."""
+    drawn, done = sampler.sample(first, iterations=steps), 0
+    try:
+        while done < steps:
+            with deferred():  # emcee would print the exception
+                next(drawn)
+            done += 1
+            if progress is not None and done % TELL == 0:
+                progress(f"Sampling: {done} of {steps} steps")
+    except KeyboardInterrupt:
+        if done == 0:
+            raise
+    return done
 
 
 def _module(name: str) -> Any:

@@ -173,7 +173,7 @@ def test_what_is_not_determined_has_no_spread_to_show():
     found = bootstrap(product(), PRODUCT_NEAR, replications=20)
     assert found.undetermined == ("k1", "k2")
     row = found.to_frame().loc["k1"]
-    assert (row["lower"], row["upper"], row["basic_upper"]) == (-np.inf, np.inf, np.inf)
+    assert (row["lower"], row["upper"], row["percentile_upper"]) == (-np.inf, np.inf, np.inf)
     assert "not determined" in str(found)
     both = found.parameters["k1"] * found.parameters["k2"]
     assert both.std() == pytest.approx(0.0119, rel=0.4)
