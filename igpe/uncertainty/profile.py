@@ -394,15 +394,16 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
         below, above = (walk(path, origin, sign, steps) for sign in (-1, 1))
         points = sorted((*below.points, origin, *above.points), key=lambda p: p.at)
         value, box = float(origin.x[i]), job.problem.box
-        ends = np.clip([value + w.at for w in (below, above)], box.lower[i], box.upper[i])
+        ends = np.array([value + below.at, value + above.at])
+        low, high = np.clip(ends, box.lower[i], box.upper[i]).tolist()
         made = ParameterProfile(
-            name, job.problem.unit(name), value, *map(float, ends), below.end.value,
+            name, job.problem.unit(name), value, low, high, below.end.value,
             above.end.value, np.array([p.x[i] for p in points]),
             np.array([p.cost for p in points]), np.array([p.x for p in points]),
         )  # fmt: skip
-        low = min(points, key=lambda p: p.cost)
-        is_better = low.cost < origin.cost - BETTER * setup.base.rise
-        x, cost = setup.freed(low) if is_better else (origin.x, origin.cost)
+        best = min(points, key=lambda p: p.cost)
+        is_better = best.cost < origin.cost - BETTER * setup.base.rise
+        x, cost = setup.freed(best) if is_better else (origin.x, origin.cost)
         spent = setup.integrations() - begin
         return {
             "profiles": replace(setup.base, profiles=(made,), integrations=spent).to_dict(),
