@@ -24,11 +24,10 @@ from scipy.optimize import lsq_linear, nnls
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
-from igpe.algebraic.bounds import columns as basis_module
 from igpe.algebraic.bounds import columns as columns_module
 from igpe.algebraic.bounds.bound import Bounded, bound
-from igpe.algebraic.bounds.columns import ColumnCells, SearchBox
-from igpe.algebraic.bounds.search import FineEnough, ProjectedSearch
+from igpe.algebraic.bounds.columns import SearchBox
+from igpe.algebraic.bounds.search import ProjectedSearch, square
 from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.curves import smooth_measurements
@@ -63,21 +62,16 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """How a problem is written and its columns reduced.
+    """How a problem is written.
 
     exchange  of parameters;  logarithmic: whether leaves may be affine in their logarithm
-    few       residuals that are not reduced
     """
 
     exchange: bool = True
     logarithmic: bool = True
-    few: int = 0
 
 
-SETTINGS = tuple(
-    Setting(exchange, logarithmic, few)
-    for exchange, logarithmic, few in itertools.product((True, False), (True, False), (0, 10_000))
-)
+SETTINGS = tuple(Setting(*choice) for choice in itertools.product((True, False), repeat=2))
 
 
 class Case:
@@ -94,10 +88,7 @@ class Case:
         )
         problem = replace(problem, axes=tuple(scales))
         self.problem: Separable = problem
-        with mock.patch.object(basis_module, "FEW", setting.few):
-            self.columns = ColumnCells(problem, seed=0)
-        self.search = ProjectedSearch(problem, self.columns, lambda _: np.inf)
-        self.cells = FineEnough(problem, self.columns)
+        self.search = ProjectedSearch(problem, lambda _: np.inf)
 
     @cached_property
     def optimum(self) -> tuple[np.ndarray, float]:
@@ -116,14 +107,14 @@ class Case:
         most = max(len(places) for places in self.problem.depends)
         halvings = int(rng.integers(1, (4 if most < 2 else 2 if most < 3 else 1) + 1))
         with mock.patch.object(columns_module, "MOST_KEPT", KEPT):
-            self.cells.prepare([box], halvings)
-            hull, ranges = self.cells.hull(box, halvings)
-        cutoff = self._cutoff(best.square, rng) * self.columns.norm
-        found = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
+            self.search.prepare([box], halvings)
+            hull, ranges = self.search.hull(box, halvings)
+        cutoff = self._cutoff(best.square, rng)
+        found = bound(self.problem.target, hull, ranges, cutoff)
         lower = max(found.lower, self._coupled(box, found, cutoff))
-        norm = float(np.sqrt(self.search._square(lower)))
+        norm = float(np.sqrt(square(lower)))
         beyond = norm - np.sqrt(best.square) - best.rounding
-        direction = rng.normal(size=len(self.columns.target))
+        direction = rng.normal(size=len(self.problem.target))
         return Checked(
             norm**2, best.square, float(beyond), self._escaped(hull, best.seen, direction)
         )
@@ -132,9 +123,7 @@ class Case:
         """The second bound: of points whose residual is longer than the cutoff it says nothing."""
         if found.direction is None or cutoff > HUGE:
             return 0.0
-        goal = (cutoff / self.columns.norm) ** 2
-        norm = self.search._coupled(box, found, goal)[1]
-        return min(norm, cutoff)
+        return min(self.search._coupled(box, found, cutoff**2)[1], cutoff)
 
     def _cutoff(self, square: float, rng: np.random.Generator) -> float:
         """Norms as a search asks for, none, and such as the box can just reach or not reach."""
@@ -148,11 +137,9 @@ class Case:
         u = u / (np.linalg.norm(u) * (1 + 1e-12) + 1e-300)
         reach = hull.support(u).extent
         worst = -np.inf
-        used = (self.columns.basis[hull.usable] != 0).any(axis=0)
         for values in seen:
-            own = np.where(used[:, None], values, 0.0)
-            size = np.linalg.norm(own, axis=0)
-            along = u @ (self.columns.basis @ own)
+            own = np.where(hull.usable[:, None], values, 0.0)
+            size, along = np.linalg.norm(own, axis=0), u @ own
             for part, most in zip(hull.parts, reach, strict=True):
                 slack = 100 * ROUNDING * size[part.column]
                 worst = max(worst, part.sign * along[part.column] - most - slack)

@@ -133,7 +133,7 @@ class Regression:
     def _function(self, *, with_derivative: bool) -> InPlace:
         p = ca.MX.sym("p", len(self.box))
         each: list[Any] = [None] * len(self.pieces)
-        for together in _at_same_places(self.pieces):
+        for together in at_same_places(self.pieces):
             own = [self.pieces[k] for k in together]
             values_of = _slopes(own, p, with_derivative=with_derivative)
             for k, values in zip(together, values_of, strict=True):
@@ -170,12 +170,14 @@ class _Values(NamedTuple):
     by_p: Any
 
 
-def _at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
-    """Indices of pieces that know the same: they share rate laws."""
-    result: dict[bytes, list[int]] = {}
+def at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
+    """Indices of pieces that know the same, combined alike: they share rate laws."""
+    groups: dict[Any, list[int]] = {}
     for k, piece in enumerate(pieces):
-        result.setdefault(piece.known.tobytes(), []).append(k)
-    return list(result.values())
+        combine = b"" if piece.combine is None else piece.combine.tobytes()
+        key = piece.known.shape, piece.known.tobytes(), len(piece.target), combine
+        groups.setdefault(key, []).append(k)
+    return list(groups.values())
 
 
 def _slopes(pieces: Sequence[Contribution], p: Any, *, with_derivative: bool) -> list[_Values]:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.algebraic.base import Contribution, Regression, Route, RouteResult, reseeded
+from igpe.algebraic.base import Regression, Route, RouteResult, reseeded
 from igpe.algebraic.bounds.bound import best_linear
-from igpe.algebraic.bounds.columns import ColumnCells
 from igpe.algebraic.bounds.search import BranchAndBoundResult, ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.separate import Separated, grouped, separate
+from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import route_result
 from igpe.core.arrays import FloatArray
@@ -32,7 +31,6 @@ from igpe.numerics.optima import spread
 AGREE = 1e-6  # of the data's sum of squares: the problem that is solved and the one that was posed
 EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
-LOST = 1e-2  # share of the gap that may be lost by leaving out coordinates
 ROUGH = 1e-4  # tolerance of a search that may lead to an optimum known
 PROMISING = 1.1  # times the best objective: points as good as that are searched from,
 SPARE = 2  # but only so often while they are not better than the best
@@ -61,7 +59,7 @@ class Projected:
     """
 
     gap: float = 1e-4
-    absolute: float = 1e-12
+    absolute: float = 1e-11
     time_limit: float = 20.0
     samples: int = 48
     starts: int = 3
@@ -77,7 +75,6 @@ class Projected:
     def estimate(self, regression: Regression) -> RouteResult:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()
-        regression = _joined(regression)
         separated = self._separated(regression)
         if separated is None:
             return self.otherwise.estimate(regression)
@@ -134,21 +131,7 @@ class Projected:
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
         limits = SearchLimits(self.gap, self.absolute * squares, left)
-        allowed = max(self.gap * local.objective, limits.absolute) / max(squares, 1e-300)
-        miss = float(np.clip(np.sqrt(LOST * allowed), 1e-9, 1e-4))
-        columns = ColumnCells(problem, self.seed, miss)
-
-        def best() -> FloatArray | None:
-            return None if local.best is None else separated.theta(local.best.x)
-
-        return ProjectedSearch(problem, columns, local.trial, best).run(local.objective, limits)
-
-
-def _joined(regression: Regression) -> Regression:
-    """The same residuals in other order and fewer pieces."""
-    sources = [s for group in grouped(regression.pieces) for s in group.sources]
-    pieces = (Contribution(s.predict, s.known, s.combine, s.target, s.weight) for s in sources)
-    return replace(regression, pieces=tuple(pieces))
+        return ProjectedSearch(problem, local.trial).run(local.objective, limits)
 
 
 def _agree(separated: Separated, best: Fit) -> bool:

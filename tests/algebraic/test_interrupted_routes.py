@@ -21,7 +21,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 FEW = LocalSearch(trials=8, starts=4)
 PLACES = [
-    (Projected(gap=1e-9, absolute=0.0), projected, "ColumnCells", 1),  # before branch and bound
+    (Projected(gap=1e-9, absolute=0.0), projected, "SearchLimits", 1),  # before branch and bound
     (Projected(gap=1e-9, absolute=0.0), ProjectedSearch, "_handle", 2),  # in it
     (Projected(), GaussNewton, "fit", 3),  # between local searches
     (FEW, GaussNewton, "fit", 3),

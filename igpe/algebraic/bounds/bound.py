@@ -9,12 +9,6 @@ where extent_k is an upper bound on u . phi_k over the box. So any u gives a val
 was found. It is found by column generation: the smallest residual with the columns known so far
 (a small quadratic program) gives u, and where a column reaches farthest in that direction is the
 next to be known.
-
-Small convex quadratic programs, by daqp. No bound depends on their answers being right.
-
-All that the columns can be on a box, as far as their enclosures tell: support in a direction.
-
-The best linear parameters at one theta (variable projection).
 """
 
 from collections.abc import Sequence
@@ -35,19 +29,15 @@ FREE = 1e30  # no bound
 def minimum(
     square: FloatArray, linear: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArray
 ) -> FloatArray | None:
-    """Where 1/2 x.square.x + linear.x is least; None if the solver gives up.
+    """Where 1/2 x.square.x + linear.x is least (daqp); None if the solver gives up.
+
+    No bound depends on its answer being right.
 
     rows       (m, n) of constraints
     low, high  (n + m,) of x, then of rows x; infinite where there is none
     """
-    answer = daqp.solve(
-        square,
-        linear,
-        rows,
-        np.minimum(high, FREE),
-        np.maximum(low, -FREE),
-        np.zeros(len(low), dtype=np.int32),
-    )
+    high, low = np.minimum(high, FREE), np.maximum(low, -FREE)
+    answer = daqp.solve(square, linear, rows, high, low, np.zeros(len(low), dtype=np.int32))
     return np.asarray(answer[0]) if answer[2] > 0 else None
 
 
@@ -59,14 +49,12 @@ class BoundedColumn(NamedTuple):
 
     column  its number
     cells   its enclosures
-    places  (n_cells, 2, J) middle and half width of each cell, the box being [-1, 1]^J
     axes    (J,) the nonlinear parameters it depends on
     sign    +1, or -1 for the negative of the column
     """
 
     column: int
     cells: Cells
-    places: FloatArray
     axes: tuple[int, ...]
     sign: float
 
@@ -77,26 +65,15 @@ class Atoms(NamedTuple):
     vectors  (n, r)
     errors   (n,) remainders there
     owners   (n,) the parts they are of
-    places   (n, J) where on the box, of the owner's axes first
     """
 
     vectors: FloatArray
     errors: FloatArray
     owners: IntArray
-    places: FloatArray
 
-    def some(self, keep: IntArray | BoolArray) -> "Atoms":
-        """A selection."""
-        return Atoms(self.vectors[keep], self.errors[keep], self.owners[keep], self.places[keep])
-
-    def and_(self, new: "Atoms") -> "Atoms":
-        """These and others."""
-        return Atoms(
-            np.concatenate([self.vectors, new.vectors]),
-            np.concatenate([self.errors, new.errors]),
-            np.concatenate([self.owners, new.owners]),
-            np.concatenate([self.places, new.places]),
-        )
+    def and_(self, new: "Atoms", keep: BoolArray) -> "Atoms":
+        """These and some of others."""
+        return Atoms(*(np.concatenate([a, b[keep]]) for a, b in zip(self, new, strict=True)))
 
 
 class Support(NamedTuple):
@@ -127,14 +104,13 @@ class Hull:
         self._pure = [q for q, (i, j) in numbered if i == j]
         self._mixed = [q for q, (i, j) in numbered if i != j]
         self._first = np.cumsum([0, *counts])[:-1]  # of each part's cells
+        self._last = self._first + counts - 1
         self._owners = np.repeat(np.arange(len(parts)), counts)
         self._coefficients = np.zeros((sum(counts), 1 + self.n + len(self._pairs), n_coordinates))
-        self._places = np.zeros((sum(counts), 2, self.n))
         for part, begin, count in zip(parts, self._first, counts, strict=True):
             cells, m = slice(begin, begin + count), len(part.axes)
             where = [*range(1 + m), *(1 + self.n + self._pairs.index(p) for p in pairs(m))]
             self._coefficients[cells, where] = part.sign * part.cells.parts
-            self._places[cells, :, :m] = part.places
         if not usable.all():
             self._coefficients *= usable
         self._errors = np.concatenate([np.zeros(0), *(part.cells.errors for part in parts)])
@@ -143,7 +119,7 @@ class Hull:
         self.least = self._farthest(self._errors - sizes)
         """(n_parts,) how far each column reaches in any direction: so large is its remainder."""
 
-    def support(self, u: FloatArray) -> "Support":
+    def support(self, u: FloatArray) -> Support:
         """How far the columns reach in direction u, (r,) of norm at most one."""
         w = self._coefficients @ u
         s, most = farthest(w[:, 1 : 1 + self.n], w[:, self._pure])
@@ -152,29 +128,22 @@ class Hull:
             extent += np.abs(w[:, self._mixed]).sum(axis=1)
         return Support(self._farthest(extent), extent, s)
 
-    def atoms(self, support: "Support") -> Atoms:
-        """Those that reach farthest: of each part the best, and more where several count."""
-        return self._atoms(self._chosen(support.cells, support.extent), support.s)
-
-    def start(self) -> Atoms:
-        """Atoms to begin with: of each column the middles of the cells in its box's corners."""
-        outside = np.abs(self._places[:, 0]) + self._places[:, 1] > 1 - 1e-9
-        absent = self._places[:, 1] == 0  # axes the column does not have
-        corners = np.flatnonzero((outside | absent).all(axis=1))
-        return self._atoms(corners, np.zeros((len(self._errors), self.n)))
-
-    def _farthest(self, extent: FloatArray) -> FloatArray:
-        return np.maximum.reduceat(extent, self._first) if len(extent) else np.zeros(0)
-
-    def _chosen(self, extent: FloatArray, best: FloatArray) -> IntArray:
-        """The cells that count, of each part at most `SEVERAL`, the farthest first."""
-        near = (extent > NEARLY * best[self._owners]) & (extent > 0)
-        near |= extent == best[self._owners]
-        cells = np.flatnonzero(near)
+    def atoms(self, support: Support) -> Atoms:
+        """Those that reach farthest: of each part the best, at most `SEVERAL` that count."""
+        extent, best = support.cells, support.extent[self._owners]
+        cells = np.flatnonzero(((extent > NEARLY * best) & (extent > 0)) | (extent == best))
         cells = cells[np.lexsort((-extent[cells], self._owners[cells]))]
         owners = self._owners[cells]
         rank = np.arange(len(cells)) - np.searchsorted(owners, owners)
-        return np.asarray(cells[rank < SEVERAL])
+        return self._atoms(cells[rank < SEVERAL], support.s)
+
+    def start(self) -> Atoms:
+        """Atoms to begin with: of each column the middles of its first and its last cell."""
+        ends = np.unique(np.concatenate([self._first, self._last]))
+        return self._atoms(ends, np.zeros((len(self._errors), self.n)))
+
+    def _farthest(self, extent: FloatArray) -> FloatArray:
+        return np.maximum.reduceat(extent, self._first) if len(extent) else np.zeros(0)
 
     def _atoms(self, cells: IntArray, s: FloatArray) -> Atoms:
         """The points s (n_cells, J) of some cells."""
@@ -184,8 +153,7 @@ class Hull:
         for q, (i, j) in enumerate(self._pairs, start=1 + self.n):
             np.multiply(s[:, i], s[:, j], out=powers[:, q])
         vectors = np.matmul(powers[:, None], self._coefficients[cells])[:, 0]
-        places = self._places[cells, 0] + self._places[cells, 1] * s
-        return Atoms(vectors, self._errors[cells], self._owners[cells], places)
+        return Atoms(vectors, self._errors[cells], self._owners[cells])
 
 
 def farthest(a: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -211,7 +179,6 @@ class Bounded(NamedTuple):
     lower     proven lower bound on the norm of the residual, >= 0
     residual  norm of the smallest residual of the relaxation, as far as it is known: not proven
     slack     by how much remainders may lower that
-    weights   (n_atoms,) of the relaxation's solution
     direction (r,) that gives the lower bound; None if it is 0
     halvings  of the box, for its cells
     """
@@ -219,8 +186,6 @@ class Bounded(NamedTuple):
     lower: float
     residual: float
     slack: float
-    weights: FloatArray
-    atoms: Atoms
     direction: FloatArray | None = None
     halvings: int = 1
 
@@ -253,20 +218,19 @@ class Ranges:
         return total + 8 * len(each) * UNIT * float(np.abs(each).sum()) if total < np.inf else total
 
 
-def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: float) -> Bounded:
+def bound(target: FloatArray, hull: Hull, ranges: Ranges, cutoff: float) -> Bounded:
     """Bound the norm of the residual from below, until it exceeds the cutoff or cannot.
 
-    target  (r,) d, known up to an error of norm `doubt`
+    target  (r,) d
     """
     d = target * hull.usable
     norm_d = float(np.linalg.norm(d))
-    rounding = doubt + 4 * len(d) * UNIT * norm_d
+    rounding = 4 * len(d) * UNIT * norm_d
     if not hull.parts:
-        return Bounded(max(norm_d - rounding, 0.0), norm_d, 0.0, np.zeros(0), hull.start())
-    program = _Program(d, ranges, hull.start())
-    best, margin = 0.0, np.zeros(len(ranges.lower))
+        return Bounded(max(norm_d - rounding, 0.0), norm_d, 0.0)
     if norm_d - ranges.most(np.maximum(hull.least, 0.0)) < cutoff:  # whatever u is
-        return Bounded(0.0, np.inf, np.inf, program.weights, program.atoms)
+        return Bounded(0.0, np.inf, np.inf)
+    program, best, margin = _Program(d, ranges, hull.start()), 0.0, np.zeros(len(ranges.lower))
     norm = slack = 0.0
     direction = None
     short = [np.inf] * PATIENCE
@@ -287,10 +251,9 @@ def bound(target: FloatArray, doubt: float, hull: Hull, ranges: Ranges, cutoff: 
             break
         if k >= FIRST:
             margin = np.where(extent > 0, OVERSHOOT * extent, margin / 2)
-        near = extent > -1e-3 * margin - 1e-9 * norm_d
-        atoms = hull.atoms(support)
-        program.add(atoms.some(near[atoms.owners]))
-    return Bounded(best, norm, slack, program.weights, program.atoms, direction)
+        near, atoms = extent > -1e-3 * margin - 1e-9 * norm_d, hull.atoms(support)
+        program.atoms = program.atoms.and_(atoms, near[atoms.owners])
+    return Bounded(best, norm, slack, direction)
 
 
 class _Program:
@@ -304,64 +267,55 @@ class _Program:
         self.d, self.ranges, self.atoms = d, ranges, atoms
         self._floor = SMALL * np.sqrt(d @ d) + 1e-300
         self._capped = ranges.lower > 0
-        self.weights = np.zeros(len(atoms.owners))
-
-    def add(self, new: Atoms) -> None:
-        """More points of the columns."""
-        self.atoms = self.atoms.and_(new)
 
     def solve(self, margin: FloatArray, norm: float) -> tuple[FloatArray, float]:
         """Residual, of about that norm, and the sum of remainders in it."""
-        vectors, owners = self.atoms.vectors, self.atoms.owners
+        vectors, errors, owners = self.atoms
         square, against = vectors @ vectors.T, vectors @ self.d
         size = np.maximum(np.sqrt(square.diagonal()), self._floor)
         square = square / (size[:, None] * size)
         square.flat[:: len(size) + 1] += RIDGE
-        cost = np.minimum(self.atoms.errors + margin[owners], FREE / 1e10)
+        cost = np.minimum(errors + margin[owners], FREE / 1e10)
         linear = -(against + norm * cost) / size
         for _ in range(2):
-            x = self._solved(square, linear, size)
-            self.weights = np.maximum(x, 0.0) / size
-            sums = np.bincount(owners, self.weights, len(margin))
+            rows, low, high = self._rows(size)
+            low = np.concatenate([np.zeros(len(size)), low])
+            high = np.concatenate([np.full(len(size), np.inf), high])
+            x = minimum(square, linear, rows, low, high)
+            weights = np.zeros(len(size)) if x is None else np.maximum(x, 0.0) / size
+            sums = np.bincount(owners, weights, len(margin))
             exceeded = (sums > self.ranges.upper) & ~self._capped
             if not exceeded.any():
                 break
             self._capped = self._capped | exceeded
-        return self.d - self.weights @ vectors, float(self.weights @ self.atoms.errors)
-
-    def _solved(self, square: FloatArray, linear: FloatArray, size: FloatArray) -> FloatArray:
-        n = len(size)
-        rows, low, high = self._rows(size)
-        ends = np.concatenate([np.zeros(n), low]), np.concatenate([np.full(n, np.inf), high])
-        x = minimum(square, linear, rows, *ends)
-        return np.zeros(n) if x is None else x
+        return self.d - weights @ vectors, float(weights @ errors)
 
     def _rows(self, size: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows for ranges and ratios, scaled to entries of order one."""
+        """Rows for ranges and ratios with their ends, scaled to entries of order one."""
         owners, ranges = self.atoms.owners, self.ranges
-        rows, low, high = [], [], []
-        for k in np.flatnonzero(self._capped):
-            row = (owners == k) / size
-            scale = row.max()
-            rows.append(row / scale)
-            low.append(ranges.lower[k] / scale)
-            high.append(ranges.upper[k] / scale)
+        rows = [
+            ((owners == k) / size, ranges.lower[k], ranges.upper[k])
+            for k in np.flatnonzero(self._capped)
+        ]
         for first, second, least, most in ranges.ratios:
-            for factor, sign in ((least, 1.0), (most, -1.0)):
-                if np.isinf(factor):
-                    continue
-                row = sign * ((owners == second) - factor * (owners == first)) / size
-                rows.append(row / np.abs(row).max())
-                low.append(0.0)
-                high.append(np.inf)
-        return np.array(rows).reshape(len(rows), len(size)), np.array(low), np.array(high)
+            rows += [
+                (sign * ((owners == second) - factor * (owners == first)) / size, 0.0, np.inf)
+                for factor, sign in ((least, 1.0), (most, -1.0))
+                if np.isfinite(factor)
+            ]
+        scales = [float(np.abs(row).max()) for row, _, _ in rows]
+        every = np.array([row / s for (row, _, _), s in zip(rows, scales, strict=True)])
+        low, high = np.array([ends for _, *ends in rows]).reshape(-1, 2).T / scales
+        return every.reshape(len(rows), len(size)), low, high
 
 
 LINEAR_RIDGE = 1e-12
 
 
 def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, float] | None:
-    """(beta, sum of squares); None where the columns are not finite or no beta is feasible.
+    """The best (beta, sum of squares) at one theta (variable projection).
+
+    None where the columns are not finite or no beta is feasible.
 
     columns  (n_residuals, 1 + K), `Separable.values` at one theta
     """
@@ -370,9 +324,10 @@ def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, fl
     d, phi = problem.target - columns[:, 0], columns[:, 1:]
     size = np.linalg.norm(phi, axis=0)
     size = np.where(size > 0, size, 1.0)
-    square = (phi / size).T @ (phi / size) + LINEAR_RIDGE * np.eye(len(size))
+    unit = np.eye(len(size))
+    square = (phi / size).T @ (phi / size) + LINEAR_RIDGE * unit
     rows = [
-        sign * (_unit(r.second, len(size)) - factor * _unit(r.first, len(size)))
+        sign * (unit[r.second] - factor * unit[r.first])
         for r in problem.ratios
         for factor, sign in ((r.low, 1.0), (r.high, -1.0))
         if np.isfinite(factor)
@@ -387,7 +342,3 @@ def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, fl
     beta = np.clip(x / size, problem.lower, problem.upper)
     rest = d - phi @ beta
     return beta, float(rest @ rest)
-
-
-def _unit(k: int, n: int) -> FloatArray:
-    return np.asarray(np.eye(n)[k])

@@ -20,7 +20,6 @@ the bound and the cutoff.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,23 +32,30 @@ PASSES = 3  # each narrows the ranges with those of the pass before
 ROOM = 1e-9  # for the rounding of a range, relative to the numbers it is made of
 RIDGE = 1e-10
 
+Factors = tuple[FloatArray, FloatArray]
+"""Lower and upper ends (n,) of the factors of a joint's columns."""
+
 
 @dataclass(frozen=True)
 class Joint:
-    """All columns on a box as polynomials of the same offsets s, in coordinates all have.
+    """All columns on a box as polynomials of the same offsets s, in rows known of all.
 
-    target  (r,), known up to an error of norm `doubt`;  usable: (r,) the coordinates all have
+    target  (r,);  usable: (r,) the rows known of all
     middle  (n, r);  slope: (n, J, r);  curvature: (n, J(J+1)/2, r) in the order of `pairs(J)`
     error   (n,) norm of what they leave out
     """
 
     target: FloatArray
-    doubt: float
     usable: BoolArray
     middle: FloatArray
     slope: FloatArray
     curvature: FloatArray
     error: FloatArray
+
+    def spread(self, u: FloatArray) -> FloatArray:
+        """(n,) upper bounds on |u . (column_k - middle_k)| over the box."""
+        polynomial = np.abs(self.slope @ u).sum(axis=1) + np.abs(self.curvature @ u).sum(axis=1)
+        return np.asarray(polynomial + self.error * float(np.sqrt(u @ u)))
 
     def extent(self, factor: FloatArray, u: FloatArray) -> float:
         """Upper bound on u . sum_k factor_k column_k over the box, |u| <= 1, remainders apart."""
@@ -60,55 +66,30 @@ class Joint:
             total += float(peak(linear[i], quadratic[q])) if i == j else abs(quadratic[q])
         return total
 
-    def largest(self, u: FloatArray) -> FloatArray:
-        """(n,) upper bounds on |u . column_k| over the box."""
-        spread = np.abs(self.slope @ u).sum(axis=1) + np.abs(self.curvature @ u).sum(axis=1)
-        length = float(np.sqrt(u @ u))
-        return np.asarray(np.abs(self.middle @ u) + spread + self.error * length)
-
 
 def joint(columns: ColumnCells, box: SearchBox, active: list[int]) -> Joint:
     """The active columns on the box."""
-    n = len(box.spans)
-    cells = [columns.cell(box.key(columns.problem, k)) for k in active]
+    n, target = len(box.spans), columns.problem.target
+    cells = [columns.cells(box.key(columns.problem, k), 0) for k in active]
     usable = np.logical_and.reduce([c.usable for c in cells])
     position = {pair: q for q, pair in enumerate(pairs(n))}
-    r = len(usable)
-    middle, slope = np.zeros((len(active), r)), np.zeros((len(active), n, r))
-    curvature = np.zeros((len(active), len(position), r))
+    middle = np.zeros((len(active), len(target)))
+    slope = np.zeros((len(active), n, len(target)))
+    curvature = np.zeros((len(active), len(position), len(target)))
     for i, (k, cell) in enumerate(zip(active, cells, strict=True)):
-        own = columns.problem.depends[k]
-        middle[i] = cell.parts[0]
-        slope[i, list(own)] = cell.parts[1 : 1 + len(own)]
-        for q, (a, b) in enumerate(pairs(len(own))):
-            curvature[i, position[own[a], own[b]]] = cell.parts[1 + len(own) + q]
-    errors = np.array([c.error for c in cells])
-    return Joint(
-        columns.target * usable,
-        columns.doubt,
-        usable,
-        middle * usable,
-        slope * usable,
-        curvature * usable,
-        errors,
-    )
+        own, parts = columns.problem.depends[k], cell.parts[0] * usable
+        middle[i], slope[i, list(own)] = parts[0], parts[1 : 1 + len(own)]
+        for q, (a, b) in enumerate(pairs(len(own)), start=1 + len(own)):
+            curvature[i, position[own[a], own[b]]] = parts[q]
+    errors = np.concatenate([c.errors for c in cells])
+    return Joint(target * usable, usable, middle, slope, curvature, errors)
 
 
-class Factors(NamedTuple):
-    """Ranges (n,) of the factors of the joint's columns."""
-
-    lower: FloatArray
-    upper: FloatArray
-
-    @property
-    def middle(self) -> FloatArray:
-        return (self.lower + self.upper) / 2
-
-    @property
-    def half(self) -> FloatArray:
-        """Half widths, outward."""
-        middle = self.middle
-        return np.maximum(self.upper - middle, middle - self.lower) * (1 + 4 * UNIT)
+def _middle_and_half(ranges: Factors) -> tuple[FloatArray, FloatArray]:
+    """Half widths outward."""
+    lower, upper = ranges
+    middle = (lower + upper) / 2
+    return middle, np.maximum(upper - middle, middle - lower) * (1 + 4 * UNIT)
 
 
 def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float) -> Factors | None:
@@ -116,7 +97,7 @@ def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float
 
     u, low  u . residual >= low for all such points, |u| <= 1
     """
-    if not np.isfinite([*ranges.lower, *ranges.upper]).all():
+    if not np.isfinite(ranges).all():
         return ranges
     try:
         rows = np.linalg.pinv(j.middle.T, rcond=1e-8) * j.usable
@@ -124,7 +105,7 @@ def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float
         return ranges
     length = float(np.sqrt(u @ u))
     aside = np.sqrt(max(cutoff**2 - low**2, 0.0)) * (1 + 1e-12)
-    lower, upper = ranges.lower.copy(), ranges.upper.copy()
+    lower, upper = ranges[0].copy(), ranges[1].copy()
     for _ in range(PASSES):
         for k, w in enumerate(rows):
             if lower[k] == upper[k]:
@@ -137,7 +118,7 @@ def narrowed(j: Joint, ranges: Factors, u: FloatArray, low: float, cutoff: float
             lower[k], upper[k] = max(lower[k], result[0]), min(upper[k], result[1])
             if lower[k] > upper[k]:
                 return None
-    return Factors(lower, upper)
+    return lower, upper
 
 
 def _solved(
@@ -148,9 +129,7 @@ def _solved(
     residual: tuple[float, float],
 ) -> tuple[float, float]:
     """Range of beta_k in  w . d - sum_i beta_i w . phi_i = w . r, all else in ranges."""
-    middle = j.middle @ w
-    spread = np.abs(j.slope @ w).sum(axis=1) + np.abs(j.curvature @ w).sum(axis=1)
-    spread = spread + j.error * float(np.sqrt(w @ w))
+    middle, spread = j.middle @ w, j.spread(w)
     products = np.array([
         [a * b for a in (middle[i] - spread[i], middle[i] + spread[i]) for b in (lo, hi)]
         for i, (lo, hi) in enumerate(zip(*ranges, strict=True))
@@ -161,7 +140,7 @@ def _solved(
     top = (d - residual[1] - most.sum(), d - residual[0] - least.sum())
     size = abs(d) + np.abs(products).max(axis=1).sum() + max(map(abs, residual))
     length = float(np.sqrt(w @ w))
-    room = ROOM * (size + length * float(np.sqrt(j.target @ j.target))) + 2 * length * j.doubt
+    room = ROOM * (size + length * float(np.sqrt(j.target @ j.target)))
     a, b = middle[k] - spread[k], middle[k] + spread[k]
     if a <= 0:
         return -np.inf, np.inf
@@ -171,31 +150,26 @@ def _solved(
 
 def coupled(j: Joint, ranges: Factors) -> float:
     """Lower bound on the norm of the residual over the box, with factors in their ranges."""
-    if not np.isfinite([*ranges.lower, *ranges.upper]).all():
+    if not np.isfinite(ranges).all():
         return 0.0
-    residual = _relaxed(j, ranges)
+    middle, half = _middle_and_half(ranges)
+    residual = _relaxed(j, middle, half)
     norm = float(np.sqrt(residual @ residual))
     if norm == 0.0:
         return 0.0
     u = residual / (norm * (1 + 4 * UNIT * len(residual)))
-    middle, half = ranges.middle, ranges.half
-    most = j.extent(middle, u) + float(half @ j.largest(u)) + float(np.abs(middle) @ j.error)
+    largest = np.abs(j.middle @ u) + j.spread(u)
+    most = j.extent(middle, u) + float(half @ largest) + float(np.abs(middle) @ j.error)
     sizes = np.sqrt((j.middle**2).sum(axis=1)) + np.sqrt((j.slope**2).sum(axis=(1, 2)))
-    rounding = j.doubt + (
-        1e-14
-        * len(residual)
-        * (float(np.sqrt(j.target @ j.target)) + float((np.abs(middle) + half) @ sizes))
-    )
-    return max(float(u @ j.target) - most - rounding, 0.0)
+    size = float(np.sqrt(j.target @ j.target)) + float((np.abs(middle) + half) @ sizes)
+    return max(float(u @ j.target) - most - 1e-14 * len(residual) * size, 0.0)
 
 
-def _relaxed(j: Joint, ranges: Factors) -> FloatArray:
+def _relaxed(j: Joint, middle: FloatArray, half: FloatArray) -> FloatArray:
     """Residual of the linear problem in factors and offsets: its direction is a good one."""
-    middle, half = ranges.middle, ranges.half
     matrix = np.vstack([j.middle * half[:, None], np.tensordot(middle, j.slope, axes=1)])
-    size = np.maximum(
-        np.sqrt((matrix**2).sum(axis=1)), 1e-9 * np.sqrt(j.target @ j.target) + 1e-300
-    )
+    size = np.sqrt((matrix**2).sum(axis=1))
+    size = np.maximum(size, 1e-9 * np.sqrt(j.target @ j.target) + 1e-300)
     unit = matrix / size[:, None]
     d = j.target - middle @ j.middle
     square = unit @ unit.T + RIDGE * np.eye(len(unit))

@@ -4,17 +4,7 @@ What is proved. Let L be the `lower_bound` of a `BranchAndBoundResult`. For ever
 that keep the bounds (and those on ratios and differences) of the `Separable`, the sum of squares,
 of the numbers that it holds and in exact arithmetic, is at least L. Every box that was put aside
 has a lower bound of L or more, every box that is still open has one too, and together they cover
-all of the problem.
-`docs/projection.md` has the whole proof.
-
-Which parameter of a box to halve.
-
-Two things keep the relaxation of a box below its true minimum: a column takes several shapes at
-once, or shapes that are not its own (loss); and while that says nothing because no bound is
-positive yet, it is the columns that change direction across the box that will matter (shape).
-A change of length alone is absorbed by the linear parameters.
-
-Bounds of boxes whose columns are enclosed on cells as fine as are needed.
+all of the problem. `docs/projection.md` has the whole proof.
 """
 
 import heapq
@@ -29,230 +19,82 @@ import numpy as np
 
 from igpe.algebraic.bounds.bound import Bounded, BoundedColumn, Hull, Ranges, bound
 from igpe.algebraic.bounds.columns import (
-    Cell,
+    Cells,
     ColumnCells,
     Open,
     SearchBox,
-    cell_places,
     root,
     subcells,
 )
-from igpe.algebraic.bounds.coupling import Factors, coupled, joint, narrowed
-from igpe.algebraic.bounds.neighbourhood import Gap, Surroundings
+from igpe.algebraic.bounds.coupling import coupled, joint, narrowed
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.taylor.taylor import pairs
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.status import Status
 
-SHAPE = 3.0  # weight of shape beside loss
-WIDTH = 0.3  # weight of the mere width of an axis, so that none is forgotten
-MOST_ERROR = 10.0  # times a column's length: beyond it remainders say nothing more
+SHAPE = 3.0  # weight of a change of direction beside
+WIDTH = 0.3  # that of the mere width of an axis, so that none is forgotten
 MOST_MOVE = 2.0  # distance of opposite directions
 SMALLEST = 1e-300
 
 
-def axis_to_halve(columns: ColumnCells, box: SearchBox, hull: Hull, result: Bounded) -> int:
-    """The nonlinear parameter whose halving promises most."""
-    n = len(box.spans)
-    loss, shape = np.zeros(n), np.zeros(n)
-    means: list[list[_Mean]] = [[] for _ in range(n)]
-    for k, part in enumerate(hull.parts):
-        if not part.axes:
-            continue
-        own = list(part.axes)
-        turns, slopes = _change(columns, box, hull, part)
-        np.maximum.at(shape, own, turns)
-        course = _course(result, k, len(part.axes))
-        if len(course.weights):
-            cell = columns.cell(box.key(columns.problem, part.column))
-            lost, mean = _loss(cell, slopes, course)
-            np.add.at(loss, own, lost)
-            for axis, one in zip(own, mean, strict=True):
-                means[axis].append(one)
-    loss += [_disagreement(seen) for seen in means]
+def axis_to_halve(columns: ColumnCells, box: SearchBox, hull: Hull) -> int:
+    """The nonlinear parameter along which columns change direction most.
+
+    A change of length alone is absorbed by the linear parameters.
+    """
     width = np.array([s.width for s in box.spans])
-    score = SHAPE * _share(shape) + WIDTH * _share(width)
-    return int(np.argmax(score + _share(loss) if result.lower > 0 else score))
-
-
-class _Progress(NamedTuple):
-    """Weights (n,) and places (n, J) of a column's atoms in the relaxation's solution."""
-
-    weights: FloatArray
-    places: FloatArray
-
-
-class _Mean(NamedTuple):
-    """Where a column is on one axis, and how much it changes along it."""
-
-    weight: float
-    place: float
+    shape = np.zeros(len(width))
+    for part in hull.parts:
+        if part.axes:
+            own = list(part.axes)
+            halves = columns.cells(box.key(columns.problem, part.column), 1)
+            shape[own] = np.maximum(shape[own], _turns(halves, hull.usable, width[own]))
+    return int(np.argmax(SHAPE * _share(shape) + WIDTH * _share(width)))
 
 
 def _share(x: FloatArray) -> FloatArray:
     return x / max(float(x.sum()), SMALLEST)
 
 
-def _course(result: Bounded, k: int, n_axes: int) -> _Progress:
-    owners = result.atoms.owners[: len(result.weights)]
-    mine = np.flatnonzero((owners == k) & (result.weights > 0))
-    return _Progress(result.weights[mine], result.atoms.places[mine, :n_axes])
+def _turns(halves: Cells, usable: BoolArray, width: FloatArray) -> FloatArray:
+    """(J,) largest changes of a column's direction from half to half of its axes, 2^J cells.
 
-
-def _change(
-    columns: ColumnCells, box: SearchBox, hull: Hull, part: BoundedColumn
-) -> tuple[FloatArray, FloatArray]:
-    """(J,) how a column changes from half to half of its axes: in direction, and in all."""
-    n = len(part.axes)
-    cells = columns.cells(box.key(columns.problem, part.column), 1)
-    halves = cells.parts[:, 0] * hull.usable
-    length = np.maximum(np.linalg.norm(halves, axis=1), SMALLEST)
+    What remainders may cause is taken off, and shared by the width of the axes.
+    """
+    n, vectors = len(width), halves.parts[:, 0] * usable
+    length = np.maximum(np.linalg.norm(vectors, axis=1), SMALLEST)
     with np.errstate(over="ignore"):
-        doubt = cells.errors / length  # a remainder may look like a move
-    turns = _moves(halves / length[:, None], doubt, n)
-    width = np.array([box.spans[a].width for a in part.axes])
-    turns += min(float(doubt.max()), MOST_MOVE) * _share(width)
-    return turns, _moves(halves, np.zeros(len(halves)), n)
-
-
-def _moves(halves: FloatArray, doubt: FloatArray, n: int) -> FloatArray:
-    """(n,) largest distance of neighbours on a 2 x 2 x .. grid, less what is doubtful."""
-    grid, unsure = halves.reshape(*([2] * n), -1), doubt.reshape([2] * n)
-    result = np.zeros(n)
+        doubt = halves.errors / length
+    grid, unsure = (vectors / length[:, None]).reshape(*[2] * n, -1), doubt.reshape([2] * n)
+    turns = np.zeros(n)
     for j in range(n):
-        move = np.take(grid, 1, axis=j) - np.take(grid, 0, axis=j)
-        sure = np.linalg.norm(move, axis=-1) - unsure.sum(axis=j)
-        result[j] = max(float(sure.max()), 0.0)
-    return result
-
-
-def _loss(cell: Cell, slopes: FloatArray, course: _Progress) -> tuple[FloatArray, list[_Mean]]:
-    """(J,) how far a column's course is from one shape of its own, and its mean place."""
-    weights, places = course
-    n, beta = places.shape[1], float(weights.sum())
-    length = np.sqrt((cell.parts * cell.parts).sum(axis=1))
-    mean = weights @ places / beta
-    spread = np.sqrt(weights @ (places - mean) ** 2 / beta)
-    loss = beta * min(cell.error, MOST_ERROR * length[0]) * _share(slopes)
-    for q, (i, j) in enumerate(pairs(n)):
-        for axis in {i, j}:
-            loss[axis] += beta * length[1 + n + q] * spread[i] * spread[j]
-    return loss, [_Mean(beta * g, float(m)) for g, m in zip(slopes, mean, strict=True)]
-
-
-def _disagreement(seen: list[_Mean]) -> float:
-    """How much columns that share a parameter disagree on where it is."""
-    weight = np.array([m.weight for m in seen])
-    if weight.sum() <= 0:
-        return 0.0
-    place = np.array([m.place for m in seen])
-    return float(weight @ np.abs(place - weight @ place / weight.sum()))
-
-
-def guess(columns: ColumnCells, box: SearchBox, hull: Hull, result: Bounded) -> FloatArray:
-    """(J,) a theta where the relaxation's solution points to."""
-    n = len(box.spans)
-    total, mass = np.zeros(n), np.zeros(n)
-    for k, part in enumerate(hull.parts):
-        weights, places = _course(result, k, len(part.axes))
-        if part.axes and len(weights):
-            length = np.sqrt(
-                (result.atoms.vectors[result.atoms.owners == k] ** 2).sum(axis=1)
-            ).max()
-            for j, axis in enumerate(part.axes):
-                total[axis] += length * (weights @ places[:, j])
-                mass[axis] += length * weights.sum()
-    s = np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), 0.0)
-    lower, upper = box.ends(columns.problem)
-    return (lower + upper) / 2 + np.clip(s, -1, 1) * (upper - lower) / 2
+        sure = np.linalg.norm(np.diff(grid, axis=j), axis=-1) - unsure.sum(axis=j, keepdims=True)
+        turns[j] = max(float(sure.max()), 0.0)
+    return turns + min(float(doubt.max()), MOST_MOVE) * _share(width)
 
 
 FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes
 FINEST_OF_MANY = {0: 0, 1: 3, 2: 1, 3: 1}  # the same where each cell has
 PLANE = 2  # axes; columns of more have many cells
 MANY = 1000  # residuals or more
-
-
-class FineEnough:
-    """Bounds boxes.
-
-    active  the columns that are not zero
-    """
-
-    def __init__(self, problem: Separable, columns: ColumnCells) -> None:
-        self.problem, self.columns = problem, columns
-        self.active = [
-            k
-            for k in range(1 + problem.n_linear)
-            if k > 0 or not all(b.is_zero(0) for b in problem.blocks)
-        ]
-        self._finest = max((self._halvings(k, 99) for k in self.active), default=0)
-
-    def bounded(self, boxes: Sequence[SearchBox], cutoff: float) -> list[tuple[Hull, Bounded]]:
-        """Bound each box, with cells as fine as are needed; cutoff: a norm that is enough."""
-        done: dict[int, tuple[Hull, Bounded]] = {}
-        waiting = set(range(len(boxes)))
-        coarsest = min((b.halvings for b in boxes), default=1)
-        for halvings in range(coarsest, max(self._finest, 1) + 1):
-            now = [i for i in sorted(waiting) if min(boxes[i].halvings, self._finest) <= halvings]
-            self.prepare([boxes[i] for i in now], halvings)
-            for i in now:
-                hull, ranges = self.hull(boxes[i], halvings)
-                bounded = bound(self.columns.target, self.columns.doubt, hull, ranges, cutoff)
-                done[i] = hull, bounded._replace(halvings=halvings)
-                if bounded.lower >= cutoff or bounded.residual < cutoff:
-                    waiting.discard(i)  # finer cells would not change that
-        return [done[i] for i in range(len(boxes))]
-
-    def prepare(self, boxes: Sequence[SearchBox], halvings: int) -> None:
-        """Enclose what bounding and dividing the boxes needs, together."""
-        self.columns.prepare(
-            key
-            for box in boxes
-            for k in self.active
-            for m in {0, self._halvings(k, 1), self._halvings(k, halvings)}
-            for key in subcells(box.key(self.problem, k), m)
-        )
-
-    def _halvings(self, k: int, halvings: int) -> int:
-        own = self.problem.depends[k]
-        if len(own) > PLANE and any(self.problem.axes[a].log_affine for a in own):
-            return min(halvings, 1)  # in logarithms enclosures are good enough for that many cells
-        finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
-        return min(halvings, finest.get(len(own), 1))
-
-    def hull(self, box: SearchBox, halvings: int) -> tuple[Hull, Ranges]:
-        """The columns on the box, those of parameters of any sign twice; and their factors."""
-        parts: list[BoundedColumn] = []
-        lower, upper, index = [], [], {}
-        for k in self.active:
-            own, m = self.problem.depends[k], self._halvings(k, halvings)
-            cells = self.columns.cells(box.key(self.problem, k), m)
-            low, high = (1.0, 1.0) if k == 0 else (box.lower[k - 1], box.upper[k - 1])
-            for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
-                if b > 0:
-                    index[k] = len(parts)
-                    parts.append(BoundedColumn(k, cells, cell_places(len(own), m), own, sign))
-                    lower.append(max(a, 0.0))
-                    upper.append(b)
-        ratios = tuple(
-            (index[r.first + 1], index[r.second + 1], r.low, r.high)
-            for r in self.problem.ratios
-            if r.first + 1 in index and r.second + 1 in index
-        )
-        return Hull(parts, len(self.columns.target)), Ranges(
-            np.array(lower), np.array(upper), ratios
-        )
-
-
-BATCH = 16  # boxes whose enclosures are computed together
 WORTH_COUPLING = 0.3  # of the cutoff: below it ranges are too wide for the second bound
+BATCH = 16  # boxes whose enclosures are computed together
 FAR = 10.0  # times the data's sum of squares: worth proving while no point is known
 DEEPEST = 50  # halvings of one axis beyond which rounding rules
 SAY_EVERY = 5.0  # s
 
 log = logging.getLogger(__name__)
+
+
+def proving_norm(goal: float) -> float:
+    """The norm that proves a sum of squares."""
+    return float(np.sqrt(max(goal, 0.0))) * (1 + 1e-13)
+
+
+def square(norm: float) -> float:
+    """The square of a lower bound on a norm, rounded down."""
+    return float(max(norm, 0.0) ** 2 * (1 - 1e-14))
 
 
 @dataclass(frozen=True)
@@ -288,26 +130,20 @@ class BranchAndBoundResult(NamedTuple):
 class ProjectedSearch:
     """One search; `run` it once.
 
-    trial  theta -> objective of a point near it, or infinity: a local search that may improve on
-           the objective known so far
-    best   () -> theta of the best point known, a local optimum; None if there is none
+    trial   theta -> objective of a point near it, or infinity: a local search that may improve on
+            the objective known so far
+    active  the columns that are not zero
     """
 
-    def __init__(
-        self,
-        problem: Separable,
-        columns: ColumnCells,
-        trial: Callable[[FloatArray], float],
-        best: Callable[[], FloatArray | None] = lambda: None,
-    ) -> None:
-        self.problem, self.columns, self.trial = problem, columns, trial
-        self._around = Surroundings(problem, best)
-        self.objective, self.put_aside = np.inf, np.inf
-        self.boxes = 0
+    def __init__(self, problem: Separable, trial: Callable[[FloatArray], float]) -> None:
+        self.problem, self.columns, self.trial = problem, ColumnCells(problem), trial
+        self.objective, self.put_aside, self.boxes = np.inf, np.inf, 0
         self._number = itertools.count()
-        self._cells = FineEnough(problem, columns)
-        self._active = self._cells.active
-        axes = [a for k in self._active for a in problem.depends[k]]
+        self.active = [*range(1, 1 + problem.n_linear)]
+        if not all(b.is_zero(0) for b in problem.blocks):
+            self.active.insert(0, 0)
+        self._finest = max((self._halvings(k, 99) for k in self.active), default=0)
+        axes = [a for k in self.active for a in problem.depends[k]]
         self._shared = len(axes) > len(set(axes))
 
     def run(self, objective: float, limits: SearchLimits) -> BranchAndBoundResult:
@@ -326,38 +162,33 @@ class ProjectedSearch:
                     status = Status.TIME_LIMIT if now > end else Status.ITERATION_LIMIT
                     break
                 if now > said + SAY_EVERY:
-                    said = now
-                    self._say(queue)
-                self._advance(queue, limits)
+                    said, lower = now, self._bound(queue)
+                    gap = 100 * (1 - lower / self.objective) if self.objective > 0 else 0.0
+                    log.info("gap %.3g %%, %d boxes bounded, %d open", gap, self.boxes, len(queue))
+                self._advance(queue, self._goal(limits))
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        if status is Status.OPTIMAL_WITHIN_GAP and self._bound(queue) < self._goal(limits):
+        lower = self._bound(queue)
+        if status is Status.OPTIMAL_WITHIN_GAP and lower < self._goal(limits):
             status = Status.ITERATION_LIMIT  # a box that cannot be divided any more was put aside
-        return BranchAndBoundResult(
-            status, self._bound(queue), self.objective, self.boxes, len(queue)
-        )
+        return BranchAndBoundResult(status, lower, self.objective, self.boxes, len(queue))
 
     def _goal(self, limits: SearchLimits) -> float:
         """The lower bound that closes the gap."""
         if np.isinf(self.objective):  # no point is known yet
-            return float(FAR * (self.columns.target @ self.columns.target))
+            return float(FAR * (self.problem.target @ self.problem.target))
         return self.objective - max(limits.gap * self.objective, limits.absolute)
 
     def _bound(self, queue: Sequence[Open]) -> float:
         open_bound = queue[0].lower_bound if queue else np.inf
         return float(min(self.put_aside, open_bound, self.objective))
 
-    def _say(self, queue: Sequence[Open]) -> None:
-        lower = self._bound(queue)
-        gap = 100 * (1 - lower / self.objective) if self.objective > 0 else 0.0
-        log.info("gap %.3g %%, %d boxes bounded, %d open", gap, self.boxes, len(queue))
-
-    def _advance(self, queue: list[Open], limits: SearchLimits) -> None:
+    def _advance(self, queue: list[Open], goal: float) -> None:
         """Bound the most promising boxes, and put aside or divide each."""
         waiting: list[Open] = []
         try:
             with interruptible():
-                self._handle(queue, waiting, self._goal(limits))
+                self._handle(queue, waiting, goal)
         except KeyboardInterrupt:
             for item in waiting:
                 heapq.heappush(queue, item)
@@ -365,60 +196,28 @@ class ProjectedSearch:
 
     def _handle(self, queue: list[Open], waiting: list[Open], goal: float) -> None:
         """One batch. Whatever happens, each box is in the queue, waiting, or put aside."""
-        self._fill(waiting, queue, goal)
-        if not waiting:
-            return
-        batch = list(waiting)
-        result = self._cells.bounded([item.box for item in batch], self._norm(goal))
-        self.boxes += len(batch)
-        for item, (hull, bounded) in zip(batch, result, strict=True):
-            box, lower = self._judged(item, bounded, goal)
-            gap = Gap(self.objective, goal, lower)
-            self._around.look(box, gap)
-            children = () if lower >= goal else self._children(box, hull, bounded, gap)
-            if not children:
-                self.put_aside = min(self.put_aside, lower)
-            for child in children:
-                if child.feasible(self.problem):
-                    heapq.heappush(queue, Open(lower, next(self._number), child))
-            waiting.remove(item)
-        self._try([(item.box, *f) for item, f in zip(batch, result, strict=True)], goal)
-
-    def _judged(self, item: Open, bounded: Bounded, goal: float) -> tuple[SearchBox, float]:
-        """The box, perhaps with narrower ranges, and its lower bound, all bounds considered."""
-        lower = max(item.lower_bound, self._square(bounded.lower))
-        worth = self._shared and bounded.lower > WORTH_COUPLING * self._norm(goal)
-        if lower >= goal or not worth:
-            return item.box, lower
-        box, norm = self._coupled(item.box, bounded, goal)
-        return box, max(lower, min(self._square(norm), goal))
-
-    def _try(self, bounded: Sequence[tuple[SearchBox, Hull, Bounded]], goal: float) -> None:
-        """A local search where the most promising of the boxes points to."""
-        left = [item for item in bounded if self._square(item[2].lower) < goal]
-        if left:
-            box, hull, result = min(left, key=lambda item: item[2].residual - item[2].slack)
-            theta = guess(self.columns, box, hull, result)
-            self.objective = min(self.objective, self.trial(theta))
-
-    def _fill(self, waiting: list[Open], queue: list[Open], goal: float) -> None:
-        """Take the first boxes of the queue; those that need no more are put aside."""
         while queue and len(waiting) < BATCH:
-            first = queue[0]
-            lower = max(first.lower_bound, self._around.lower_bound(first.box))
-            if lower >= goal:
-                self.put_aside = min(self.put_aside, lower)
+            if queue[0].lower_bound >= goal:  # it needs no more
+                self.put_aside = min(self.put_aside, queue[0].lower_bound)
             else:
-                waiting.append(first)
+                waiting.append(queue[0])
             heapq.heappop(queue)
-
-    def _square(self, norm: float) -> float:
-        """The sum of squares that a bound on the norm of its coordinates stands for."""
-        return float((max(norm, 0.0) / self.columns.norm) ** 2 * (1 - 1e-14))
-
-    def _norm(self, goal: float) -> float:
-        """The norm of coordinates that proves a sum of squares."""
-        return float(np.sqrt(max(goal, 0.0))) * self.columns.norm * (1 + 1e-13)
+        batch = list(waiting)
+        self.boxes += len(batch)
+        results = self.bounded([item.box for item in batch], proving_norm(goal))
+        for item, (hull, bounded) in zip(batch, results, strict=True):
+            for child in self._children(item, hull, bounded, goal):
+                if child.box.feasible(self.problem):
+                    heapq.heappush(queue, child)
+            waiting.remove(item)
+        left = [
+            (bounded.residual - bounded.slack, item.box)
+            for item, (_, bounded) in zip(batch, results, strict=True)
+            if square(bounded.lower) < goal
+        ]
+        if left:  # a local search from the middle of the most promising box
+            low, high = min(left, key=lambda pair: pair[0])[1].ends(self.problem)
+            self.objective = min(self.objective, self.trial((low + high) / 2))
 
     def _coupled(self, box: SearchBox, bounded: Bounded, goal: float) -> tuple[SearchBox, float]:
         """The box with narrower ranges of the linear parameters, and the bound they give.
@@ -426,31 +225,87 @@ class ProjectedSearch:
         Both are about points below the goal: nothing above it is claimed from here on.
         """
         self.put_aside = min(self.put_aside, goal)
-        cutoff = self._norm(goal)
-        columns = joint(self.columns, box, self._active)
-        fixed = [1.0] * (self._active[0] == 0)
-        ranges = Factors(np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper]))
+        columns = joint(self.columns, box, self.active)
+        fixed = [1.0] * (self.active[0] == 0)
+        ranges = np.array([*fixed, *box.lower]), np.array([*fixed, *box.upper])
         assert bounded.direction is not None
+        cutoff = proving_norm(goal)
         result = narrowed(columns, ranges, bounded.direction, bounded.lower, cutoff)
         if result is None:
             return box, np.inf
-        skip = len(fixed)
-        lower, upper = (tuple(x[skip:].tolist()) for x in result)
+        lower, upper = (tuple(x[len(fixed) :].tolist()) for x in result)
         return replace(box, lower=lower, upper=upper), coupled(columns, result)
 
-    def _children(
-        self, box: SearchBox, hull: Hull, result: Bounded, gap: Gap
-    ) -> tuple[SearchBox, ...]:
-        """By the sign of a linear parameter, around the best point, else halves of an axis."""
-        for k in range(self.problem.n_linear):
-            if box.lower[k] < 0 < box.upper[k]:
-                return box.signs(k)
-        if not self.problem.axes:
-            return ()
-        pieces = self._around.pieces(box, gap)
-        if pieces:
-            return pieces
-        axis = axis_to_halve(self.columns, box, hull, result)
-        if box.spans[axis].level >= DEEPEST:
-            return ()
-        return tuple(c.with_halvings(max(1, result.halvings - 1)) for c in box.halves(axis))
+    def _children(self, item: Open, hull: Hull, bounded: Bounded, goal: float) -> list[Open]:
+        """By the sign of a linear parameter, else halves of an axis; none if it is put aside."""
+        box, lower = item.box, max(item.lower_bound, square(bounded.lower))
+        near = bounded.lower > WORTH_COUPLING * proving_norm(goal)
+        if lower < goal and self._shared and near:
+            box, norm = self._coupled(box, bounded, goal)
+            lower = max(lower, min(square(norm), goal))
+        boxes: tuple[SearchBox, ...] = ()
+        signs = (k for k in range(self.problem.n_linear) if box.lower[k] < 0 < box.upper[k])
+        if lower < goal and (k := next(signs, None)) is not None:
+            boxes = box.signs(k)
+        elif lower < goal and self.problem.axes:
+            axis = axis_to_halve(self.columns, box, hull)
+            if box.spans[axis].level < DEEPEST:
+                boxes = box.halves(axis, max(1, bounded.halvings - 1))
+        if not boxes:
+            self.put_aside = min(self.put_aside, lower)
+        return [Open(lower, next(self._number), child) for child in boxes]
+
+    def bounded(self, boxes: Sequence[SearchBox], cutoff: float) -> list[tuple[Hull, Bounded]]:
+        """Bound each box, with cells as fine as are needed; cutoff: a norm that is enough."""
+        done: dict[int, tuple[Hull, Bounded]] = {}
+        waiting = set(range(len(boxes)))
+        coarsest = min((b.halvings for b in boxes), default=1)
+        for halvings in range(coarsest, max(self._finest, 1) + 1):
+            now = [i for i in sorted(waiting) if min(boxes[i].halvings, self._finest) <= halvings]
+            self.prepare([boxes[i] for i in now], halvings)
+            for i in now:
+                hull, ranges = self.hull(boxes[i], halvings)
+                result = bound(self.problem.target, hull, ranges, cutoff)
+                done[i] = hull, result._replace(halvings=halvings)
+                if result.lower >= cutoff or result.residual < cutoff:
+                    waiting.discard(i)  # finer cells would not change that
+        return [done[i] for i in range(len(boxes))]
+
+    def prepare(self, boxes: Sequence[SearchBox], halvings: int) -> None:
+        """Enclose what bounding and dividing the boxes needs, together."""
+        self.columns.prepare(
+            key
+            for box in boxes
+            for k in self.active
+            for m in {0, self._halvings(k, 1), self._halvings(k, halvings)}
+            for key in subcells(box.key(self.problem, k), m)
+        )
+
+    def _halvings(self, k: int, halvings: int) -> int:
+        own = self.problem.depends[k]
+        if len(own) > PLANE and any(self.problem.axes[a].log_affine for a in own):
+            return min(halvings, 1)  # in logarithms enclosures are good enough for that many cells
+        finest = FINEST if len(self.problem.target) < MANY else FINEST_OF_MANY
+        return min(halvings, finest.get(len(own), 1))
+
+    def hull(self, box: SearchBox, halvings: int) -> tuple[Hull, Ranges]:
+        """The columns on the box, those of parameters of any sign twice; and their factors."""
+        parts: list[BoundedColumn] = []
+        lower, upper, index = [], [], {}
+        for k in self.active:
+            own, m = self.problem.depends[k], self._halvings(k, halvings)
+            cells = self.columns.cells(box.key(self.problem, k), m)
+            low, high = (1.0, 1.0) if k == 0 else (box.lower[k - 1], box.upper[k - 1])
+            for sign, a, b in ((1.0, low, high), (-1.0, -high, -low)):
+                if b > 0:
+                    index[k] = len(parts)
+                    parts.append(BoundedColumn(k, cells, own, sign))
+                    lower.append(max(a, 0.0))
+                    upper.append(b)
+        ratios = tuple(
+            (index[r.first + 1], index[r.second + 1], r.low, r.high)
+            for r in self.problem.ratios
+            if r.first + 1 in index and r.second + 1 in index
+        )
+        ranges = Ranges(np.array(lower), np.array(upper), ratios)
+        return Hull(parts, len(self.problem.target)), ranges

@@ -17,7 +17,7 @@ Neighbouring spans share the same number as their common end, so that they alway
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,20 +50,6 @@ class Span(NamedTuple):
         level, first = self.level + halvings, self.first << halvings
         return [Span(level, first + i * self.cells, self.cells) for i in range(1 << halvings)]
 
-    def cut(
-        self, level: int, at: tuple[int, int]
-    ) -> "tuple[Span | None, Span | None, Span | None]":
-        """What is before, between and after two numbers of cells of a level; None: nothing.
-
-        level  not above the span's own
-        """
-        finer = level - self.level
-        begin, end = self.first << finer, (self.first + self.cells) << finer
-        low, high = (min(max(a, begin), end) for a in at)
-        ends = ((begin, low), (low, high), (high, end))
-        before, between, after = (Span(level, a, b - a) if a < b else None for a, b in ends)
-        return before, between, after
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -88,16 +74,6 @@ class Axis:
     def at(self, t: float) -> float:
         """The parameter at coordinate t."""
         return float(self._value(np.array(t)))
-
-    def coordinate(self, p: float) -> float:
-        """The coordinate t of a parameter, but for rounding."""
-        width = self.upper - self.lower
-        share = min(max((p - self.lower) / width, 0.0), 1.0) if width > 0 else 0.0
-        if not self.logarithmic or share in (0.0, 1.0):
-            return share
-        if self.lower > self.upper / SPAN:
-            return float(np.log(p / self.lower) / np.log(self.upper / self.lower))
-        return float(np.log1p(share * np.expm1(DECADES)) / DECADES)
 
     def _value(self, t: FloatArray) -> FloatArray:
         width = self.upper - self.lower
@@ -175,18 +151,6 @@ class ColumnBlock:
         rows = self._weighted(f.reshape(n_columns, n_out, *shape).transpose(2, 0, 1, 3))
         return rows.reshape(len(thetas), n_columns, -1).transpose(0, 2, 1)
 
-    def thinned(self, kept: IntArray) -> "ColumnBlock":
-        """Some of the n residuals of each expression."""
-        width = 1 if self.combine is None else self.combine.shape[1]
-        places = (kept[:, None] * width + np.arange(width)).ravel()
-        return replace(
-            self,
-            places=self.places[:, places],
-            combine=None if self.combine is None else self.combine[kept],
-            target=self.target[:, kept],
-            weight=self.weight[:, kept],
-        )
-
     def enclosures(self, ks: tuple[int, ...], leaves: Sequence[Leaf]) -> list[Taylor]:
         """Columns of the weighted residuals, each (n_boxes, n_out * n)."""
         result, n = self.graph(ks)(self.places, leaves), self.columns.shape[0]
@@ -259,20 +223,6 @@ class Separable:
     def n_linear(self) -> int:
         """K."""
         return len(self.lower)
-
-    def thinned(self, most: int, rng: np.random.Generator) -> "tuple[Separable, IntArray]":
-        """About so many of the residuals, at random, and which; itself if it has no more."""
-        total = len(self.target)
-        if total <= most:
-            return self, np.arange(total)
-        blocks, rows, begin = [], [], 0
-        for block in self.blocks:
-            n_out, n = block.target.shape
-            kept = np.sort(rng.permutation(n)[: max(round(most * n / total), 1)])
-            blocks.append(block.thinned(kept))
-            rows.append((begin + np.arange(n_out)[:, None] * n + kept).ravel())
-            begin += block.target.size
-        return replace(self, blocks=tuple(blocks)), np.concatenate(rows)
 
     def thetas(self, unit: FloatArray) -> FloatArray:
         """(n, J) nonlinear parameters at coordinates between 0 and 1 of their axes."""

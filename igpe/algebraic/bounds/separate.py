@@ -1,19 +1,13 @@
-"""From residuals as the model writes them to a separable problem, and back.
+"""From residuals as the model writes them to a separable problem, and back."""
 
-Residuals that can be computed together: at the same places, or by the same formula elsewhere.
-
-The same reactions in several experiments give the same formula with other numbers in it, such as
-start values. These become something known at each place, and the experiments one: enclosures, whose
-cost is in the number of formulas far more than in that of places, are computed for all at once.
-"""
-
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from igpe.algebraic.base import Contribution, at_same_places
 from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable
 from igpe.algebraic.bounds.taylor.graph import TaylorGraph
 from igpe.algebraic.bounds.taylor.terms import (
@@ -25,147 +19,9 @@ from igpe.algebraic.bounds.taylor.terms import (
     sum_bounds,
     terms_of,
 )
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.box import Box
-from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.system import linear_parameters
-
-
-class ResidualSource(Protocol):
-    """Residuals weight * (target - combine @ predict(known, p)), as `algebraic` poses them."""
-
-    @property
-    def predict(self) -> Any: ...
-    @property
-    def known(self) -> FloatArray: ...
-    @property
-    def combine(self) -> FloatArray | None: ...
-    @property
-    def target(self) -> FloatArray: ...
-    @property
-    def weight(self) -> FloatArray: ...
-
-
-@dataclass(frozen=True)
-class Together:
-    """A source made of several; its fields are those of `ResidualSource`."""
-
-    predict: Any
-    known: FloatArray
-    combine: FloatArray | None
-    target: FloatArray
-    weight: FloatArray
-
-
-class ResidualGroup(NamedTuple):
-    """Sources at the same places, and which of all residuals theirs are, one after the other."""
-
-    sources: list[ResidualSource]
-    order: IntArray
-
-
-def grouped(sources: Sequence[ResidualSource]) -> list[ResidualGroup]:
-    """All residuals in as few groups as there are formulas and sets of places."""
-    ends = np.cumsum([len(s.target) for s in sources])
-    rows = [np.arange(end - len(s.target), end) for s, end in zip(sources, ends, strict=True)]
-    families: dict[Hashable, list[list[int]]] = {}
-    for own in _at_the_same_places(sources):
-        shape = tuple(_shape(sources[i]) for i in own)
-        families.setdefault(shape, []).append(own)
-    return [_joined(sources, rows, family) for family in families.values()]
-
-
-def _at_the_same_places(sources: Sequence[ResidualSource]) -> list[list[int]]:
-    """Indices of sources that know the same numbers at the same places."""
-    groups: list[list[int]] = []
-    for i, s in enumerate(sources):
-        for group in groups:
-            first = sources[group[0]]
-            is_aligned = len(first.target) == len(s.target)
-            if is_aligned and _same(first.known, s.known) and _same(first.combine, s.combine):
-                group.append(i)
-                break
-        else:
-            groups.append([i])
-    return groups
-
-
-def _same(a: FloatArray | None, b: FloatArray | None) -> bool:
-    return a is b or (a is not None and b is not None and np.array_equal(a, b))
-
-
-def _shape(source: ResidualSource) -> Hashable:
-    """Equal for formulas that differ in their numbers alone."""
-    graph = Graph.of_function(source.predict, merged=False)
-    steps = tuple(node._replace(value=0.0) for node in graph.nodes)
-    width = None if source.combine is None else source.combine.shape[1]
-    return source.known.shape[0], width, steps, tuple(graph.results)
-
-
-class _Formula(NamedTuple):
-    """Sources of one shape.
-
-    numbers    (n_sources, n_constants) in each, in the order of the instructions
-    different  (n_constants,) which are not the same in all
-    """
-
-    sources: list[ResidualSource]
-    numbers: FloatArray
-    different: BoolArray
-
-    def together(self, known: FloatArray, at: int) -> Together:
-        """All of them as one; numbers that are different are rows of `known` from `at` on."""
-        first = self.sources[0]
-        new, p = ca.SX.sym("known", len(known)), first.predict.sx_in(1)
-        rows = iter(np.where(self.different, at + np.cumsum(self.different) - 1, -1).tolist())
-
-        def constant(number: float) -> Any:  # called in the order of the nodes
-            row = next(rows)
-            return ca.SX(number) if row < 0 else new[row]
-
-        def given(argument: int, i: int) -> Any:
-            return new[i] if argument == 0 else p[i]
-
-        graph = Graph.of_function(first.predict, merged=False)
-        (result,) = graph.evaluate(given, constant, apply_to_sx)
-        combine = [s.combine for s in self.sources if s.combine is not None]
-        return Together(
-            ca.Function("predict", [new, p], [result]),
-            known,
-            np.vstack(combine) if combine else None,
-            np.concatenate([s.target for s in self.sources]),
-            np.concatenate([s.weight for s in self.sources]),
-        )
-
-
-def _joined(
-    sources: Sequence[ResidualSource], rows: Sequence[IntArray], family: Sequence[Sequence[int]]
-) -> ResidualGroup:
-    """One group of several, whose formulas are the same one by one."""
-    order = np.concatenate([rows[i] for same in zip(*family, strict=True) for i in same])
-    if len(family) == 1:
-        return ResidualGroup([sources[i] for i in family[0]], order)
-    formulas = [_formula([sources[i] for i in same]) for same in zip(*family, strict=True)]
-    old = [sources[own[0]].known for own in family]
-    numbers = np.hstack([f.numbers[:, f.different] for f in formulas])
-    more = np.repeat(numbers.T, [k.shape[1] for k in old], axis=1)
-    known, at = np.vstack([np.hstack(old), more]), len(old[0])
-    result: list[ResidualSource] = []
-    for formula in formulas:
-        result.append(formula.together(known, at))
-        at += int(formula.different.sum())
-    return ResidualGroup(result, order)
-
-
-def _formula(sources: list[ResidualSource]) -> _Formula:
-    numbers = np.array([_constants(s.predict) for s in sources])
-    return _Formula(sources, numbers, (numbers != numbers[0]).any(axis=0))
-
-
-def _constants(function: Any) -> list[float]:
-    nodes = Graph.of_function(function, merged=False).nodes
-    return [node.value for node in nodes if node.name == "CONST"]
-
 
 DECADE_AND_MORE = 30.0  # ratio of bounds from which cells are enclosed in the logarithm
 
@@ -176,7 +32,7 @@ class Separated:
 
     linear, nonlinear  which of the new parameters are its beta and theta; there are as many new
                        ones as old ones, and an exchange puts its new ones in the old ones' places
-    order              of the sources' residuals in the problem
+    order              of the pieces' residuals in the problem
     """
 
     problem: Separable
@@ -188,7 +44,7 @@ class Separated:
     order: IntArray
 
     def residual(self, p: FloatArray) -> FloatArray:
-        """Residuals of the separable problem at old parameters; `order` sorts the sources' so."""
+        """Residuals of the separable problem at old parameters; `order` sorts the pieces' so."""
         new = self._new(p)
         (columns,) = self.problem.values(new[None, list(self.nonlinear)])
         predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
@@ -219,15 +75,15 @@ class Separated:
         return self.box.clip(np.where(np.isfinite(p), p, middle))
 
 
-def separate(sources: Sequence[ResidualSource], box: Box, *, exchange: bool = True) -> Separated:
+def separate(pieces: Sequence[Contribution], box: Box, *, exchange: bool = True) -> Separated:
     """Find the linear parameters and new ones, and write the columns.
 
-    sources   residuals, all functions of the same parameters
+    pieces    residuals, all functions of the same parameters
     exchange  whether to look for new parameters
     raises    UnknownOperation if an operation has no enclosure
     """
     p = ca.SX.sym("p", len(box))
-    systems = [_System(group, p) for group in grouped(sources)]
+    systems = _systems(pieces, p)
     products, sums = (_products(systems, box), _sums(systems)) if exchange else ([], [])
     result = _separated(systems, p, box, products, sums)
     slots = {i for e in products for i in e.old}
@@ -237,17 +93,14 @@ def separate(sources: Sequence[ResidualSource], box: Box, *, exchange: bool = Tr
 
 
 class _System:
-    """Sources at the same places, as terms."""
+    """Pieces at the same places, as terms; order: which of all residuals theirs are."""
 
-    def __init__(self, group: ResidualGroup, p: Any) -> None:
-        self.sources, self.order = group
-        self.known = ca.SX.sym("known", self.sources[0].known.shape[0])
-        whole = [s.predict(self.known, p) for s in self.sources]
-        TaylorGraph(
-            ca.vertcat(*whole), self.known, p
-        )  # operations that have no enclosure are refused
-        self.terms = [terms_of(w, self.known, p) for w in whole]
-        self.p = p
+    def __init__(self, pieces: list[Contribution], order: IntArray, p: Any) -> None:
+        self.pieces, self.order, self.p = pieces, order, p
+        self.known = ca.SX.sym("known", pieces[0].known.shape[0])
+        slopes = [piece.predict(self.known, p) for piece in pieces]
+        TaylorGraph(ca.vertcat(*slopes), self.known, p)  # refuses what has no enclosure
+        self.terms = [terms_of(slope, self.known, p) for slope in slopes]
 
     def rates(self, term: Term) -> dict[int, FloatArray]:
         """(n_places,) numbers of the term's rates."""
@@ -255,7 +108,16 @@ class _System:
         if not names:
             return {}
         function = ca.Function("rates", [self.known], [ca.vertcat(*term.rates.values())])
-        return dict(zip(names, function(self.sources[0].known).full(), strict=True))
+        return dict(zip(names, function(self.pieces[0].known).full(), strict=True))
+
+
+def _systems(pieces: Sequence[Contribution], p: Any) -> list[_System]:
+    ends = np.cumsum([len(piece.target) for piece in pieces])
+    rows = [np.arange(end - len(q.target), end) for end, q in zip(ends, pieces, strict=True)]
+    return [
+        _System([pieces[i] for i in group], np.concatenate([rows[i] for i in group]), p)
+        for group in at_same_places(pieces)
+    ]
 
 
 def _factors(systems: Sequence[_System]) -> set[int]:
@@ -304,7 +166,7 @@ def _separated(
     nonlinear = tuple(i for i in range(len(box)) if i not in linear)
     lower, upper = _bounds(box, products, sums)
     rows = iter(new)
-    blocks = tuple(_block(s, [next(rows) for _ in s.sources], linear, nonlinear) for s in systems)
+    blocks = tuple(_block(s, [next(rows) for _ in s.pieces], linear, nonlinear) for s in systems)
     axes = _axes(blocks, lower[list(nonlinear)], upper[list(nonlinear)])
     pick = list(linear)
     problem = Separable(
@@ -357,11 +219,11 @@ def _block(
     columns = ca.vertcat(*[_columns(own, p, linear) for own in rows])
     if nonlinear:
         columns = ca.substitute(columns, ca.vertcat(*[p[i] for i in nonlinear]), theta)
-    first = system.sources[0]
+    first = system.pieces[0]
     return ColumnBlock(
         columns, system.known, theta, first.known, first.combine,
-        np.array([s.target for s in system.sources]),
-        np.array([s.weight for s in system.sources]),
+        np.array([s.target for s in system.pieces]),
+        np.array([s.weight for s in system.pieces]),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ MODELS = (
 def settings(name):
     """Two opposite ones, and one between for models with an exchange."""
     exchanged = "urethane" in name or name == "two equilibria"
-    two = [Setting(few=0), Setting(logarithmic=False, few=10_000)]
+    two = [Setting(), Setting(logarithmic=False)]
     return [*two, Setting(exchange=False)] if exchanged else two
 
 
@@ -99,9 +99,7 @@ def test_support_is_above_every_point_of_every_cell(n):
     parts = rng.normal(size=(cells, 1 + n + n * (n + 1) // 2, r))
     errors = rng.uniform(0, 0.2, cells)
     usable = np.array([True, True, False, True, True])
-    own = BoundedColumn(
-        0, Cells(parts, errors, usable), np.zeros((cells, 2, n)), tuple(range(n)), -1.0
-    )
+    own = BoundedColumn(0, Cells(parts, errors, usable), tuple(range(n)), -1.0)
     hull = Hull([own], r)
     for _ in range(50):
         u = rng.normal(size=r)
@@ -139,7 +137,7 @@ def test_whatever_the_quadratic_program_says_the_bound_is_valid(flag, kind, monk
 def test_data_that_are_zero_have_no_bound():
     case = Case("michaelis 2", brute_force.regressions()["michaelis 2"], Setting())
     root = brute_force.SearchBox((Span(0, 0),) * 2, (0.0, 0.0), (100.0, 100.0))
-    case.cells.prepare([root], 1)
-    hull, ranges = case.cells.hull(root, 1)
+    case.search.prepare([root], 1)
+    hull, ranges = case.search.hull(root, 1)
     for cutoff in (0.0, 1.0, np.inf):
-        assert bound(np.zeros(len(case.columns.target)), 0.0, hull, ranges, cutoff).lower == 0.0
+        assert bound(np.zeros(len(case.problem.target)), hull, ranges, cutoff).lower == 0.0
