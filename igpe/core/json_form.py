@@ -6,8 +6,7 @@ Dataclasses are written by their fields and read by the types that the fields de
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,53 +31,52 @@ from igpe.core.errors import DataError
 from igpe.core.files import read_json, write
 from igpe.core.markup import printable
 
-NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf}
+INFINITE: dict[float, Any] = {number: {"number": name} for name, number in NUMBERS.items()}
 LARGEST = 2**63
 Made = TypeVar("Made")
 LONGEST = 100  # letters of another message
-NUMBERS = {name: number for number, name in NAMES.items()}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Any:  # noqa: C901 - one case for each kind
     """The value in types that JSON knows; an Enum's member becomes its name."""
-    value = _opened(value)
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, (float, np.floating)):
-        return _plain_number(float(value))
-    if isinstance(value, (np.integer, np.bool_)):
-        return value.item()
+    match value:
+        case Enum():
+            return value.name
+        case Stored():
+            value = value.entries()
+        case pd.DataFrame():
+            value = (value if value.index.name is None else value.reset_index()).to_dict("list")
+        case np.ndarray() | np.integer() | np.bool_():
+            value = value.tolist()
+        case _ if is_dataclass(value):
+            value = _fields_of(value)
+    match value:
+        case Mapping():
+            return {str(k): plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [plain(v) for v in value]
+        case float() | np.floating():
+            number = float(value)
+            return None if math.isnan(number) else INFINITE.get(number, number)
     return value
-
-
-def _opened(value: Any) -> Any:
-    """Objects with parts as mappings and lists of these."""
-    if is_dataclass(value):
-        return value.entries() if isinstance(value, Stored) else _fields_of(value)
-    if isinstance(value, pd.DataFrame):
-        return (value if value.index.name is None else value.reset_index()).to_dict("list")
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def restored(value: Any) -> Any:
     """Undo `plain`, but for the Enums."""
-    if value is None:
-        return math.nan
-    if isinstance(value, list):
-        return [restored(v) for v in value]
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise ValueError(f"a whole number of {len(str(value))} digits")
-    if isinstance(value, dict):
-        is_number = list(value) == ["number"] and isinstance(value["number"], str)
-        if is_number and value["number"] in NUMBERS:
-            return NUMBERS[value["number"]]
-        return {printable(k): restored(v) for k, v in value.items()}
+    match value:
+        case None:
+            return math.nan
+        case list():
+            return [restored(v) for v in value]
+        case str():
+            return printable(value)
+        case int() if abs(value) > LARGEST:
+            raise ValueError(f"a whole number of {len(str(value))} digits")
+        case {"number": str(name), **others} if name in NUMBERS and not others:
+            return NUMBERS[name]
+        case dict():
+            return {printable(k): restored(v) for k, v in value.items()}
     return value
 
 
@@ -100,12 +98,28 @@ class Form(NamedTuple):
         """The entries that say what it is."""
         return {"stored": self.name, "format": self.number}
 
-    def read(self, source: str | Path) -> Mapping[str, Any]:
+    def read(self, source: Any) -> Mapping[str, Any]:
         """What a JSON text holds, or the file of that path.
 
         raises DataError if there is no such file, it is not JSON, or not of this form
         """
-        return self.checked(self._loaded(source))
+        written = f"{self.writer}.to_json wrote"
+        if not isinstance(source, (str, Path)):
+            kind = type(source).__name__
+            needed = f"wanted the text that {written}, or the path of its file"
+            raise DataError(f"The {self.name} is a {kind}; {needed}.")
+        is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
+        where = f"The file '{source}'" if is_file else "The text"
+        try:
+            content = source if is_file else str(source).encode("utf-8", "surrogatepass")
+            return self.checked(read_json(content))
+        except OSError as error:
+            raise DataError(
+                f"The file '{str(source)[:100]}' of the {self.name} could not be read "
+                f"({error.strerror}; looked from {Path.cwd()}); give the path that {written} to."
+            ) from None
+        except ValueError as error:
+            raise DataError(f"{where} is not JSON ({error}); {self._remedy}.") from None
 
     def checked(self, stored: Any) -> Mapping[str, Any]:
         """The same; raises DataError, saying what is missing and what to give, if it is not."""
@@ -121,44 +135,13 @@ class Form(NamedTuple):
                 f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
                 f"{self.number!r}. Read it with the igpe that wrote it, or make it again."
             )
-        missing = sorted(set(self.entries) - set(stored))
-        if missing:
+        if missing := sorted(set(self.entries) - set(stored)):
             raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, all of it.")
         return stored
-
-    @contextmanager
-    def intact(self) -> Iterator[None]:
-        """Raise DataError for what goes wrong when stored entries are not what they must be."""
-        try:
-            yield
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise DataError(
-                f"The stored {self.name} is damaged ({type(error).__name__}: "
-                f"{str(error)[:LONGEST]}); {self._remedy}, unchanged."
-            ) from None
 
     @property
     def _remedy(self) -> str:
         return f"give what {self.writer}.to_json wrote"
-
-    def _loaded(self, source: Any) -> Any:
-        if not isinstance(source, (str, Path)):
-            raise DataError(
-                f"The {self.name} is a {type(source).__name__}; wanted the text that "
-                f"{self.writer}.to_json wrote, or the path of its file."
-            )
-        is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
-        where = f"The file '{source}'" if is_file else "The text"
-        try:
-            return read_json(source if is_file else str(source).encode("utf-8", "surrogatepass"))
-        except OSError as error:
-            raise DataError(
-                f"The file '{str(source)[:100]}' of the {self.name} could not be read "
-                f"({error.strerror}; looked from {Path.cwd()}); give the path that "
-                f"{self.writer}.to_json wrote to."
-            ) from None
-        except ValueError as error:
-            raise DataError(f"{where} is not JSON ({error}); {self._remedy}.") from None
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
@@ -170,12 +153,6 @@ def write_json(value: Any, path: str | Path | None) -> str:
     if path is not None:
         write(path, written)
     return written
-
-
-def _plain_number(value: float) -> Any:
-    if math.isnan(value):
-        return None
-    return {"number": NAMES[value]} if math.isinf(value) else value
 
 
 class Columns(NamedTuple):
@@ -232,9 +209,15 @@ class Stored:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """What `to_dict` returned. Raises DataError if it is nothing of the kind."""
-        stored = cls.form().checked(stored)
-        with cls.form().intact():
+        form = cls.form()
+        stored = form.checked(stored)
+        try:
             return checked_types(cls.of_entries(stored))
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise DataError(
+                f"The stored {form.name} is damaged ({type(error).__name__}: "
+                f"{str(error)[:LONGEST]}); {form._remedy}, unchanged."
+            ) from None
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
@@ -280,16 +263,17 @@ def _read(value: Any, hint: Any) -> Any:
         if value is None and len(others) < len(inside):
             return None
         return _read(value, others[0]) if len(others) == 1 else restored(value)
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        return {printable(k): _read(v, inside[1]) for k, v in value.items()}
-    return _read_class(value, hint, kind or hint)
-
-
-def _read_class(value: Any, hint: Any, kind: Any) -> Any:
+    kind = kind or hint
     if kind is np.ndarray:
         return np.array(restored(value), dtype=float)
     if not isinstance(kind, type):
         return restored(value)
+    return _read_class(value, hint, kind)
+
+
+def _read_class(value: Any, hint: Any, kind: type) -> Any:
+    if issubclass(kind, Mapping):
+        return {printable(k): _read(v, get_args(hint)[1]) for k, v in value.items()}
     if issubclass(kind, tuple):
         return _read_tuple(value, hint)
     if issubclass(kind, Enum):
@@ -306,9 +290,8 @@ def _read_tuple(value: Any, hint: Any) -> Any:
         hints = get_type_hints(hint).values()
         return hint(*(_read(v, h) for v, h in zip(value, hints, strict=True)))
     inside = get_args(hint)
-    if inside[-1] is ...:
-        return tuple(_read(v, inside[0]) for v in value)
-    return tuple(_read(v, h) for v, h in zip(value, inside, strict=True))
+    each = inside[:1] * len(value) if inside[-1] is ... else inside
+    return tuple(_read(v, h) for v, h in zip(value, each, strict=True))
 
 
 def checked_types(made: Made) -> Made:

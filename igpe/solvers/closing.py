@@ -8,7 +8,7 @@ objective again, divided by a unit that makes the margin small.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -59,7 +59,8 @@ def solve_closed(once: Once, model: Any, goal: Goal, time_limit: float | None) -
         if k > 0:
             limit = REST if time_limit is None else time_limit
             left = max(limit - (time.perf_counter() - start), 0.0)
-        before = _values(model)
+        free = model.component_data_objects(pyo.Var, descend_into=True)
+        before = pyo.ComponentMap((v, v.value) for v in free if not v.fixed)
         answer = once(unit, max(aim / unit, goal.margin), left)
         answer = _weakened(answer, goal.margin, unit)
         best = _better(best, answer, before) if k else answer
@@ -128,34 +129,35 @@ def _better(first: Answer, second: Answer, before: Any) -> Answer:
     )
 
 
-def _values(model: Any) -> Any:
-    free = model.component_data_objects(pyo.Var, descend_into=True)
-    return pyo.ComponentMap((v, v.value) for v in free if not v.fixed)
-
-
 def _within(size: float) -> float:
     return min(1.0, max(SMALLEST, size))
 
 
 def _size(objective: Any) -> float:
     """Size of the objective: the largest at the start, in the middle and at two corners; or 0."""
-    variables = list(identify_variables(objective.expr, include_fixed=False))
-    before = [v.value for v in variables]
-    sizes = [_size_at(objective, variables, place) for place in (None, 0.0, 0.5, 1.0)]
-    for variable, value in zip(variables, before, strict=True):
-        variable.set_value(value, skip_validation=True)
+    variables, sizes = list(identify_variables(objective.expr, include_fixed=False)), [0.0]
+    with restored(variables):
+        starts = [v.value or 0.0 for v in variables]
+        for share in (None, 0.0, 0.5, 1.0):
+            for variable, start in zip(variables, starts, strict=True):
+                low, high = variable.bounds
+                bounded = share is not None and low is not None and high is not None
+                place = low + share * (high - low) if bounded else start
+                variable.set_value(place, skip_validation=True)
+            sizes.append(abs(value_of(objective) or 0.0))
     return max(sizes)
 
 
-def _size_at(objective: Any, variables: list[Any], place: float | None) -> float:
-    """Size of the objective at that part of each variable's range; 0 where it has no value."""
-    for variable in variables:
-        start, (low, high) = variable.value or 0.0, variable.bounds
-        is_bounded = place is not None and low is not None and high is not None
-        value = low + place * (high - low) if is_bounded else start
-        variable.set_value(value, skip_validation=True)
-    value = value_of(objective)
-    return 0.0 if value is None else abs(value)
+@contextmanager
+def restored(variables: Sequence[Any]) -> Iterator[Callable[[], None]]:
+    """Give the variables their values back at the end, unless the function it gives was called."""
+    before, kept = [v.value for v in variables], []
+    try:
+        yield lambda: kept.append(True)
+    finally:
+        if not kept:
+            for variable, value in zip(variables, before, strict=True):
+                variable.set_value(value, skip_validation=True)
 
 
 def value_of(objective: Any) -> float | None:

@@ -7,8 +7,7 @@ solver has fewer variables to branch on. A single finite bound it has becomes a 
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,13 +98,16 @@ def load(variables: tuple[Any, ...], values: Any, outside: float = np.inf) -> st
     returns  the first value that lies farther outside, in words; else an empty string
     """
     for variable, value in zip(variables, values, strict=True):
-        number = float(value)
-        low, high = variable.bounds
-        inside = min(max(number, -np.inf if low is None else low), np.inf if high is None else high)
+        number, (low, high) = float(value), variable.bounds
+        inside = _between(number, low, high)
         if abs(number - inside) > outside * max(1.0, abs(inside)):
             return f"'{variable.name}' = {number:.6g}, bounds {low} and {high}"
         variable.set_value(inside, skip_validation=True)
     return ""
+
+
+def _between(number: float, low: float | None, high: float | None) -> float:
+    return min(max(number, -np.inf if low is None else low), np.inf if high is None else high)
 
 
 def violation(constraints: tuple[Any, ...], tolerance: float) -> str:
@@ -121,22 +123,10 @@ def violation(constraints: tuple[Any, ...], tolerance: float) -> str:
         except (ArithmeticError, TypeError, ValueError):
             body = np.nan
         low, high = pyo.value(constraint.lb), pyo.value(constraint.ub)
-        inside = min(max(body, -np.inf if low is None else low), np.inf if high is None else high)
+        inside = _between(body, low, high)
         if not abs(body - inside) <= tolerance * max(1.0, abs(inside)):
             return f"'{constraint.name}' is {body:.6g}, limits {low} and {high}"
     return ""
-
-
-@contextmanager
-def restored(variables: tuple[Any, ...]) -> Iterator[Callable[[], None]]:
-    """Give the variables their values back at the end, unless the function it gives was called."""
-    before, kept = [v.value for v in variables], []
-    try:
-        yield lambda: kept.append(True)
-    finally:
-        if not kept:
-            for variable, value in zip(variables, before, strict=True):
-                variable.set_value(value, skip_validation=True)
 
 
 def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:

@@ -24,9 +24,9 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import SolverMissing
 from igpe.core.status import Status
 from igpe.solvers.base import Answer
-from igpe.solvers.closing import INFINITE, MARGIN, Goal, solve_closed, value_of
+from igpe.solvers.closing import INFINITE, MARGIN, Goal, restored, solve_closed, value_of
 from igpe.solvers.located import environment, locate
-from igpe.solvers.nl import NlFile, load, restored, solve_in_folder, violation
+from igpe.solvers.nl import NlFile, load, solve_in_folder, violation
 
 GRACE = 5.0  # s beyond the time limit before a program and its children are killed
 LATE = 2.5  # s beyond a time limit the program was given before it is interrupted as by Ctrl-C

@@ -54,7 +54,8 @@ class OwnPool:
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
     ) -> Future[list[ItemOutcome]]:
         """Submit items as one task."""
-        return self._threads.submit(self._each, packed, items)
+        each = partial(self._workers.done, packed, timeout=self._limits[0], retries=self._limits[1])
+        return self._threads.submit(lambda: [each(item) for item in items])
 
     def stranded(self) -> bool:
         """Return False: no task gets lost."""
@@ -68,9 +69,6 @@ class OwnPool:
         """End the processes, also in the midst of an item."""
         self._workers.close()
         self._threads.shutdown(cancel_futures=True)
-
-    def _each(self, packed: Packed, items: Sequence[Item]) -> list[ItemOutcome]:
-        return [self._workers.done(packed, item, *self._limits) for item in items]
 
 
 class LentPool:

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 import cloudpickle
 
@@ -100,17 +99,21 @@ def pack(work: Work) -> Packed:
     try:
         content = cloudpickle.dumps((work.make, work.arguments))
     except Exception as error:
-        raise ProblemError(
-            f"The problem cannot be sent to another process ({type(error).__name__}: {error}). Its "
-            "model, the functions in it and the method must be such as can be pickled: make what "
-            "cannot (open files, locks, solvers at work) inside of the function model(times), or "
-            "leave out executor= and timeout=."
-        ) from error
+        raise ProblemError(NOT_SENT.format(type(error).__name__, error)) from error
     return Packed(hashlib.sha256(content).hexdigest(), content)
 
 
+NOT_SENT = (
+    "The problem cannot be sent to another process ({}: {}). Its model, the functions in it and "
+    "the method must be such as can be pickled: make what cannot (open files, locks, solvers at "
+    "work) inside of the function model(times), or leave out executor= and timeout=."
+)
+NOT_MADE = (
+    "The problem could not be made ready in a worker ({}: {}). Workers must be able to import what "
+    "the model imports: install it there, or send the file (dask: client.upload_file('model.py'))."
+)
 MOST = 4  # functions that a process keeps ready; compiled models are large
-_ready: OrderedDict[str, Function] = OrderedDict()
+_ready: dict[str, Function] = {}
 
 
 def function_of(packed: Packed) -> Function:
@@ -118,24 +121,19 @@ def function_of(packed: Packed) -> Function:
 
     raises NotReady if it cannot be
     """
-    if packed.name not in _ready:
-        while len(_ready) >= MOST:
-            _ready.popitem(last=False)
-        try:
+    function = _ready.pop(packed.name, None)
+    while len(_ready) >= MOST:  # the one that was not used for longest
+        del _ready[next(iter(_ready))]
+    try:
+        if function is None:
             make, arguments = cloudpickle.loads(packed.content)
-            _ready[packed.name] = make(arguments)
-        except IgpeError as error:
-            raise NotReady(error) from error
-        except Exception as error:
-            raise NotReady(ProblemError(NOT_MADE.format(type(error).__name__, error))) from error
-    _ready.move_to_end(packed.name)
-    return _ready[packed.name]
-
-
-NOT_MADE = (
-    "The problem could not be made ready in a worker ({}: {}). Workers must be able to import what "
-    "the model imports: install it there, or send the file (dask: client.upload_file('model.py'))."
-)
+            function = make(arguments)
+    except IgpeError as error:
+        raise NotReady(error) from error
+    except Exception as error:
+        raise NotReady(ProblemError(NOT_MADE.format(type(error).__name__, error))) from error
+    _ready[packed.name] = function
+    return function
 
 
 def done(function: Function, item: Item) -> ItemOutcome:
@@ -143,15 +141,14 @@ def done(function: Function, item: Item) -> ItemOutcome:
 
     What an item raises is its outcome; but a refusal of igpe's concerns all items, and is raised.
     """
-    start = time.perf_counter()
+    start, status, row, message = time.perf_counter(), None, {}, ""
     try:
         row = function(item.given)
     except Exception as error:
         if isinstance(error, IgpeError) and not isinstance(error, EstimationFailed):
             raise
-        message = f"{type(error).__name__}: {error}"
-        return ItemOutcome(item.key, Status.RAISED, {}, time.perf_counter() - start, message)
-    return ItemOutcome(item.key, None, row, time.perf_counter() - start)
+        status, message = Status.RAISED, f"{type(error).__name__}: {error}"
+    return ItemOutcome(item.key, status, row, time.perf_counter() - start, message)
 
 
 START = (
@@ -169,18 +166,28 @@ UNREADY = (
 
 def main(requests: BinaryIO) -> None:
     """Run in a worker process: answer requests until the parent closes their pipe, or ends."""
-    answers = _answers()
+    answers = os.fdopen(os.dup(1), "wb")  # out of reach of models that read or print
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
-    function: Function | None = None
-    answer: ItemOutcome | IgpeError | NotReady | None
+
+    def listen() -> None:
+        """Queue requests; end this process when the parent ends, also in the midst of an item."""
+        while True:
+            try:
+                waiting.put(pickle.load(requests))
+            except (EOFError, OSError, pickle.UnpicklingError):
+                os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    function: Any = None
     while True:
-        request, answer = waiting.get(), None
+        request, answer = waiting.get(), cast("ItemOutcome | Exception | None", None)
         try:
             if isinstance(request, Packed):
                 function = function_of(request)
             else:
-                assert function is not None, "the work comes before its items"
                 answer = done(function, request)
         except (IgpeError, NotReady) as error:
             answer = error
@@ -189,24 +196,6 @@ def main(requests: BinaryIO) -> None:
             answers.flush()
         except OSError:
             os._exit(0)  # the parent has ended
-
-
-def _listen(requests: BinaryIO, waiting: "queue.SimpleQueue[Any]") -> None:
-    """Queue requests; end this process when the parent ends, also in the midst of an item."""
-    while True:
-        try:
-            waiting.put(pickle.load(requests))
-        except (EOFError, OSError, pickle.UnpicklingError):
-            os._exit(0)
-
-
-def _answers() -> BinaryIO:
-    """The pipe to the parent, out of reach of models that read or print."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return answers
 
 
 class WorkerDied(Exception):

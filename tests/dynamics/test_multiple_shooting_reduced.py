@@ -135,7 +135,7 @@ class AllDirections(Intervals):
             return self.inner.run(starts, q, derivatives=False)
         n = starts.shape[1] + len(q)
         each = np.broadcast_to(np.eye(n), (len(starts), n, n))
-        return self.inner.along(starts, q, each, probed=True)
+        return self.inner._run(starts, q, self.inner._columns(each, q, True))
 
 
 def full(chains):

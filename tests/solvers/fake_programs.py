@@ -125,7 +125,6 @@ FAKES: dict[str, Fake] = {
     "scip optimal": Fake(
         "scip('problem is solved [optimal solution found]', 3.0)", OPTIMAL, (), 1e-3, True
     ),
-    "scip gap limit, version 8": Fake(f"scip({GAP!r}, 2.9999, code=405)", OPTIMAL, (), 1e-3, True),
     "scip gap limit, version 10": Fake(f"scip({GAP!r}, 2.9999, code=409)", OPTIMAL, (), 1e-3, True),
     "scip time limit": Fake(
         "assert 'limits/time = 7.5' in options()\n"
@@ -149,13 +148,6 @@ FAKES: dict[str, Fake] = {
         7.1,
         True,
     ),
-    "scip memory limit": Fake(
-        "scip('solving was interrupted [memory limit reached]', 2.0, code=404)",
-        LIMIT,
-        ("memory limit",),
-        1.1,
-        True,
-    ),
     "scip user interrupt": Fake(
         "scip('solving was interrupted [user interrupt]', 2.0, code=450)", STOPPED, (), 1.1, True
     ),
@@ -167,10 +159,6 @@ FAKES: dict[str, Fake] = {
         FAILED,
         ("infeasible or unbounded",),
     ),
-    "scip unbounded": Fake(
-        "scip('problem is solved [unbounded]', -1e20, code=300)", FAILED, ("unbounded",)
-    ),
-    "scip unknown": Fake("scip('unknown', -1e20, (), 500)", FAILED, ("unknown",)),
     "scip no bound yet": Fake(
         "scip('solving was interrupted [time limit reached]', -1e20, code=403)",
         TIME,
@@ -188,9 +176,6 @@ FAKES: dict[str, Fake] = {
     ),
     "scip negative optimum": Fake(
         f"scip({GAP!r}, -3.0002, code=409)", OPTIMAL, (), 1e-3, True, "negative"
-    ),
-    "scip tolerant of 1e-6": Fake(
-        TOLERANT + f"scip({GAP!r}, objective(point), point, 409)", OPTIMAL, (), 1e-9, True, "small"
     ),
     "scip tolerant of 1e-12": Fake(
         TOLERANT + f"scip({GAP!r}, objective(point), point, 409)", OPTIMAL, (), 1e-15, True, "tiny"
@@ -246,9 +231,6 @@ FAKES: dict[str, Fake] = {
     "couenne calls a limit optimal": Fake(
         "couenne('1.5')", UNSURE, ("apart",), 1.6, True, limit=7.5
     ),
-    "couenne limit without incumbent": Fake(
-        "couenne('2.9', 410, ': Optimization interrupted on limit.', ())", LIMIT, limit=7.5
-    ),
     "couenne interrupted": Fake(
         TRAP + "def interrupted():\n"
         "    couenne('2.9', 422, ': Optimization interrupted by user.')\n    sys.exit()\n"
@@ -264,7 +246,6 @@ FAKES: dict[str, Fake] = {
         INFEASIBLE,
         ("Infeasible",),
     ),
-    "couenne no lower bound": Fake("couenne('-inf', 421, ' limit')", LIMIT, point=True),
     "couenne error": Fake(
         "sol('couenne: Error encountered in optimization.', 500)", FAILED, ("Error encountered",)
     ),
@@ -283,15 +264,6 @@ FAKES: dict[str, Fake] = {
         " tail='suffix 4 2 13 0 0\\nipopt_zL_out\\n0 1.5\\n1 2.5\\n')",
         LOCAL,
         ("Optimal Solution Found",),
-        point=True,
-    ),
-    "ipopt acceptable": Fake(
-        "sol('Ipopt 3.14.19: Solved To Acceptable Level.', 1)", LOCAL, ("Acceptable",), point=True
-    ),
-    "ipopt iterations": Fake(
-        "sol('Ipopt 3.14.19: Maximum Number of Iterations Exceeded.', 400)",
-        LIMIT,
-        ("Iterations",),
         point=True,
     ),
     "ipopt processor time": Fake(
@@ -314,17 +286,10 @@ FAKES: dict[str, Fake] = {
         FAILED,
         ("diverging",),
     ),
-    "ipopt tiny step": Fake(
-        "sol('Ipopt 3.14.19: Search Direction becomes Too Small.', 500)", FAILED, ("Too Small",)
-    ),
     "ipopt doubtful": Fake("sol('Ipopt: solved?', 100)", FAILED, ("solved?",)),
-    "ipopt code unknown": Fake("sol('Ipopt: hm', 777)", FAILED, ("hm",)),
     # Broken programs
     "scip hangs": Fake(
         "time.sleep(60)", FAILED, ("did not stop at its time limit of 0.2 s",), limit=0.2
-    ),
-    "scip hangs with children": Fake(
-        CHILD + CHILD + "time.sleep(60)", FAILED, ("did not stop",), limit=0.2
     ),
     "scip ignores signals": Fake(
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM,"
@@ -361,8 +326,6 @@ FAKES: dict[str, Fake] = {
         ("signal 6",),
     ),
     "couenne exit code with an answer": Fake("couenne('3')\nsys.exit(3)", FAILED, ("exit code 3",)),
-    "couenne exit code": Fake("print('no licence')\nsys.exit(7)", FAILED, ("code 7", "no licence")),
-    "couenne raises": Fake("1 / 0", FAILED, ("exit code 1", "ZeroDivisionError")),
     "ipopt says nothing": Fake("", FAILED, ("wrote no solution",)),
     "ipopt empty file": Fake(
         "pathlib.Path('model.sol').touch()", FAILED, ("incomplete solution file",)
@@ -379,12 +342,6 @@ FAKES: dict[str, Fake] = {
         LOCAL,
         ("Gr",),
         point=True,
-    ),
-    "scip truncated in its numbers": Fake(
-        "scip('optimal solution found', 3.0)\ntext = pathlib.Path('model.sol').read_text()\n"
-        "pathlib.Path('model.sol').write_text(text[:text.index('objno') - 3])",
-        FAILED,
-        ("incomplete",),
     ),
     "couenne truncated in its code": Fake(
         "couenne('3', 421)\ntext = pathlib.Path('model.sol').read_text()\n"
@@ -403,9 +360,6 @@ FAKES: dict[str, Fake] = {
         FAILED,
         ("cannot read",),
     ),
-    "ipopt wrong count": Fake(
-        "sol('Ipopt: Optimal', 0, (1.0, 2.0, 3.0))", FAILED, ("cannot read",)
-    ),
     "ipopt other model": Fake(
         "sol('Ipopt: Optimal', 0)\ntext = pathlib.Path('model.sol').read_text()\n"
         "pathlib.Path('model.sol').write_text(text.replace('2\\n2\\n1.0', '3\\n3\\n9.0\\n1.0'))",
@@ -422,24 +376,17 @@ FAKES: dict[str, Fake] = {
         "pathlib.Path('model.sol').write_bytes(b'M\\n' * 2_000_000)", FAILED, ("too large",)
     ),
     "ipopt nan": Fake("sol('Ipopt: Optimal', 0, (float('nan'), 2.0))", FAILED, ("not finite",)),
-    "ipopt infinite": Fake("sol('Ipopt: Optimal', 0, (1e999, 2.0))", FAILED, ("not finite",)),
     "ipopt solved without values": Fake(
         "sol('Ipopt: Optimal', 0, ())", FAILED, ("returned no values",)
     ),
     "scip outside the bounds": Fake(
         "scip('optimal solution found', 3.0, (-7.0, 2.0))", FAILED, ("'x' = -7", "bounds 0 and 4")
     ),
-    "ipopt outside the bounds": Fake(
-        "sol('Ipopt: Maximum Number of Iterations Exceeded.', 400, (1.0, 4.1))",
-        FAILED,
-        ("outside the bounds",),
-    ),
     "couenne violates a constraint": Fake(
         "couenne('3', point=(3.0, 3.0))", FAILED, ("violates a constraint", "'limit' is 6")
     ),
     "ipopt a hair outside": Fake("sol('M', 0, (1.0, 2.0 + 1e-12))", LOCAL, point=True),
     "ipopt a pipe": Fake("os.mkfifo('model.sol')", FAILED, ("wrote no solution",)),
-    "ipopt a folder": Fake("os.mkdir('model.sol')", FAILED, ("wrote no solution",)),
     "ipopt a locked folder": Fake(
         "os.makedirs('a/b')\nos.chmod('a', 0)\nsol('M', 0)", LOCAL, point=True
     ),
@@ -451,10 +398,7 @@ FAKES: dict[str, Fake] = {
         "couenne('3')\nprint('x' * 1_000_000)", UNSURE, point=True
     ),
     "ipopt no program": Fake(b"\x7fELF no program at all\n", FAILED, ("cannot be run",), raw=True),
-    "ipopt no text": Fake(b"", FAILED, ("cannot be run",), raw=True),
-    "ipopt no interpreter": Fake(b"#!/no/such/python\n", FAILED, ("cannot be run",), raw=True),
     "couenne missing": Fake(None, Status.NO_SOLVER, ("idaes get-extensions",)),
-    "scip missing": Fake(None, Status.NO_SOLVER, ("install",)),
 }
 """By name; its first word is the program's."""
 

@@ -62,11 +62,6 @@ def test_a_program_is_read_right(name: str, tmp_path: Path) -> None:
     assert agrees(name, outcome(name, tmp_path)) == ""
 
 
-def test_at_least_40_fake_programs_of_three_kinds() -> None:
-    assert len(FAKES) >= 40
-    assert {n.split(maxsplit=1)[0] for n in FAKES} == {"scip", "couenne", "ipopt"}
-
-
 @pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize(
     ("program", "expected"),
@@ -166,24 +161,6 @@ def test_scip_claims_no_false_bound_for_small_objectives(
             assert answer.objective == pytest.approx(true, rel=1e-3)
             assert answer.status is Status.OPTIMAL_WITHIN_GAP
             assert answer.gap <= 2e-4
-
-
-def test_scip_as_a_program_at_its_limits(scip_program: AmplProgram) -> None:
-    m = pyo.ConcreteModel()
-    m.x = pyo.Var(range(12), bounds=(-5, 5), initialize=1.0)
-    m.cost = pyo.Objective(
-        expr=sum(
-            m.x[i] ** 4 - 16 * m.x[i] ** 2 + 5 * m.x[i] + pyo.sin(3 * m.x[i] * m.x[(i + 5) % 12])
-            for i in range(12)
-        )
-    )
-    answer = scip_program.solve(m, time_limit=0.5)
-    assert answer.status is Status.TIME_LIMIT
-    assert np.isfinite(answer.gap)
-    untold = replace(scip_program, time_line="")  # interrupted as by Ctrl-C, SCIP writes all it has
-    answer = untold.solve(m, time_limit=0.5)
-    assert answer.status is Status.TIME_LIMIT
-    assert np.isfinite(answer.gap)
 
 
 def test_the_users_own_suffixes_are_no_obstacle() -> None:

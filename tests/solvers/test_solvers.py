@@ -23,7 +23,6 @@ from igpe.solvers.programs import Couenne, Scip
 EMBEDDED = Ipopt()
 LOCAL: dict[str, Solver] = {
     "ipopt_in_casadi": EMBEDDED,
-    "ipopt_program": AmplProgram("ipopt", ("tol=1e-9",), time_option="max_wall_time"),
     "pounce": AmplProgram("pounce", ("tol=1e-9",), time_option="max_wall_time"),
 }
 GLOBAL: dict[str, Solver] = {
@@ -190,16 +189,6 @@ def test_local_solvers_prove_nothing(name: str) -> None:
     assert answer.gap == np.inf
 
 
-def test_scip_does_not_undercut_small_residuals() -> None:
-    local, proven = small_residuals(), small_residuals()
-    known = EMBEDDED.solve(local).objective
-    _installed("scip")
-    answer = Scip().solve(proven)
-    assert answer.objective == pytest.approx(known, rel=2e-4)
-    assert answer.lower_bound <= known * (1 + 1e-6)
-    assert answer.lower_bound >= known * (1 - 1e-3)
-
-
 def test_scip_at_its_time_limit_has_incumbent_and_bound() -> None:
     m = pyo.ConcreteModel()
     m.x = pyo.Var(range(12), bounds=(-5, 5), initialize=1.0)
@@ -229,7 +218,7 @@ def test_scip_refuses_functions_it_has_not() -> None:
     assert "cannot take" in answer.message
 
 
-@pytest.mark.parametrize("name", ["maingo", "couenne"])
+@pytest.mark.parametrize("name", ["maingo"])
 def test_absent_or_not_it_says_what_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     solver = {**LOCAL, **GLOBAL}[name]
     monkeypatch.setattr(type(solver), "available", lambda _: False)
@@ -274,13 +263,6 @@ def test_iteration_limit_keeps_the_point_reached() -> None:
     assert answer.status is Status.ITERATION_LIMIT
     assert answer.objective == pytest.approx(pyo.value(model.cost))
     assert answer.iterations == 3
-
-
-def test_program_without_time_option_is_ended() -> None:
-    program = AmplProgram(sys.executable, options=())
-    model = rosenbrock()
-    assert program.solve(model).status is Status.FAILED  # Python reads no .nl
-    assert _values(model) == [-1.2, 1.0]
 
 
 def test_prepared_model_sees_new_values_bounds_and_fixing() -> None:

@@ -41,14 +41,12 @@ class Built(NamedTuple):
 
 def compiler() -> tuple[str, ...]:
     """The command that compiles C: $CC, or the first found of `COMPILERS`; () if there is none."""
-    try:
+    wished: list[str] = []
+    with suppress(ValueError):  # an open quotation
         wished = shlex.split(os.environ.get("CC", ""))
-    except ValueError:  # an open quotation
-        wished = []
     for words in (wished, *([name] for name in COMPILERS)):
-        found = shutil.which(words[0]) if words else None
-        if found:
-            return (found, *words[1:])
+        if words and (path := shutil.which(words[0])):
+            return (path, *words[1:])
     return ()
 
 
@@ -58,17 +56,18 @@ def built(source: str, wanted: str = "") -> Built:
     if not command:
         tried = ", ".join(COMPILERS)
         return Built(None, f"No C compiler was found (looked for $CC, {tried}); install one.")
-    folder, key = _cache_folder(), _key(source, command)
-    for found in sorted(folder.glob(f"{key}-*{SUFFIX}")):
+    parts = (source, *command, *_flags(), platform.machine(), sys.platform)
+    folder, key = _cache_folder(), hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    for path in sorted(folder.glob(f"{key}-*{SUFFIX}")):
         try:
-            return Built(_verified(found, wanted))
+            return Built(_verified(path, wanted))
         except OSError as error:  # what was interrupted or made elsewhere is made anew
             LOG.info("compiling anew: %s", error)
-            found.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     try:
         return Built(_verified(_compile(source, command, folder / key), wanted))
     except _Failed as failed:
-        why = str(failed)
+        why = f"The C compiler {command[0]} failed: {failed}."
     except OSError as error:
         why = f"The compiled equations could not be loaded: {error}."
     LOG.info(why)
@@ -76,12 +75,7 @@ def built(source: str, wanted: str = "") -> Built:
 
 
 class _Failed(Exception):
-    """The compiler made nothing; the sentence on why."""
-
-
-def _key(source: str, command: tuple[str, ...]) -> str:
-    parts = (source, *command, *_flags(), platform.machine(), sys.platform)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    """The compiler made nothing; why."""
 
 
 @cache
@@ -108,22 +102,17 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
         try:
             ran = subprocess.run(words, capture_output=True, timeout=PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise _Failed(f"The C compiler {command[0]} failed: {error}.") from error
+            raise _Failed(error) from error
         if ran.returncode or not library.is_file():
             said = ran.stderr.decode(errors="replace").strip().splitlines()
-            why = said[0] if said else ran.returncode
-            raise _Failed(f"The C compiler {command[0]} failed: {why}.")
-        made = target.with_name(f"{target.name}-{_hash(library)}{SUFFIX}")
+            raise _Failed(said[0] if said else ran.returncode)
+        with library.open("r+b") as file:
+            os.fsync(file.fileno())  # on the disk, not only on its way there
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        made = target.with_name(f"{target.name}-{content}{SUFFIX}")
         os.replace(library, made)
     _prune(target.parent, keep=made)
     return made
-
-
-def _hash(library: Path) -> str:
-    """SHA-256 of a file that is on the disk, not only on its way there."""
-    with library.open("r+b") as file:
-        os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _verified(library: Path, wanted: str) -> ctypes.CDLL:
@@ -146,13 +135,11 @@ def _verified(library: Path, wanted: str) -> ctypes.CDLL:
 def _prune(folder: Path, keep: Path) -> None:
     """Remove libraries that nobody used for long, and the oldest if they are many."""
     used = []
-    for library in folder.glob(f"{'[0-9a-f]' * 64}*{SUFFIX}"):
+    for library in {*folder.glob(f"{'[0-9a-f]' * 64}*{SUFFIX}")} - {keep}:
         with suppress(OSError):
             used.append((library.stat().st_mtime, library))
-    used = sorted((pair for pair in used if pair[1] != keep), reverse=True)
-    oldest = time.time() - UNUSED
-    for k, (last, library) in enumerate(used, start=2):
-        if k > MOST_KEPT or last < oldest:
+    for k, (last, library) in enumerate(sorted(used, reverse=True), start=2):
+        if k > MOST_KEPT or last < time.time() - UNUSED:
             with suppress(OSError):
                 library.unlink()
 

@@ -243,6 +243,8 @@ class _System:
         for piece in parts:
             inputs[piece.rows] = piece.inputs
         is_start = bool(grid[0] <= begin)
+        if is_start and k:  # at a jump what is measured sees the inputs before it
+            inputs[0] = pieces.inputs[pieces.first[k] - 1]
         done, why = (0, refused) if refused else self._fill(x, z, parts, numbers, is_start)
         rows = self._outputs(n, grid, x, z, np.hstack([np.tile(numbers, (n, 1)), inputs]))
         rows[done:] = np.nan  # also what depends on no state

@@ -155,6 +155,7 @@ class RungeKuttaIntervals(Intervals):
     numbers: FloatArray
     otherwise: Integrator | None = None
     _clock: _Clock = field(default_factory=_Clock)
+    _own: list[Any] = field(default_factory=list)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
@@ -166,20 +167,12 @@ class RungeKuttaIntervals(Intervals):
         start, by_unknown = self.start(q)
         columns = _Columns(0)
         if derivatives and len(q):
-            if by_unknown is not self._own[0] and not (by_unknown == self._own[0]).all():
-                self._own[:] = by_unknown, self._from_start(by_unknown)
-            columns = self._own[1]
+            own = self._own  # the last derivative and its directions: most starts are fixed
+            if not own or (by_unknown is not own[0] and not (by_unknown == own[0]).all()):
+                directions = np.vstack([by_unknown, np.eye(len(q))])[None]
+                own[:] = by_unknown, self._columns(directions, q, False)
+            columns = own[1]
         return self._run(start[None], q, columns, states=True)
-
-    def _from_start(self, by_unknown: FloatArray) -> _Columns:
-        n_q = by_unknown.shape[1]
-        return self._columns(np.vstack([by_unknown, np.eye(n_q)])[None], np.zeros(n_q), False)
-
-    @cached_property
-    def _own(self) -> list[Any]:
-        """The last derivative of the start, and the directions it gives: most starts are fixed."""
-        by_unknown = np.zeros((len(self.ivp.states), len(self.ivp.unknowns)))
-        return [by_unknown, self._from_start(by_unknown)]
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
@@ -193,20 +186,6 @@ class RungeKuttaIntervals(Intervals):
     def _second(self) -> Intervals:
         assert self.otherwise is not None, "checked by trajectory"
         return self.otherwise.prepare(self.ivp, self.cut.nodes, self.cut.times)
-
-    def along(
-        self, starts: FloatArray, q: FloatArray, directions: FloatArray, *, probed: bool = False
-    ) -> Shots:
-        """With derivatives along some directions only, at the cost of these alone.
-
-        directions  (K, n_x + n_q, n_d) for each interval the changes of start and q, in columns
-        probed      see `chained`
-        """
-        expected = (self.cut.intervals, len(self.ivp.states) + len(self.ivp.unknowns))
-        given = np.asarray(directions, dtype=float)
-        if given.ndim != 3 or given.shape[:2] != expected:  # noqa: PLR2004 - intervals, rows, columns
-            raise ValueError(f"Expected directions of shape {(*expected, 'n')}, got {given.shape}.")
-        return self._run(starts, q, self._columns(given, q, probed))
 
     def chained(
         self,

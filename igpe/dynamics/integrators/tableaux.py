@@ -8,30 +8,25 @@ One step of length h from x, with stages i = 1..s and slopes k_i = f(t + c_i h, 
 In both pairs the last stage is the new state (first same as last, or stiffly accurate).
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 
 
-@dataclass(frozen=True)
-class Tableau:
+class Tableau(NamedTuple):
     """A Runge-Kutta pair with dense output.
 
     a      (s, s) lower triangular; its last row is b
     error  (s,) e = b - b of the embedded method
     dense  (s, m) coefficients d of theta, theta^2, ...
-    order, embedded, dense_order   orders of the three
     """
 
     a: FloatArray
     error: FloatArray
     dense: FloatArray
-    order: int
-    embedded: int
-    dense_order: int
 
     @property
     def stages(self) -> int:
@@ -39,16 +34,9 @@ class Tableau:
         return len(self.a)
 
     @property
-    def b(self) -> FloatArray:
-        """(s,) weights of the slopes in the step."""
-        row: FloatArray = self.a[-1]
-        return row
-
-    @property
     def c(self) -> FloatArray:
         """(s,) where the stages stand in the step, from 0 to 1."""
-        places: FloatArray = self.a.sum(axis=1)
-        return places
+        return np.asarray(self.a.sum(axis=1))
 
     @property
     def predictors(self) -> FloatArray:
@@ -106,9 +94,6 @@ DORMAND_PRINCE = Tableau(
         "0 -282668133/205662961 2019193451/616988883 -1453857185/822651844",
         "0 40617522/29380423 -110615467/29380423 69997945/29380423",
     ]),
-    order=5,
-    embedded=4,
-    dense_order=4,
 )
 """Explicit, 5(4): Dormand and Prince (1980); dense output of Shampine (1986)."""
 
@@ -129,9 +114,6 @@ KENNEDY_CARPENTER = Tableau(
     a=_ESDIRK,
     error=_ESDIRK[-1] - _EMBEDDED,
     dense=_dense(_ESDIRK, without=1),
-    order=4,
-    embedded=3,
-    dense_order=4,
 )
 """Implicit, 4(3): the singly diagonal, L-stable, stiffly accurate half of ARK4(3)6L[2]SA, Kennedy
 and Carpenter (2003). Its first stage is explicit, its stages are of order 2."""

@@ -6,7 +6,6 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 
-from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
@@ -18,7 +17,7 @@ from igpe.problem.problem import Problem
 needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 every_method = pytest.mark.parametrize(
     "method",
-    [Sundials, pytest.param(RungeKutta, marks=needs_compiler), Automatic, LockStep],
+    [Sundials, pytest.param(RungeKutta, marks=needs_compiler), LockStep],
     ids=lambda m: m.__name__,
 )
 

@@ -29,7 +29,6 @@ LANES = {
     "implicit": lambda *numbers: made(RungeKutta, *numbers, **IMPLICIT),
     "by stiffness": lambda *numbers: made(RungeKutta, *numbers),
     "lock step": lambda *numbers: made(LockStep, *numbers),
-    "automatic": lambda *numbers: made(Automatic, *numbers),
 }
 """What the lanes make of (rtol, atol, slack, max_steps)."""
 

@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
-from initial_values import needs_compiler, one_state, posed, robertson, simulation
+from initial_values import needs_compiler, one_state, robertson, simulation
 from zoo import ZOO
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.problem import Problem
 
 CASE = {c.name: c for c in ZOO}
 EXACT = Sundials(rtol=1e-11, atol=1e-13)
@@ -78,27 +76,6 @@ def test_the_error_of_the_compiled_method_follows_its_tolerance(rtol):
     size = abs(truth.by_unknown).max(axis=0)
     assert (abs(came.states - truth.states) <= 30 * rtol * abs(truth.states).max(axis=0)).all()
     assert (abs(came.by_unknown - truth.by_unknown) <= 100 * rtol * size).all()
-
-
-@pytest.mark.parametrize("name", ["consecutive", "lotka_volterra"])
-def test_an_unknown_start_moves_the_trajectory(name):
-    case = CASE[name]
-    first = case.measured[0]
-    start = {**case.start, first: Unknown(0.0, 10.0)}
-    run = Experiment(case.data(), start=start, start_time=0.0, inputs=case.inputs)
-    problem = Problem(case.builder, parameters=list(case.truth), experiments=run)
-    values, ivp = {**case.truth, f"{first}(t0)": case.start[first]}, posed(problem)
-    assert f"{first}(t0)" in ivp.unknowns
-    q = np.array([values[n] for n in ivp.unknowns])
-    times = problem.experiments[0].measurements.times
-    came, exact = (
-        m.simulation(ivp, times, sensitivities=True).run(q) for m in (Automatic(), EXACT)
-    )
-    assert (came.status, came.reached) == (Status.CONVERGED, times[-1])
-    for part in ("states", "measured", "by_unknown", "measured_by_unknown"):
-        ours, theirs = getattr(came, part), getattr(exact, part)
-        assert ours.shape == theirs.shape
-        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6 * abs(theirs).max())
 
 
 @pytest.mark.parametrize("method", [Automatic(), Sundials()], ids=lambda m: type(m).__name__)

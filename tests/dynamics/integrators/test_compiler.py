@@ -60,22 +60,6 @@ def same(one, other):
     return (one.states == other.states).all() and (one.by_unknown == other.by_unknown).all()
 
 
-@pytest.mark.usefixtures("no_compiler", "cache")
-def test_without_a_compiler_lsoda_is_chosen():
-    assert compiler() == ()
-    chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
-    assert chosen.status is Status.CONVERGED
-    assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
-
-
-@pytest.mark.usefixtures("no_compiler", "cache")
-def test_without_a_compiler_the_compiled_method_says_so():
-    came = simulation(decay(), TIMES, method=RungeKutta()).run(Q)
-    assert (came.status, came.reached) == (Status.NO_SOLVER, 0.0)
-    assert came.reason.startswith("No C compiler was found (looked for $CC, cc, gcc, clang)")
-    assert np.isnan(came.states).all()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
 def test_a_compiler_that_fails_is_as_none(tmp_path, monkeypatch, cache):
     broken = program(tmp_path / "broken-cc", ["echo 'no licence today' >&2", "exit 3"])
@@ -118,17 +102,6 @@ def test_the_same_equations_are_compiled_once(counted, cache):
 
 
 @needs_compiler
-@pytest.mark.usefixtures("cache")
-def test_other_options_are_another_library(monkeypatch):
-    path = compiler()[0]
-    found = set()
-    for options in ("-DX=1", "-DX=2"):
-        monkeypatch.setenv("CC", f"{path} {options}")
-        found.add(built("int answer(void) { return X; }\n").library.answer())
-    assert found == {1, 2}
-
-
-@needs_compiler
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -161,14 +134,6 @@ def test_a_spoilt_file_in_the_cache_is_made_anew(cache, spoil):
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 4
     [library] = cache.iterdir()
     assert len(library.read_bytes()) == len(whole)
-
-
-@needs_compiler
-@pytest.mark.usefixtures("cache")
-def test_a_library_without_the_function_is_none():
-    found = built(source(7), "igpe_run")
-    assert found.library is None
-    assert "has no function igpe_run" in found.why
 
 
 @needs_compiler
@@ -206,15 +171,6 @@ def test_compiling_at_the_same_time_does_not_collide(cache):
         found = list(pool.map(built, [source(5)] * 4))
     assert [f.library.answer() for f in found] == [5] * 4
     assert len(list(cache.iterdir())) == 1
-
-
-@needs_compiler
-def test_equations_too_long_to_compile_are_left_to_lsoda(monkeypatch):
-    monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta.LONGEST", 3)
-    refused = simulation(decay(), TIMES, method=RungeKutta()).run(Q)
-    assert refused.reason.startswith("The equations are too long to compile: ")
-    chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
-    assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
 
 
 @needs_compiler

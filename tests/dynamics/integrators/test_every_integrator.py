@@ -88,17 +88,6 @@ def test_an_unknown_start_and_an_unknown_of_zero(method):
 
 
 @every_method
-@pytest.mark.parametrize("sensitivities", [True, False])
-def test_nothing_may_be_unknown(sensitivities, method):
-    problem = one_state(lambda m, t: -m.k * m.x[t]).fixing({"k": 0.7})
-    times = np.array([0.0, 1.0, 2.0])
-    made = simulation(problem, times, sensitivities=sensitivities, method=method())
-    came = made.run(np.zeros(0))
-    assert came.states[:, 0] == pytest.approx(np.exp(-0.7 * times), rel=1e-7)
-    assert came.by_unknown.shape == came.measured_by_unknown.shape == (3, 1, 0)
-
-
-@every_method
 def test_inputs_that_jump_against_the_exact_solution(method):
     feed = step_input([0.0, 0.5, 1.25], [1.0, -3.0, 10.0])
     problem = one_state(lambda m, t: m.u[t] - m.k * m.x[t], inputs={"u": feed})
@@ -222,3 +211,14 @@ def test_a_wrong_number_of_unknowns_is_an_error(method):
     made = simulation(one_state(lambda m, t: -m.k * m.x[t]), [1.0], method=method())
     with pytest.raises(ValueError, match=r"one number for each of \('k',\)"):
         made.run(np.array([1.0, 2.0]))
+
+
+@every_method
+@pytest.mark.parametrize("sensitivities", [True, False])
+def test_nothing_may_be_unknown(sensitivities, method):
+    problem = one_state(lambda m, t: -m.k * m.x[t]).fixing({"k": 0.7})
+    times = np.array([0.0, 1.0, 2.0])
+    made = simulation(problem, times, sensitivities=sensitivities, method=method())
+    came = made.run(np.zeros(0))
+    assert came.states[:, 0] == pytest.approx(np.exp(-0.7 * times), rel=1e-7)
+    assert came.by_unknown.shape == came.measured_by_unknown.shape == (3, 1, 0)

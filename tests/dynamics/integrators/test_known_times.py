@@ -163,17 +163,6 @@ def test_a_switch_is_exact(method, condition):
     assert came.by_unknown[:, 0, 0] == pytest.approx(exact, rel=1e-9)
 
 
-@every_interval_method
-def test_intervals_are_exact_at_a_switch(method, near):
-    ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
-    times = np.array([0.2, 0.4, 1.0])
-    shots = method.prepare(ivp, np.array([0.0, 0.3, 1.0]), times).run(
-        np.array([[0.0], [0.6]]), np.array([2.0])
-    )
-    exact = np.array([0.4, 0.8, 0.8 * np.exp(-0.6)])
-    assert shots.measured[:, 0] == pytest.approx(exact, abs=near)
-
-
 def test_beyond_what_is_known_of_its_switches_a_problem_is_not_integrated():
     ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
     with pytest.raises(ValueError, match="known up to 1, not 2"):

@@ -49,14 +49,6 @@ def test_one_step_is_exact_for_linear_equations(name):
     assert came.by_start == pytest.approx(right.by_start, rel=1e-8, abs=1e-10)
 
 
-def test_inputs_that_are_linear_in_time_are_exact_in_linear_equations():
-    ivp = posed(one_state(lambda m, t: m.u[t] - m.k * m.x[t]))
-    ivp = replace(ivp, f=3 * ivp.t - 1 - ivp.q * ivp.x)
-    one = Cut(ivp, np.array([0.5, 2.0]), np.array([[0.8]]), np.array([0.6]), np.zeros(0))
-    came = one.run(LocalLinearization(ANY, ANY))
-    assert came.ends == pytest.approx(one.run(EXACT).ends, rel=1e-9)
-
-
 def test_tighter_tolerances_are_kept_by_the_states():
     for name in ("henon_heiles", "calcium"):
         one, right = prepared(name), exact(name)

@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 import pytest
 from initial_values import needs_compiler, one_state, posed
-from interval_problems import NUMBERS, prepared
+from interval_problems import NUMBERS
 from repeated import thinned
 
 from igpe.dynamics.integrators.augmented import lifted
@@ -71,17 +71,6 @@ def test_numbers_become_an_input_and_results_stay():
         assert ca.OP_CONST not in codes
 
 
-def test_constants_that_happen_to_agree_change_nothing_of_the_formula():
-    x = ca.SX.sym("x")
-    texts = set()
-    for a, b in ((2.5, 2.5), (2.5, 3.5)):
-        (function,), _ = lifted([ca.Function("f", [x], [a * ca.exp(x) + b])])
-        generator = ca.CodeGenerator("f")
-        generator.add(function)
-        texts.add(generator.dump())
-    assert len(texts) == 1
-
-
 @needs_compiler
 @pytest.mark.parametrize("run", [one_run, all_intervals], ids=lambda f: f.__name__)
 def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
@@ -102,16 +91,6 @@ def test_the_bits_are_those_of_compiled_constants(numbers, constants_stay):
     assert (trajectory.by_unknown == other.by_unknown).all()
     for name in NUMBERS:
         assert (getattr(shots, name) == getattr(others, name)).all()
-
-
-@needs_compiler
-@pytest.mark.usefixtures("cache")
-def test_the_bits_are_the_same_where_it_is_stiff(constants_stay):
-    one = prepared("calcium")
-    before = one.run(RungeKutta())
-    constants_stay()
-    after = one.run(RungeKutta())
-    assert all((getattr(before, n) == getattr(after, n)).all() for n in NUMBERS)
 
 
 @needs_compiler

@@ -7,11 +7,10 @@ import pytest
 from initial_values import needs_compiler
 from interval_problems import LANES, cut, fed, prepared
 
-from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
 
 pytestmark = needs_compiler
-LANES_BACK = ("explicit", "implicit", "by stiffness", "automatic")
+LANES_BACK = ("explicit", "implicit", "by stiffness")
 
 
 def of_jumps():
@@ -94,7 +93,7 @@ def test_each_node_has_its_own_derivative():
     recorded = made.recorded(apart(one), one.q, np.zeros((n, 1)))
     swept = made.swept(recorded, last)
     each = np.tile(np.eye(n), (len(one.starts), 1, 1))
-    along = made.along(apart(one), one.q, each, probed=True)
+    along = made._run(apart(one), one.q, made._columns(each, one.q, True))
     forwards = np.einsum("th,thd->d", last, along.measured_by)[: one.starts.shape[1]]
     assert swept.by_node[-1] == pytest.approx(forwards, rel=1e-12)
     assert swept.by_node[-2] == pytest.approx(forwards @ along.ends_by[-2, :, :1], rel=1e-12)
@@ -121,10 +120,9 @@ def test_what_counts_nothing_may_have_no_derivative():
     assert np.isfinite(made.swept(recorded, weights).by_node).all()
 
 
-@pytest.mark.parametrize("method", [RungeKutta(), Automatic()], ids=["C", "automatic"])
-def test_weights_of_another_shape_are_refused(method):
+def test_weights_of_another_shape_are_refused():
     one = of_jumps()
-    made = one.made(method)
+    made = one.made(RungeKutta())
     recorded = made.recorded(one.starts, one.q, np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"Expected weights of shape \(6, 2\), got \(2, 6\)"):
         made.swept(recorded, np.zeros((2, 6)))

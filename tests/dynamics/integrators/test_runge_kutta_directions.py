@@ -102,25 +102,6 @@ def test_a_probe_has_the_same_bits_among_few_and_many(monkeypatch):
         assert (other.measured == came[0].measured).all()
 
 
-@needs_compiler
-def test_derivatives_are_those_of_differences():
-    one = turning()
-    assert few(one.ivp) >= 8
-    made = one.made(RungeKutta(rtol=1e-10, atol=1e-12))
-    width, n_x = one.starts.shape[1] + len(one.q), one.starts.shape[1]
-    some = np.random.default_rng(2).normal(size=(width, 4))
-    each = np.broadcast_to(some, (len(one.starts), *some.shape))
-    by = made.along(one.starts, one.q, each).ends_by
-    for d, change in enumerate(1e-5 * some.T):
-        up, down = (
-            made.run(
-                one.starts + s * change[:n_x], one.q + s * change[n_x:], derivatives=False
-            ).ends
-            for s in (1, -1)
-        )
-        assert by[:, :, d] == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-7)
-
-
 def test_they_are_written_where_that_takes_fewer_operations():
     """Few of many states, but not where all depends on many unknowns."""
     assert few(turning().ivp) >= 8
