@@ -30,6 +30,7 @@ from igpe.planning.search import DesignSearch
 from igpe.proofs.prover import search
 from igpe.solvers.ipopt import CompiledProgram
 from igpe.solvers.program import AmplProgram
+from igpe.tasks.workers import Item, done
 from igpe.uncertainty import adequacy as findings
 from igpe.uncertainty.sampling import Posterior
 
@@ -103,7 +104,7 @@ def test_other_libraries_come_to_an_end_first():
 
     for seconds in (0.05, 10.0):
         with deadline.session(), pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            deadline.Deadline(time.perf_counter() + 60).keeping(elsewhere)(seconds)
+            done(elsewhere, Item("", seconds))
             wait(1.0)
     assert ended == [0.05]
 

@@ -36,7 +36,7 @@ NOTHING_YET = "Interrupted before there was anything to return."
 PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
 # between what the first one left, and the answer that is made of it
 ENDING = 1.0  # s after a first Ctrl-C in which parts of the answer begin that it can do without
-OURS = str(Path(__file__).parent)
+OURS = str(Path(__file__).parents[1])
 ELSEWHERE, AGAIN = 0.5, 0.005  # s for which it is not raised in other libraries, and between looks
 
 
